@@ -1,0 +1,123 @@
+"""What can go wrong, by meaning.
+
+Every error that a user can cause or must act on is a `TacclError`. It says what is wrong, where
+(file and line, for YAML and XML) and what to try, and it knows the exit code of the command line:
+2 for bad input, 3 when no schedule exists or none was found in time, 4 when a check failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class TacclError(Exception):
+    """Root of all errors raised on purpose by this package.
+
+    Parameters
+    ----------
+    message : what the user did, or what cannot be done, in one sentence.
+    path, line : the place in the user's file, where there is one (lines count from 1).
+    hint : what to try instead.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else str(path)
+        self.line = line
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = ""
+        if self.path is not None:
+            place = f"{self.path}: " if self.line is None else f"{self.path}:{self.line}: "
+        elif self.line is not None:
+            place = f"line {self.line}: "
+        advice = "" if self.hint is None else f"\n  try: {self.hint}"
+        return f"{place}{self.message}{advice}"
+
+
+class FileError(TacclError):
+    """A file cannot be read or written."""
+
+
+class UnitError(TacclError):
+    """A size, bandwidth or time that cannot be understood."""
+
+
+class TopologyError(TacclError):
+    """A machine description that is wrong or incomplete."""
+
+
+class SketchError(TacclError):
+    """A communication sketch that is wrong, or that does not fit its topology."""
+
+
+class CollectiveError(TacclError):
+    """A collective that is unknown, ill-formed, or does not fit the ranks or the size."""
+
+
+class SolverError(TacclError):
+    """A solver or engine that is unknown or not installed, or that failed."""
+
+
+class XmlError(TacclError):
+    """A file that is not MSCCL-XML, or that no reader can take apart."""
+
+
+class InfeasibleError(TacclError):
+    """No schedule exists: the message names the chunk, the rank and what stands between them."""
+
+    exit_code = 3
+
+
+class NoScheduleInTime(TacclError):
+    """The time limit passed before any valid schedule was found."""
+
+    exit_code = 3
+
+
+class CheckError(TacclError):
+    """Something made by this program, or given to be checked, is not right.
+
+    `findings` holds one sentence for each fault, the first faults first.
+    """
+
+    exit_code = 4
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: Sequence[str] = (),
+        path: str | Path | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, line=line, hint=hint)
+        self.findings = tuple(findings)
+
+    def __str__(self) -> str:
+        return super().__str__() + "".join(f"\n  - {finding}" for finding in self.findings)
+
+
+class ScheduleError(CheckError):
+    """A schedule that breaks a rule of the cost model or does not compute its collective."""
+
+
+class ProgramLimitError(CheckError):
+    """A program over a limit of a runtime: the limit's name and what to change."""
+
+
+class VerificationError(CheckError):
+    """An MSCCL-XML file that a runtime would refuse, or that computes something else."""

@@ -1,0 +1,230 @@
+"""All that an engine needs, and nothing else: a logical topology, a collective, a chunk size, and
+what the designer ruled out.
+
+A *port* is anything that serves one transfer at a time. A plain link is its own port; links that
+share a GPU's way into a switch, a NIC or a PCIe bridge share that port. No engine, bound or check
+knows any other kind of hardware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taccl.collectives import BoolArray, Collective, IntArray
+from taccl.errors import TopologyError
+
+FloatArray = NDArray[np.floating]
+Occupancy = Literal["serial", "pipelined"]
+
+#: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
+MAX_GROUP = 71
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalTopology:
+    """Ranks, the directed links between them, and the ports that the links use.
+
+    Parameters
+    ----------
+    name : for messages.
+    node_of : shape (num_ranks,); the node of each rank.
+    src, dst : shape (num_links,); at most one link from one rank to another.
+    alpha_us, beta_us_per_mb : shape (num_links,); cost of a transfer of s MB: alpha + s * beta.
+    ports : per link, the ports it uses, at least one each.
+    port_names : shape (num_ports,); for messages.
+    occupancy : `serial`: a transfer keeps its ports busy for alpha + s * beta; `pipelined`: for
+        s * beta only, alpha being pure latency.
+
+    Raises
+    ------
+    TopologyError : columns of unequal length, a rank, port or cost out of range, a double link.
+    """
+
+    name: str
+    node_of: IntArray
+    src: IntArray
+    dst: IntArray
+    alpha_us: FloatArray
+    beta_us_per_mb: FloatArray
+    ports: tuple[tuple[int, ...], ...]
+    port_names: tuple[str, ...]
+    occupancy: Occupancy = "serial"
+
+    def __post_init__(self) -> None:
+        if (
+            len(
+                {
+                    len(self.src),
+                    len(self.dst),
+                    len(self.alpha_us),
+                    len(self.beta_us_per_mb),
+                    len(self.ports),
+                }
+            )
+            > 1
+        ):
+            raise TopologyError(f"the link columns of {self.name!r} differ in length")
+        ends = np.concatenate([self.src, self.dst])
+        if len(ends) and not (0 <= ends.min() and ends.max() < self.num_ranks):
+            raise TopologyError(f"a link of {self.name!r} ends at a rank outside 0 .. {self.num_ranks - 1}")
+        if (self.src == self.dst).any():
+            raise TopologyError(f"a link of {self.name!r} leads from a rank to itself")
+        if len(np.unique(self.src * self.num_ranks + self.dst)) < self.num_links:
+            raise TopologyError(f"{self.name!r} has two links between the same ranks")
+        for cost in (self.alpha_us, self.beta_us_per_mb):
+            if not (np.isfinite(cost).all() and (cost >= 0).all()):
+                raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
+        if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
+            raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self.node_of)
+
+    @property
+    def num_links(self) -> int:
+        return len(self.src)
+
+    @property
+    def num_ports(self) -> int:
+        return len(self.port_names)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(np.unique(self.node_of))
+
+    @cached_property
+    def link_index(self) -> dict[tuple[int, int], int]:
+        """(source rank, destination rank) -> link."""
+        return {(int(s), int(d)): l for l, (s, d) in enumerate(zip(self.src, self.dst, strict=True))}
+
+    @cached_property
+    def links_from(self) -> tuple[tuple[int, ...], ...]:
+        """Links leaving each rank."""
+        return self._by(self.src)
+
+    @cached_property
+    def links_into(self) -> tuple[tuple[int, ...], ...]:
+        """Links entering each rank."""
+        return self._by(self.dst)
+
+    def _by(self, end: IntArray) -> tuple[tuple[int, ...], ...]:
+        links: list[list[int]] = [[] for _ in range(self.num_ranks)]
+        for link, rank in enumerate(end):
+            links[rank].append(link)
+        return tuple(map(tuple, links))
+
+    @cached_property
+    def port_links(self) -> tuple[tuple[int, ...], ...]:
+        """Links that use each port."""
+        links: list[list[int]] = [[] for _ in range(self.num_ports)]
+        for link, ports in enumerate(self.ports):
+            for port in ports:
+                links[port].append(link)
+        return tuple(map(tuple, links))
+
+    @cached_property
+    def incidence(self) -> tuple[IntArray, IntArray]:
+        """The pairs (link, port) as two columns."""
+        pairs = [(link, port) for link, ports in enumerate(self.ports) for port in ports]
+        link, port = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return link, port
+
+    @cached_property
+    def internode(self) -> BoolArray:
+        """Whether each link joins two nodes, shape (num_links,)."""
+        return np.asarray(self.node_of[self.src] != self.node_of[self.dst])
+
+    def duration_us(self, link: IntArray, size_mb: FloatArray | float) -> FloatArray:
+        """How long a group of `size_mb` takes from start to end on each link."""
+        return np.asarray(self.alpha_us[link] + size_mb * self.beta_us_per_mb[link])
+
+    def busy_us(self, link: IntArray, size_mb: FloatArray | float) -> FloatArray:
+        """How long such a group keeps the ports of its link busy."""
+        alpha = self.alpha_us[link] if self.occupancy == "serial" else 0.0
+        return np.asarray(alpha + size_mb * self.beta_us_per_mb[link])
+
+    def reversed(self) -> LogicalTopology:
+        """Every link turned round, with its number, costs and ports as they were."""
+        return replace(self, src=self.dst, dst=self.src)
+
+    def describe_link(self, link: int) -> str:
+        return f"{self.src[link]} -> {self.dst[link]}"
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingLimits:
+    """What the designer rules out or prefers, by the rank whose part a chunk is (its *home*).
+
+    Parameters
+    ----------
+    may_use : shape (num_ranks, num_links) or None for everything; whether chunks of a home may
+        travel over a link.
+    own_first : shape (num_links,) or None; on these links the source rank's own chunks leave
+        before those that it carries for others.
+    link_preference : shape (num_links,) or None; among equally fast routings, how dear it is to
+        use a link at all (positive: prefer few connections; negative: prefer many).
+    spread_load : among equally fast routings, prefer the least loaded busiest link.
+    """
+
+    may_use: BoolArray | None = None
+    own_first: BoolArray | None = None
+    link_preference: FloatArray | None = None
+    spread_load: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Find the fastest schedule of `collective` on `topology` with chunks of `chunk_mb` MB.
+
+    Parameters
+    ----------
+    symmetry : permutations of the ranks, each an automorphism of the topology, the limits and the
+        collective (checked where they are made). A schedule found with them is unchanged by them.
+    limits : what is ruled out.
+    max_group : the most chunks that may travel as one contiguous send.
+    """
+
+    topology: LogicalTopology
+    collective: Collective
+    chunk_mb: float
+    symmetry: tuple[IntArray, ...] = ()
+    limits: RoutingLimits = field(default_factory=RoutingLimits)
+    max_group: int = MAX_GROUP
+
+    @property
+    def num_ranks(self) -> int:
+        return self.topology.num_ranks
+
+    @property
+    def num_chunks(self) -> int:
+        return self.collective.num_chunks
+
+    @property
+    def size_bytes(self) -> int:
+        """What nccl-tests prints as `size`."""
+        return round(self.chunk_mb * 2**20 * self.collective.chunks_per_size)
+
+    def usable(self, chunk: int) -> BoolArray:
+        """The links that a chunk may travel over, shape (num_links,)."""
+        if self.limits.may_use is None:
+            return np.ones(self.topology.num_links, dtype=np.bool_)
+        return np.asarray(self.limits.may_use[self.collective.home[chunk]])
+
+    def reversed(self) -> Problem:
+        """The same problem backwards in time: links turned round, sums turned into copies.
+
+        A schedule of one, read backwards, is a schedule of the other (COST_MODEL: reductions).
+        "Own chunks first" is about leaving, so it says nothing of the reversed problem.
+        """
+        return replace(
+            self,
+            topology=self.topology.reversed(),
+            collective=self.collective.reversed(),
+            limits=replace(self.limits, own_first=None),
+        )

@@ -1,0 +1,179 @@
+"""The columns of the answer: who sends what, over which link, when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from taccl import units
+from taccl.collectives import BoolArray, IntArray
+from taccl.problem import FloatArray, Problem
+
+#: Times closer than this are equal (microseconds): far below any cost, far above float error.
+TOLERANCE_US = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """One row per transfer of one chunk over one link; arrays of equal length.
+
+    Parameters
+    ----------
+    problem : what the schedule answers.
+    chunk, link : what travels, over which link of `problem.topology`.
+    start_us, end_us : when the transfer starts, and when the receiver holds the chunk.
+    reduce : whether the receiver adds the chunk to what it has (else it stores a copy).
+    group : rows of one group are one contiguous send: one link, one start, one end, one alpha.
+
+    `Schedule.check()` says whether it is valid; nothing else in this class assumes so.
+    """
+
+    problem: Problem
+    chunk: IntArray
+    link: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+    reduce: BoolArray
+    group: IntArray
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    @property
+    def src(self) -> IntArray:
+        """The sending rank of each row."""
+        return np.asarray(self.problem.topology.src[self.link])
+
+    @property
+    def dst(self) -> IntArray:
+        """The receiving rank of each row."""
+        return np.asarray(self.problem.topology.dst[self.link])
+
+    @property
+    def makespan_us(self) -> float:
+        """The largest end; 0 if nothing has to move."""
+        return float(self.end_us.max(initial=0.0))
+
+    @property
+    def algbw_gbps(self) -> float:
+        """nccl-tests' algorithm bandwidth, 10**9 bytes per second."""
+        return units.bandwidth_gbps(self.problem.size_bytes, self.makespan_us)
+
+    @property
+    def busbw_gbps(self) -> float:
+        """nccl-tests' bus bandwidth, 10**9 bytes per second."""
+        return self.algbw_gbps * self.problem.collective.busbw_factor
+
+    @cached_property
+    def sends(self) -> Sends:
+        """The groups: one row per contiguous send."""
+        _, first, inverse, count = np.unique(
+            self.group, return_index=True, return_inverse=True, return_counts=True
+        )
+        return Sends(
+            first_row=first,
+            of_row=inverse,
+            count=count,
+            link=self.link[first],
+            start_us=self.start_us[first],
+            end_us=self.end_us[first],
+            reduce=self.reduce[first],
+        )
+
+    @property
+    def link_busy_us(self) -> FloatArray:
+        """For how long each link has a transfer on it, shape (num_links,)."""
+        sends = self.sends
+        duration = sends.end_us - sends.start_us
+        return np.bincount(sends.link, duration, self.problem.topology.num_links).astype(np.float64)
+
+    @property
+    def port_busy_us(self) -> FloatArray:
+        """For how long each port is busy, shape (num_ports,)."""
+        topology = self.problem.topology
+        sends = self.sends
+        busy = np.bincount(
+            sends.link,
+            topology.busy_us(sends.link, sends.count * self.problem.chunk_mb),
+            minlength=topology.num_links,
+        )
+        link, port = topology.incidence
+        return np.bincount(port, busy[link], minlength=topology.num_ports).astype(np.float64)
+
+    def check(self) -> None:
+        """Raise unless this schedule computes its collective under its topology's cost model.
+
+        Raises
+        ------
+        ScheduleError : the rules that it breaks, with the first rows that break each.
+        """
+        from taccl.schedule.checks import check_schedule
+
+        check_schedule(self)
+
+    def sorted(self) -> Schedule:
+        """The same schedule with rows by start, link and chunk, and groups numbered in that order."""
+        order = np.lexsort((self.chunk, self.link, self.start_us))
+        taken = self.take(order)
+        _, first, inverse = np.unique(taken.group, return_index=True, return_inverse=True)
+        rank_of_group = np.argsort(np.argsort(first))
+        return replace(taken, group=rank_of_group[inverse])
+
+    def take(self, rows: IntArray) -> Schedule:
+        """The given rows, in the given order."""
+        return replace(
+            self,
+            chunk=self.chunk[rows],
+            link=self.link[rows],
+            start_us=self.start_us[rows],
+            end_us=self.end_us[rows],
+            reduce=self.reduce[rows],
+            group=self.group[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sends:
+    """The groups of a schedule as columns; `of_row[i]` is the send that row i belongs to."""
+
+    first_row: IntArray
+    of_row: IntArray
+    count: IntArray
+    link: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+    reduce: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.link)
+
+
+@dataclass(frozen=True)
+class Send:
+    """One contiguous send, for code that builds schedules one send at a time."""
+
+    chunks: tuple[int, ...]
+    link: int
+    start_us: float
+    reduce: bool = False
+
+
+def schedule_from_sends(problem: Problem, sends: Sequence[Send]) -> Schedule:
+    """The schedule made of these sends; their ends follow from the cost model."""
+    count = np.array([len(send.chunks) for send in sends], dtype=np.int64)
+    link = np.array([send.link for send in sends], dtype=np.int64)
+    start = np.array([send.start_us for send in sends], dtype=np.float64)
+    end = start + problem.topology.duration_us(link, count * problem.chunk_mb)
+    reduce = np.array([send.reduce for send in sends], dtype=np.bool_)
+    return Schedule(
+        problem=problem,
+        chunk=np.array([chunk for send in sends for chunk in send.chunks], dtype=np.int64),
+        link=np.repeat(link, count),
+        start_us=np.repeat(start, count),
+        end_us=np.repeat(end, count),
+        reduce=np.repeat(reduce, count),
+        group=np.repeat(np.arange(len(sends)), count),
+    ).sorted()

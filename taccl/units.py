@@ -1,0 +1,63 @@
+"""Sizes, bandwidths and times, with one meaning each everywhere.
+
+KB, MB and GB are 2**10, 2**20 and 2**30 bytes, as nccl-tests counts them; GB/s is 10**9 bytes per
+second. Times are microseconds. Costs per size (beta) are microseconds per MB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from taccl.errors import UnitError
+
+KB = 2**10
+MB = 2**20
+GB = 2**30
+
+_SUFFIXES = {"": 1, "B": 1}
+for _letter, _factor in (("K", KB), ("M", MB), ("G", GB), ("T", GB * KB)):
+    _SUFFIXES |= {_letter: _factor, f"{_letter}B": _factor, f"{_letter}IB": _factor}
+
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes in a size such as `16MB`, `4000B`, `1.5GiB` or `4096`.
+
+    Raises
+    ------
+    UnitError : not a size, not a whole number of bytes, or not positive.
+    """
+    if isinstance(text, bool):
+        raise UnitError(f"{text!r} is not a size", hint="write it like 64KB, 16MB or 1GB")
+    match = _SIZE.fullmatch(str(text))
+    suffix = None if match is None else match[2].upper()
+    if match is None or suffix not in _SUFFIXES:
+        raise UnitError(f"{text!r} is not a size", hint="write it like 64KB, 16MB or 1GB")
+    size = float(match[1]) * _SUFFIXES[suffix] if "." in match[1] else int(match[1]) * _SUFFIXES[suffix]
+    if size != int(size):
+        raise UnitError(f"{text!r} is {size} bytes, which is not a whole number")
+    if size <= 0:
+        raise UnitError(f"a size must be positive, not {text!r}")
+    return int(size)
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact spelling of a size that `parse_size` reads back: 16MB, 1536KB, 1000B."""
+    for factor, suffix in ((GB, "GB"), (MB, "MB"), (KB, "KB")):
+        if size_bytes % factor == 0 and size_bytes:
+            return f"{size_bytes // factor}{suffix}"
+    return f"{size_bytes}B"
+
+
+def beta_from_bandwidth(bandwidth_gbps: float) -> float:
+    """Microseconds per MB of a link that moves `bandwidth_gbps` * 10**9 bytes per second."""
+    if not math.isfinite(bandwidth_gbps) or bandwidth_gbps <= 0:
+        raise UnitError(f"a bandwidth must be positive and finite, not {bandwidth_gbps}")
+    return MB / (bandwidth_gbps * 1e3)
+
+
+def bandwidth_gbps(size_bytes: float, time_us: float) -> float:
+    """10**9 bytes per second when `size_bytes` take `time_us` (infinite when no time passes)."""
+    return math.inf if time_us <= 0 else size_bytes / (time_us * 1e3)
