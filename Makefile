@@ -1,0 +1,33 @@
+# make demo   set everything up, synthesize an AllGather for two NDv2 nodes, verify it and show it
+# make test   set everything up, then lint, type-check and test
+# make clean  remove what the two above made
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint clean
+
+demo: $(STAMP)
+	mkdir -p build
+	$(BIN)/taccl synthesize --sketch sketches/ndv2-sk-1.yaml --collective allgather --size 16MB \
+		--time-limit 20 -o build/allgather.xml --schedule build/allgather.json
+	$(BIN)/taccl verify build/allgather.xml
+	head -n 12 build/allgather.xml
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build

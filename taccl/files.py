@@ -1,0 +1,93 @@
+"""Writing results without ever leaving half a file, or destroying the file that was there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from taccl.errors import FileError
+
+
+def ensure_writable(path: str | Path) -> None:
+    """Fail now, and not after minutes of solving, if `path` cannot be written.
+
+    Raises
+    ------
+    FileError : the path is a folder, its folder does not exist, or nothing can be created there.
+    """
+    path = Path(path)
+    try:
+        if _is_device(path):
+            with path.open("a"):
+                return
+        _temporary_beside(_file_behind(path)).unlink()
+    except (OSError, ValueError, RuntimeError) as failure:
+        raise _cannot_write(path, failure) from failure
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+    """Put `text` (UTF-8) into `path`: all of it, or nothing at all.
+
+    The text goes to a temporary file in the same folder, which is then renamed; whatever happens,
+    `path` holds either what it held before or the whole of `text`. A symbolic link stays one: the
+    file that it leads to is replaced. Devices and pipes such as /dev/null are written to directly.
+
+    Raises
+    ------
+    FileError : as `ensure_writable`, or the disk is full.
+    """
+    path = Path(path)
+    try:
+        if _is_device(path):
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(_file_behind(path), text)
+    except (OSError, ValueError, RuntimeError) as failure:
+        raise _cannot_write(path, failure) from failure
+
+
+def _replace(target: Path, text: str) -> None:
+    temporary = _temporary_beside(target)
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(_permissions(target))
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _file_behind(path: Path) -> Path:
+    """Where the file really is; a folder is refused, and so is a folder that is not there."""
+    target = path.resolve()
+    if target.is_dir():
+        raise FileError("this is a folder, not a file", path=path, hint="name a file in it")
+    if not target.parent.is_dir():
+        raise FileError(f"the folder {target.parent} does not exist", path=path, hint="create it first")
+    return target
+
+
+def _temporary_beside(target: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _permissions(path: Path) -> int:
+    """Those of the file that is replaced, or what a new file gets under the user's umask."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _cannot_write(path: Path, failure: Exception) -> FileError:
+    return FileError(f"cannot be written: {getattr(failure, 'strerror', None) or failure}", path=path)
