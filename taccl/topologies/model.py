@@ -9,55 +9,16 @@ switches, NICs and bridges.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import networkx as nx
 
 from taccl.errors import TopologyError
+from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Occupancy, Path
+from taccl.topologies.paths import PathFinder
 
-DeviceKind = Literal["gpu", "switch", "nic", "pcie", "fabric"]
-Occupancy = Literal["serial", "pipelined"]
-
-#: `Device.node` of a device that belongs to no node: the fabric between nodes.
-NO_NODE = -1
-
-
-@dataclass(frozen=True)
-class Device:
-    """Something with links. `local` counts the devices of one kind inside one node from 0."""
-
-    name: str
-    kind: DeviceKind
-    node: int
-    local: int
-
-
-@dataclass(frozen=True)
-class Link:
-    """A directed link between two devices: `alpha_us` microseconds, `beta_us_per_mb` per MB."""
-
-    src: str
-    dst: str
-    alpha_us: float
-    beta_us_per_mb: float
-
-
-@dataclass(frozen=True)
-class Path:
-    """A way from one GPU to another through devices that are not GPUs.
-
-    `links` are indices into `PhysicalTopology.links`. A message is cut through, not stored, at each
-    device on the way, so alphas add up and the largest beta is the path's.
-    """
-
-    src_rank: int
-    dst_rank: int
-    links: tuple[int, ...]
-    alpha_us: float
-    beta_us_per_mb: float
+__all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
 
 
 @dataclass(frozen=True)
@@ -133,12 +94,53 @@ class PhysicalTopology:
     def num_nodes(self) -> int:
         return len({gpu.node for gpu in self.gpus})
 
+    @cached_property
+    def _finder(self) -> PathFinder:
+        return PathFinder(self.devices, self.links)
+
+    def path(self, src_rank: int, dst_rank: int) -> Path | None:
+        """The best way from one GPU to another past no other GPU.
+
+        A direct link if there is one; else the way with the least beta, then the least alpha,
+        through switches and PCIe bridges, and between nodes also through NICs and the fabric. None
+        if there is none, or if the ranks are the same.
+
+        Raises
+        ------
+        TopologyError : a rank that the machine does not have.
+        """
+        self._check_ranks(src_rank, dst_rank)
+        return self._finder.path(src_rank, dst_rank)
+
+    def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
+        """`path`; where GPUs of different nodes have none, the way from NIC to NIC.
+
+        A GPU that is not beside a NIC is then served through its host: the path's links are those
+        from the NIC nearest to the source (fewest links, passing anything) to the NIC nearest to
+        the destination, and no others. None if a node has no NIC or the NICs are not connected.
+
+        Raises
+        ------
+        TopologyError : a rank that the machine does not have.
+        """
+        self._check_ranks(src_rank, dst_rank)
+        return self._finder.host_path(src_rank, dst_rank)
+
+    def _check_ranks(self, *ranks: int) -> None:
+        for rank in ranks:
+            if not 0 <= rank < self.num_ranks:
+                raise TopologyError(f"{self.name!r} has ranks 0 .. {self.num_ranks - 1}, and no rank {rank}")
+
+    def nic_count(self, node: int) -> int:
+        """How many NICs a node has."""
+        return len(self._finder.nics.get(node, ()))
+
     def with_occupancy(self, occupancy: Occupancy) -> PhysicalTopology:
         """The same machine under the other rule for busy ports."""
         return replace(self, occupancy=occupancy)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Devices as nodes (`kind`, `node`, `local`), links as edges (`alpha_us`, `beta_us_per_mb`, `index`)."""
+        """Devices as nodes with `kind`, `node` and `local`, links as edges with `index` and their costs."""
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for device in self.devices:
             graph.add_node(device.name, kind=device.kind, node=device.node, local=device.local)

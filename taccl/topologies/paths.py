@@ -1,0 +1,231 @@
+"""The best way from one GPU to another, past no other GPU.
+
+Of two ways the one with the smaller beta (its largest link beta) is better, then the one with the
+smaller alpha (the sum of its links'), then the one with fewer links. Ways that are still equal
+differ in the NICs they take, or not at all: GPU g of G prefers NIC number g * N // G of its node's
+N, so that GPUs which are equally far from several NICs spread over them.
+
+The order (largest beta, sum of alphas) has no optimal substructure, so a search finds the least
+largest beta to every end first, and then, for each such beta, the least alpha over the links that
+are no worse than it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from functools import cached_property
+
+from taccl.topologies.devices import Device, DeviceKind, Link, Path
+
+#: What a path may pass between GPUs of one node, between nodes, and from NIC to NIC.
+_INSIDE_NODE: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
+_BETWEEN_NODES: frozenset[DeviceKind] = frozenset(("switch", "pcie", "nic", "fabric"))
+_BETWEEN_NICS: frozenset[DeviceKind] = frozenset(("switch", "fabric"))
+
+#: Alphas are compared as whole numbers of 10**-9 microseconds, so that the order of a sum is no matter.
+_TICKS_PER_US = 1e9
+
+Way = tuple[int, ...]
+Distance = tuple[int, int]
+
+
+class PathFinder:
+    """Paths of one machine, searched once per source and then remembered."""
+
+    def __init__(self, devices: Sequence[Device], links: Sequence[Link]) -> None:
+        self.devices = devices
+        self.links = links
+        index = {device.name: i for i, device in enumerate(devices)}
+        self.ends = [(index[link.src], index[link.dst]) for link in links]
+        self.leaving: list[list[int]] = [[] for _ in devices]
+        self.entering: list[list[int]] = [[] for _ in devices]
+        for link, (src, dst) in enumerate(self.ends):
+            self.leaving[src].append(link)
+            self.entering[dst].append(link)
+        self.gpus = [i for i, device in enumerate(devices) if device.kind == "gpu"]
+        self._from_rank: dict[int, dict[int, Path]] = {}
+        self._from_nic: dict[int, dict[int, Way]] = {}
+
+    def path(self, src_rank: int, dst_rank: int) -> Path | None:
+        """The best way past no other GPU; None when there is none."""
+        if src_rank not in self._from_rank:
+            self._from_rank[src_rank] = self._paths_from(src_rank)
+        return self._from_rank[src_rank].get(dst_rank)
+
+    def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
+        """`path`, or the way from the one GPU's NIC to the other's."""
+        path = self.path(src_rank, dst_rank)
+        src, dst = self.gpus[src_rank], self.gpus[dst_rank]
+        if path is not None or self.devices[src].node == self.devices[dst].node:
+            return path
+        sender, receiver = self._nearest_nic[0].get(src), self._nearest_nic[1].get(dst)
+        if sender is None or receiver is None:
+            return None
+        if sender not in self._from_nic:
+            self._from_nic[sender] = self._ways(sender, "nic", _BETWEEN_NICS)
+        way = self._from_nic[sender].get(receiver)
+        return None if way is None else self._path(src_rank, dst_rank, way)
+
+    def _paths_from(self, src_rank: int) -> dict[int, Path]:
+        start = self.gpus[src_rank]
+        node = self.devices[start].node
+        inside = self._ways(start, "gpu", _INSIDE_NODE)
+        between = self._ways(start, "gpu", _BETWEEN_NODES)
+        direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
+        found = {}
+        for rank, gpu in enumerate(self.gpus):
+            ways = inside if self.devices[gpu].node == node else between
+            way = direct.get(gpu, ways.get(gpu))
+            if way is not None:
+                found[rank] = self._path(src_rank, rank, way)
+        return found
+
+    def _path(self, src_rank: int, dst_rank: int, way: Way) -> Path:
+        links = [self.links[link] for link in way]
+        return Path(
+            src_rank,
+            dst_rank,
+            way,
+            alpha_us=math.fsum(link.alpha_us for link in links),
+            beta_us_per_mb=max(link.beta_us_per_mb for link in links),
+        )
+
+    def _ways(self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> dict[int, Way]:
+        """The best way to every reachable device of `end_kind`, through devices of the kinds `passed`."""
+        betas = self._least_betas(start, end_kind, passed)
+        ways = {}
+        for beta in sorted(set(betas.values())):
+            distances = self._least_alphas(start, end_kind, passed, beta)
+            for end in (end for end, least in betas.items() if least == beta):
+                ways[end] = self._walk_back(start, end, beta, distances)
+        return ways
+
+    def _least_betas(
+        self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]
+    ) -> dict[int, float]:
+        """End -> the least largest beta on any way to it."""
+        best: dict[int, float] = {}
+        queue = [(0.0, start)]
+        while queue:
+            beta, device = heapq.heappop(queue)
+            if device in best:
+                continue
+            best[device] = beta
+            if device != start and self.devices[device].kind not in passed:
+                continue
+            for link in self.leaving[device]:
+                step = (max(beta, self.links[link].beta_us_per_mb), self.ends[link][1])
+                if step[1] not in best and self._may_enter(step[1], end_kind, passed):
+                    heapq.heappush(queue, step)
+        return {end: beta for end, beta in best.items() if self._is_end(end, start, end_kind)}
+
+    def _least_alphas(
+        self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind], beta: float
+    ) -> dict[int, Distance]:
+        """Device -> (alpha in ticks, links) of the best way over links no worse than `beta`."""
+        best: dict[int, Distance] = {}
+        queue: list[tuple[Distance, int]] = [((0, 0), start)]
+        while queue:
+            (ticks, hops), device = heapq.heappop(queue)
+            if device in best:
+                continue
+            best[device] = (ticks, hops)
+            if device != start and self.devices[device].kind not in passed:
+                continue
+            for link in self.leaving[device]:
+                end = self.ends[link][1]
+                if end in best or self.links[link].beta_us_per_mb > beta:
+                    continue
+                if self._may_enter(end, end_kind, passed):
+                    heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
+        return best
+
+    def _walk_back(self, start: int, end: int, beta: float, distances: dict[int, Distance]) -> Way:
+        way: list[int] = []
+        device = end
+        while device != start:
+            ticks, hops = distances[device]
+            tight = [
+                link
+                for link in self.entering[device]
+                if self.links[link].beta_us_per_mb <= beta
+                and self._may_leave(self.ends[link][0], start, end)
+                and distances.get(self.ends[link][0]) == (ticks - self._ticks[link], hops - 1)
+            ]
+            way.append(min(tight, key=lambda link: (self._nic_misfit(self.ends[link][0], start, end), link)))
+            device = self.ends[way[-1]][0]
+        return tuple(reversed(way))
+
+    def _may_enter(self, device: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> bool:
+        kind = self.devices[device].kind
+        return kind == end_kind or kind in passed
+
+    def _may_leave(self, device: int, start: int, end: int) -> bool:
+        """Whether a way may go on from here: other ends of the same search are only ends."""
+        return device == start or self.devices[device].kind != self.devices[end].kind
+
+    def _is_end(self, device: int, start: int, end_kind: DeviceKind) -> bool:
+        return device != start and self.devices[device].kind == end_kind
+
+    def _nic_misfit(self, device: int, start: int, end: int) -> int:
+        """How far a NIC's number is from the one that the GPU on its side prefers; else 0."""
+        if self.devices[device].kind != "nic":
+            return 0
+        gpu = end if self.devices[device].node == self.devices[end].node else start
+        return abs(self.devices[device].local - self._preferred_nic(gpu))
+
+    def _preferred_nic(self, gpu: int) -> int:
+        node = self.devices[gpu].node
+        return self.devices[gpu].local * len(self.nics.get(node, ())) // self._gpu_counts[node]
+
+    @cached_property
+    def nics(self) -> dict[int, list[int]]:
+        """Node -> its NICs."""
+        nics: dict[int, list[int]] = {}
+        for i, device in enumerate(self.devices):
+            if device.kind == "nic":
+                nics.setdefault(device.node, []).append(i)
+        return nics
+
+    @cached_property
+    def _gpu_counts(self) -> Counter[int]:
+        """Node -> how many GPUs it has."""
+        return Counter(self.devices[gpu].node for gpu in self.gpus)
+
+    @cached_property
+    def _ticks(self) -> list[int]:
+        return [round(link.alpha_us * _TICKS_PER_US) for link in self.links]
+
+    @cached_property
+    def _nearest_nic(self) -> tuple[dict[int, int], dict[int, int]]:
+        """GPU -> the NIC it sends through, and the NIC it receives through."""
+        nearest: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        for gpu in self.gpus:
+            nics = self.nics.get(self.devices[gpu].node)
+            if nics:
+                for sends, found in zip((True, False), nearest, strict=True):
+                    hops, preferred = self._hops(gpu, sends), self._preferred_nic(gpu)
+                    found[gpu] = min(
+                        nics,
+                        key=lambda nic: (
+                            hops.get(nic, math.inf),
+                            abs(self.devices[nic].local - preferred),
+                            nic,
+                        ),
+                    )
+        return nearest
+
+    def _hops(self, start: int, forwards: bool) -> dict[int, int]:
+        """Links from (or to) `start` to every device of its node, passing anything in the node."""
+        hops, queue = {start: 0}, deque([start])
+        while queue:
+            device = queue.popleft()
+            for link in (self.leaving if forwards else self.entering)[device]:
+                other = self.ends[link][1 if forwards else 0]
+                if other not in hops and self.devices[other].node == self.devices[start].node:
+                    hops[other] = hops[device] + 1
+                    queue.append(other)
+        return hops
