@@ -7,7 +7,7 @@ Offsets and counts are in chunks of the program: the buffer of the call divided 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -73,7 +73,7 @@ class Step:
     depends : (thread block, step) on this rank that must be done before, or None. A step that
         must wait for several is preceded by NOPs that wait for the others.
     has_dependent : whether some step of this rank waits for this one.
-    line : where it stands in the file it was read from; None when it was made here.
+    line : where it stands in the file it was read from, which equality ignores; None when it was made here.
     """
 
     op: Op
@@ -84,7 +84,7 @@ class Step:
     count: int
     depends: tuple[int, int] | None = None
     has_dependent: bool = False
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ThreadBlock:
     recv: int
     channel: int
     steps: tuple[Step, ...]
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class RankProgram:
     output_chunks: int
     scratch_chunks: int
     thread_blocks: tuple[ThreadBlock, ...]
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
