@@ -1,0 +1,68 @@
+"""Synthesize fast, proven and verified collective algorithms for GPU machines.
+
+from taccl import synthesize
+
+result = synthesize("allgather", sketch="ndv2-sk-1", size="16MB")
+print(result.summary())
+result.write("ag.xml")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taccl.api import StatedProblem, make_problem, synthesize
+    from taccl.backend.verify import verify_file
+    from taccl.collectives import Collective, make_collective
+    from taccl.errors import TacclError
+    from taccl.problem import Problem
+    from taccl.result import Result
+    from taccl.schedule import Schedule
+    from taccl.sketch import Sketch, load_sketch
+    from taccl.topologies import PhysicalTopology, load_topology
+
+__version__ = version("taccl")
+
+__all__ = [
+    "Collective",
+    "PhysicalTopology",
+    "Problem",
+    "Result",
+    "Schedule",
+    "Sketch",
+    "StatedProblem",
+    "TacclError",
+    "load_sketch",
+    "load_topology",
+    "make_collective",
+    "make_problem",
+    "synthesize",
+    "verify_file",
+]
+
+_HOME = {
+    "Collective": "collectives",
+    "PhysicalTopology": "topologies",
+    "Problem": "problem",
+    "Result": "result",
+    "Schedule": "schedule",
+    "Sketch": "sketch",
+    "StatedProblem": "api",
+    "TacclError": "errors",
+    "load_sketch": "sketch",
+    "load_topology": "topologies",
+    "make_collective": "collectives",
+    "make_problem": "api",
+    "synthesize": "api",
+    "verify_file": "backend.verify",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that `import taccl.errors` loads no solver."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'taccl' has no attribute {name!r}")
+    return getattr(import_module(f"taccl.{_HOME[name]}"), name)
