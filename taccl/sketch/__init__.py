@@ -1,0 +1,29 @@
+"""Communication sketches: the designer's half of an algorithm, and what it makes of a machine.
+
+The room knows machines and collectives; it knows nothing of solvers.
+"""
+
+from taccl.sketch.apply import Applied, apply_sketch
+from taccl.sketch.load import load_sketch, parse_sketch
+from taccl.sketch.model import Internode, Intranode, Relay, Rotation, SenderFor, Sketch, Switch
+from taccl.sketch.published import find_sketch, published_sketches
+from taccl.sketch.schema import sketch_schema
+from taccl.sketch.starting import starting_sketch
+
+__all__ = [
+    "Applied",
+    "Internode",
+    "Intranode",
+    "Relay",
+    "Rotation",
+    "SenderFor",
+    "Sketch",
+    "Switch",
+    "apply_sketch",
+    "find_sketch",
+    "load_sketch",
+    "parse_sketch",
+    "published_sketches",
+    "sketch_schema",
+    "starting_sketch",
+]

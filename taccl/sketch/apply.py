@@ -1,0 +1,155 @@
+"""Sketch + machine + collective -> the problem that engines solve, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.collectives import Collective, IntArray
+from taccl.errors import CollectiveError, InfeasibleError, SketchError
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.sketch.demands import Gap, can_go, first_gap
+from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
+from taccl.sketch.limits import check_senders, routing_limits
+from taccl.sketch.model import Internode, Intranode, Sketch
+from taccl.sketch.network import logical_topology
+from taccl.sketch.symmetry import check_rotation, keeps_collective, rank_map
+from taccl.topologies.model import PhysicalTopology
+
+#: What no sketch means: every link of the machine, as it is.
+ALL_LINKS = Sketch(name="all links")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A problem, and what its caller should tell the user: one sentence each."""
+
+    problem: Problem
+    notes: tuple[str, ...] = ()
+
+
+def apply_sketch(
+    sketch: Sketch | None, topology: PhysicalTopology, collective: Collective, chunk_mb: float
+) -> Applied:
+    """The problem that a sketch makes of a machine and a collective, with chunks of `chunk_mb` MB.
+
+    Without a sketch, every link of the machine may be used as it is. A symmetry of the network that
+    the collective does not share (as with a root) is left out, and a note says so: one sketch
+    serves many collectives.
+
+    Raises
+    ------
+    SketchError : the sketch does not fit the machine, or a symmetry is none of the network.
+    InfeasibleError : a chunk cannot reach a rank: names both, and the line that forbids it.
+    CollectiveError : the collective is for another number of ranks.
+    """
+    sketch = ALL_LINKS if sketch is None else sketch
+    if collective.num_ranks != topology.num_ranks:
+        raise CollectiveError(
+            f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
+            f"{topology.num_ranks}"
+        )
+    layout = layout_of(topology)
+    check_gpu_numbers(sketch, layout, topology.name)
+    check_senders(sketch)
+    logical, limits = _network(sketch, topology, layout)
+    symmetry, notes = _symmetry(sketch, layout, logical, limits, collective)
+    gap = first_gap(collective, logical, limits)
+    if gap is not None:
+        raise _infeasible(gap, sketch, topology, layout, collective)
+    return Applied(Problem(logical, collective, chunk_mb, symmetry, limits), notes)
+
+
+def _network(
+    sketch: Sketch, topology: PhysicalTopology, layout: Layout
+) -> tuple[LogicalTopology, RoutingLimits]:
+    logical = logical_topology(sketch, topology, layout)
+    return logical, routing_limits(sketch, logical, layout)
+
+
+def _symmetry(
+    sketch: Sketch,
+    layout: Layout,
+    logical: LogicalTopology,
+    limits: RoutingLimits,
+    collective: Collective,
+) -> tuple[tuple[IntArray, ...], tuple[str, ...]]:
+    """The sketch's symmetries that the collective shares, and notes about the others."""
+    kept, notes = [], []
+    for rotation in sketch.symmetry:
+        ranks = rank_map(sketch, rotation, layout)
+        if np.array_equal(ranks, np.arange(layout.num_ranks)):
+            continue
+        check_rotation(sketch, rotation, ranks, logical, limits)
+        if keeps_collective(ranks, collective):
+            kept.append(ranks)
+        else:
+            notes.append(f"symmetry {rotation} is not used: it would change the {collective.name}")
+    return tuple(kept), tuple(notes)
+
+
+def _infeasible(
+    gap: Gap, sketch: Sketch, topology: PhysicalTopology, layout: Layout, collective: Collective
+) -> InfeasibleError:
+    """The error for a demand that cannot be met: the first term whose absence would let it, and its line."""
+    home = int(collective.home[gap.chunk])
+    what = collective.describe_chunk(gap.chunk)
+    if collective.reduces[gap.chunk] and gap.dst == home:
+        what = f"the contribution of rank {gap.src} to {what}"
+    message = f"{what} cannot go from rank {gap.src} to rank {gap.dst}"
+    for term in () if sketch is ALL_LINKS else _terms(sketch, layout, home):
+        if _lets(gap, home, term.without, topology, layout):
+            return InfeasibleError(
+                f"{message}: {term.reason}", path=sketch.path, line=term.line, hint=term.hint
+            )
+    return InfeasibleError(
+        f"{message}: {topology.name} has no links that lead there",
+        hint="check the links of the topology, in both directions",
+    )
+
+
+@dataclass(frozen=True)
+class _Term:
+    """Something that a sketch forbids: the sketch without it, and what to say of it."""
+
+    without: Sketch
+    reason: str
+    line: int | None
+    hint: str
+
+
+def _terms(sketch: Sketch, layout: Layout, home: int) -> Iterator[_Term]:
+    """What a sketch forbids to the chunks of a home; each sketch without it allows all that the last did."""
+    local = int(layout.local_of[home])
+    entries = [entry for entry in sketch.internode.sender_for if local in entry.homes]
+    senders = ", ".join(str(entry.sender) for entry in entries)
+    yield _Term(
+        replace(sketch, internode=replace(sketch.internode, sender_for=())),
+        f"`sender_for` lets the chunks of GPU {local} leave a node only through GPU {senders}",
+        entries[0].line if entries else None,
+        f"name a sender for GPU {local} that leads there, or leave `sender_for` out",
+    )
+    relays = sketch.internode.relays
+    for between in (Internode("fully-connected"), Internode("none")):
+        yield _Term(
+            replace(sketch, internode=between),
+            f"the inter-node strategy {sketch.internode.strategy!r} has no link that leads there",
+            relays[0].line if relays else sketch.internode.line,
+            "add a relay entry that leads there, or use the inter-node strategy fully-connected",
+        )
+        yield _Term(
+            replace(sketch, internode=between, intranode=Intranode()),
+            f"the intra-node strategy {sketch.intranode.strategy!r} leaves no link that leads there",
+            sketch.intranode.line,
+            "list more GPUs under `switches`, or use the intra-node strategy none",
+        )
+
+
+def _lets(gap: Gap, home: int, sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
+    """Whether a demand can be met with another sketch."""
+    try:
+        return can_go(gap, home, *_network(sketch, topology, layout))
+    except SketchError:  # for example, a fully connected fabric on a machine without NICs
+        return False

@@ -1,0 +1,155 @@
+"""Sketch and machine -> logical topology: which links there are, what they cost, what they share.
+
+A logical link is a path of the machine that the sketch lets be used. Every physical link of a path
+is a port, because it serves one transfer at a time. A port whose links all use another port as well
+adds nothing, since the other one already keeps them apart, and is left out: so a plain link keeps
+one port, a GPU below an NVSwitch one in and one out, and a NIC one each way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from taccl.problem import FloatArray, LogicalTopology
+from taccl.sketch.layout import Layout
+from taccl.sketch.model import Internode, Sketch, Switch
+from taccl.topologies.model import Path, PhysicalTopology
+
+
+def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> LogicalTopology:
+    """The links that a sketch lets be used, ordered by source and destination rank.
+
+    Raises
+    ------
+    SketchError : a switch or relay joins GPUs that the machine does not join.
+    """
+    inside = list(_intranode_paths(sketch, topology, layout))
+    between = list(_internode_paths(sketch, topology, layout))
+    paths = sorted(inside + between, key=lambda path: (path.src_rank, path.dst_rank))
+    src = np.array([path.src_rank for path in paths], dtype=np.int64)
+    dst = np.array([path.dst_rank for path in paths], dtype=np.int64)
+    beta = np.array([path.beta_us_per_mb for path in paths], dtype=np.float64)
+    static = sketch.internode.nic_sharing == "static"
+    if static:
+        beta = beta * _static_shares(paths, topology, layout)
+    ports, names = _ports(paths, topology, layout, static)
+    return LogicalTopology(
+        name=topology.name,
+        node_of=layout.node_of,
+        src=src,
+        dst=dst,
+        alpha_us=np.array([path.alpha_us for path in paths], dtype=np.float64),
+        beta_us_per_mb=beta,
+        ports=ports,
+        port_names=names,
+        occupancy=topology.occupancy,
+    )
+
+
+def switch_members(switch: Switch, ranks: Sequence[int]) -> list[int]:
+    """The ranks of a node that are behind a switch."""
+    return list(ranks) if switch.gpus is None else [ranks[gpu] for gpu in switch.gpus]
+
+
+def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
+    for ranks in layout.ranks:
+        if sketch.intranode.strategy != "switch":
+            yield from _paths(topology, ((a, b) for a in ranks for b in ranks))
+            continue
+        pairs: set[tuple[int, int]] = set()
+        for switch in sketch.intranode.switches:
+            members = switch_members(switch, ranks)
+            pairs |= (new := {(a, b) for a in members for b in members if a != b})
+            for a, b in sorted(new):
+                if topology.path(a, b) is None:
+                    raise sketch.error(
+                        f"no switch of {topology.name} joins GPUs {layout.local_of[a]} "
+                        f"and {layout.local_of[b]}",
+                        line=switch.line,
+                        hint="strategy: none uses the links of a node as they are",
+                    )
+        yield from _paths(topology, sorted(pairs))
+
+
+def _paths(
+    topology: PhysicalTopology, pairs: Iterator[tuple[int, int]] | list[tuple[int, int]]
+) -> Iterator[Path]:
+    for src, dst in pairs:
+        path = None if src == dst else topology.path(src, dst)
+        if path is not None:
+            yield path
+
+
+def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
+    for here in layout.ranks:
+        for there in layout.ranks:
+            if here is there:
+                continue
+            if sketch.internode.strategy == "none":
+                yield from _paths(topology, ((a, b) for a in here for b in there))
+                continue
+            for sender, receiver, line in _pairs(sketch.internode, len(here), len(there)):
+                path = topology.host_path(here[sender], there[receiver])
+                if path is None:
+                    raise sketch.error(
+                        f"{topology.name} has no way from rank {here[sender]} to rank {there[receiver]}: "
+                        "their nodes have no NICs on one fabric",
+                        line=line,
+                    )
+                yield path
+
+
+def _pairs(internode: Internode, here: int, there: int) -> Iterator[tuple[int, int, int | None]]:
+    """(sender, receiver, line) by local index, for nodes of `here` and `there` GPUs."""
+    if internode.strategy == "fully-connected":
+        yield from ((a, b, internode.line) for a in range(here) for b in range(there))
+    elif internode.strategy == "direct-map":
+        yield from ((a, a, internode.line) for a in range(min(here, there)))
+    else:
+        for relay in internode.relays:
+            yield from ((relay.sender, receiver, relay.line) for receiver in relay.receivers)
+
+
+def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: Layout) -> FloatArray:
+    """TACCL's beta split: inter-node links that leave a node, over its NICs, where that is above 1."""
+    source_node = np.array([layout.node_of[path.src_rank] for path in paths], dtype=np.int64)
+    target_node = np.array([layout.node_of[path.dst_rank] for path in paths], dtype=np.int64)
+    internode = source_node != target_node
+    leaving = np.bincount(source_node[internode], minlength=len(layout.ranks))
+    nics = [topology.nic_count(topology.gpus[ranks[0]].node) for ranks in layout.ranks]
+    share = np.maximum(1.0, leaving / np.maximum(1, nics))
+    return np.where(internode, share[source_node], 1.0)
+
+
+def _ports(
+    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, static: bool
+) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    """Ports of each path, and the names of the ports."""
+    used = [
+        (-1 - link,) if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] else p.links
+        for link, p in enumerate(paths)
+    ]
+    links_of: dict[int, set[int]] = {}
+    for link, physical in enumerate(used):
+        for port in physical:
+            links_of.setdefault(port, set()).add(link)
+    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of))
+    number = {port: position for position, port in enumerate(kept)}
+    ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
+    return ports, tuple(_port_name(port, paths, topology) for port in kept)
+
+
+def _is_covered(port: int, used: Sequence[tuple[int, ...]], links_of: dict[int, set[int]]) -> bool:
+    """Whether another port keeps all links of this one apart; of equal ports the first stays."""
+    links = links_of[port]
+    others = set.intersection(*(set(used[link]) for link in links)) - {port}
+    return any(len(links_of[other]) > len(links) or other < port for other in others)
+
+
+def _port_name(port: int, paths: Sequence[Path], topology: PhysicalTopology) -> str:
+    if port < 0:
+        path = paths[-1 - port]
+        return f"{topology.gpus[path.src_rank].name} -> {topology.gpus[path.dst_rank].name}"
+    return f"{topology.links[port].src} -> {topology.links[port].dst}"

@@ -1,0 +1,64 @@
+"""The published sketches: the repository's folder `sketches/`, or its copy in an installation."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from taccl.errors import SketchError
+from taccl.sketch.load import load_sketch
+from taccl.sketch.model import Sketch
+from taccl.topologies.strict_yaml import nearest
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def published_sketches() -> tuple[Sketch, ...]:
+    """The published sketches, by name."""
+    return tuple(load_sketch(path) for path in published_files())
+
+
+@cache
+def published_files() -> tuple[Path, ...]:
+    """The files of the published sketches, by name; none if the installation lacks them."""
+    beside_package = Path(__file__).parents[2] / "sketches"
+    found = sorted(beside_package.glob("*.yaml")) or sorted(_installed_files())
+    return tuple(found)
+
+
+def _installed_files() -> list[Path]:
+    """Files that setup.cfg installs under share/taccl/sketches."""
+    try:
+        files = metadata.files("taccl") or []
+    except metadata.PackageNotFoundError:
+        return []
+    wanted = ("share", "taccl", "sketches")
+    return [
+        Path(str(file.locate())).resolve()
+        for file in files
+        if file.parts[-4:-1] == wanted and file.suffix == ".yaml"
+    ]
+
+
+def find_sketch(name_or_path: str | Path) -> Path:
+    """The file of a sketch: a published name such as `ndv2-sk-1`, or a path, which is returned as it is.
+
+    A published name goes before a file or folder of that name in the working directory.
+
+    Raises
+    ------
+    SketchError : a bare name that is neither published nor there as a file.
+    """
+    text = os.fspath(name_or_path)
+    published = {path.stem: path for path in published_files()}
+    if text in published:
+        return published[text]
+    path = Path(text)
+    if path.suffix in _SUFFIXES or path.name != text or path.exists():
+        return path
+    raise SketchError(
+        f"there is no sketch {text!r}",
+        hint=f"{nearest(text, published)} (published), or the path of a file" if published else None,
+    )
