@@ -11,6 +11,10 @@ Occupancy = Literal["serial", "pipelined"]
 #: `Device.node` of a device that belongs to no node: the fabric between nodes.
 NO_NODE = -1
 
+#: Larger machines than these are taken for slips of the pen.
+MAX_GPUS = 4096
+MAX_LINKS = 2_000_000
+
 
 @dataclass(frozen=True)
 class Device:

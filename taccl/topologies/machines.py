@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import NO_NODE, Device, Link
+from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import beta_from_bandwidth
 
@@ -24,10 +24,12 @@ NDV2_DOUBLE_PAIRS = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6,
 NDV2_SINGLE_PAIRS = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 
 
-def check_nodes(nodes: int) -> None:
-    """Raise TopologyError unless there is at least one node."""
+def check_nodes(nodes: int, gpus_per_node: int) -> None:
+    """Raise TopologyError unless there is at least one node, and not more GPUs than MAX_GPUS."""
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         raise TopologyError(f"a machine has 1 or more nodes, not {nodes!r}")
+    if nodes * gpus_per_node > MAX_GPUS:
+        raise TopologyError(f"{nodes} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS} GPUs")
 
 
 def gpu_name(node: int, local: int) -> str:
@@ -54,7 +56,7 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
     of InfiniBand is from GPU to GPU; it is all on those two links, and a GPU's own link to its NIC
     adds no alpha and is no slower.
     """
-    check_nodes(nodes)
+    check_nodes(nodes, 16)
     devices: list[Device] = []
     links: list[Link] = []
     for node in range(nodes):
@@ -76,7 +78,7 @@ def ndv2(nodes: int = 2) -> PhysicalTopology:
     The NIC is behind the PCIe switch of GPUs 0 and 1; the other GPUs reach it only through them
     (or through their host). The published cost of InfiniBand is placed as in `dgx2`.
     """
-    check_nodes(nodes)
+    check_nodes(nodes, 8)
     devices: list[Device] = []
     links: list[Link] = []
     for node in range(nodes):
@@ -114,7 +116,7 @@ def dgx2_teccl(nodes: int = 2) -> PhysicalTopology:
     ------
     TopologyError : more than the 2 nodes that its experiments have.
     """
-    check_nodes(nodes)
+    check_nodes(nodes, 16)
     if nodes > 2:
         raise TopologyError(
             f"dgx2-teccl has 1 or 2 nodes, not {nodes}", hint="dgx2 takes any number of nodes"
@@ -142,7 +144,7 @@ def ndv2_teccl(nodes: int = 4) -> PhysicalTopology:
     NVLinks of 50 and 25 GB/s and 0.7 us; 12.5 GB/s and 1.3 us to the network switch, and again from
     it; pipelined occupancy.
     """
-    check_nodes(nodes)
+    check_nodes(nodes, 8)
     devices: list[Device] = []
     links: list[Link] = []
     for node in range(nodes):
