@@ -5,25 +5,36 @@ shapes, custom machines in YAML, TACCL's profiles of measured costs, and ways to
 What a collective is, or which links an algorithm should use, is not known here.
 """
 
+from taccl.topologies.automorphisms import automorphisms
+from taccl.topologies.bisection import Bisection, bisection
 from taccl.topologies.catalogue import CatalogueEntry, build_topology, catalogue
+from taccl.topologies.explore import alltoall_loads_us, distances_us, hop_distances
 from taccl.topologies.load import load_topology
 from taccl.topologies.machines import dgx2, dgx2_teccl, ndv2, ndv2_teccl
 from taccl.topologies.model import NO_NODE, Device, Link, Path, PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile
+from taccl.topologies.summary import LinkClass
 from taccl.topologies.yaml_file import load_topology_file, parse_topology
 
 __all__ = [
     "NO_NODE",
+    "Bisection",
     "CatalogueEntry",
     "Device",
     "Link",
+    "LinkClass",
     "Path",
     "PhysicalTopology",
     "Profile",
+    "alltoall_loads_us",
+    "automorphisms",
+    "bisection",
     "build_topology",
     "catalogue",
     "dgx2",
     "dgx2_teccl",
+    "distances_us",
+    "hop_distances",
     "load_profile",
     "load_topology",
     "load_topology_file",

@@ -17,11 +17,12 @@ import networkx as nx
 from taccl.errors import TopologyError
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Occupancy, Path
 from taccl.topologies.paths import PathFinder
+from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
 
 __all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PhysicalTopology:
     """A machine, checked when it is made.
 
@@ -138,6 +139,18 @@ class PhysicalTopology:
     def with_occupancy(self, occupancy: Occupancy) -> PhysicalTopology:
         """The same machine under the other rule for busy ports."""
         return replace(self, occupancy=occupancy)
+
+    @cached_property
+    def link_classes(self) -> tuple[LinkClass, ...]:
+        """The links counted by the kinds of their ends and by their cost."""
+        return link_classes(self.devices, self.links)
+
+    def __repr__(self) -> str:
+        return f"<{headline(self.name, self.devices, self.links, self.occupancy)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return as_html(self.name, self.devices, self.links, self.occupancy)
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Devices as nodes with `kind`, `node` and `local`, links as edges with `index` and their costs."""

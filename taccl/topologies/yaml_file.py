@@ -113,21 +113,23 @@ def _nodes(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[D
     links: list[Link] = []
     for node in range(nodes):
         more_devices, more_links = template.place(node, f"node{node}.")
-        devices, links = devices + more_devices, links + more_links
+        devices += more_devices
+        links += more_links
     cost = _fabric_cost(keys, template)
     if nodes > 1 and cost is None:
         raise root.error(f"{nodes} nodes have no fabric between them", hint="add 'fabric: ...'")
     if nodes > 1 and cost is not None:
         nics = [device.name for device in devices if device.kind == "nic"]
         more_devices, more_links = fabric(nics, *cost)
-        devices, links = devices + more_devices, links + more_links
+        devices += more_devices
+        links += more_links
     return devices, links
 
 
 def _fabric_cost(keys: dict[str, Node], template: _Template) -> tuple[float, float] | None:
     if "fabric" not in keys:
         return None
-    if "nics" not in template.devices:
+    if not template.devices.get("nics"):
         raise keys["fabric"].error("a fabric joins the nodes' NICs, but the node has none", hint="nics: 1")
     return _cost(keys["fabric"], keys["fabric"].mapping(_COST_KEYS, required=("alpha_us",)))
 
