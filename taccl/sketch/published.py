@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from taccl.errors import SketchError
 from taccl.sketch.load import load_sketch
 from taccl.sketch.model import Sketch
 from taccl.topologies.strict_yaml import nearest
 
+#: Where setup.cfg installs the sketches, below the prefix.
+_INSTALLED = PurePosixPath("share/taccl/sketches")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -23,23 +25,20 @@ def published_sketches() -> tuple[Sketch, ...]:
 @cache
 def published_files() -> tuple[Path, ...]:
     """The files of the published sketches, by name; none if the installation lacks them."""
-    beside_package = Path(__file__).parents[2] / "sketches"
-    found = sorted(beside_package.glob("*.yaml")) or sorted(_installed_files())
-    return tuple(found)
+    beside_package = Path(__file__).parents[2]
+    folders = (beside_package / "sketches", beside_package / _INSTALLED, *_recorded_folders())
+    return next((tuple(found) for folder in folders if (found := sorted(folder.glob("*.yaml")))), ())
 
 
-def _installed_files() -> list[Path]:
-    """Files that setup.cfg installs under share/taccl/sketches."""
+def _recorded_folders() -> list[Path]:
+    """Where the installer says that it put the files."""
     try:
         files = metadata.files("taccl") or []
     except metadata.PackageNotFoundError:
         return []
-    wanted = ("share", "taccl", "sketches")
-    return [
-        Path(str(file.locate())).resolve()
-        for file in files
-        if file.parts[-4:-1] == wanted and file.suffix == ".yaml"
-    ]
+    return list(
+        {Path(str(file.locate())).resolve().parent for file in files if file.parent.match(str(_INSTALLED))}
+    )
 
 
 def find_sketch(name_or_path: str | Path) -> Path:

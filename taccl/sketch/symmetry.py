@@ -58,7 +58,7 @@ def check_rotation(
     reason = broken_by(ranks, logical, limits)
     if reason is not None:
         raise sketch.error(
-            f"symmetry {rotation} is none of this network: {reason}",
+            f"{rotation} is no symmetry of this network: {reason}",
             line=rotation.line,
             hint="leave it out, or make the links it names alike",
         )
