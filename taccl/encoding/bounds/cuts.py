@@ -1,0 +1,172 @@
+r"""Bounds from cuts: what must pass a narrow place, how early it can be there, how far it is after.
+
+Let W be a set of ranks and C the chunks that must enter W: those wanted by a rank in W that is not
+a source and has no source in W. Every chunk of C enters W at least once, over some link of E(W). Write,
+for a chunk c with sources U(c) and wanting ranks D(c),
+
+    head(c) = min over links l in E(W) of dist(U(c), src(l)),
+    tail(c) = max over r in D(c) and W of min over l in E(W) of dist(dst(l), r).
+
+The entry that first serves the farthest rank starts no earlier than head(c) and ends at least
+tail(c) before the schedule does. Links that share a port take turns, so by time T, between h and
+T - t, port p can let at most floor((T - h - t - alpha_p) / (s * beta_p)) chunks of s MB in, where alpha_p
+and beta_p are the least of its links. Hence for every pair of thresholds (h, t)
+
+    |{c in C : head(c) >= h, tail(c) >= t}| <= sum over ports of E(W) of that floor,
+
+and the least T for which this holds is a bound. For a sum, the entry that carries the contribution
+of the *farthest* source counts, so head(c) takes the maximum over sources; a sum must enter W
+whenever W wants it and some contribution is outside.
+
+COST_MODEL, lower bounds b (one port: head + load + tail) and c (a cut of several ports), joined and
+made whole: chunks are not divisible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.bounds.bound import Bound
+from taccl.problem import FloatArray, Problem
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A set of ranks with a name for messages."""
+
+    ranks: frozenset[int]
+    name: str
+
+
+def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) -> Bound:
+    """The best bound over the given cuts; `distance_us` has shape (num_ranks, num_ranks)."""
+    bounds = (bound for cut in cuts for bound in _bounds_of(problem, cut, distance_us))
+    return max(bounds, key=lambda bound: bound.value_us, default=Bound(0.0, "nothing has to move"))
+
+
+def simple_cuts(problem: Problem) -> list[Cut]:
+    """Each rank alone and all but it; each node alone and all but it."""
+    everyone = frozenset(range(problem.num_ranks))
+    cuts = []
+    for rank in everyone if problem.num_ranks > 1 else ():
+        cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
+        cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
+    nodes = np.unique(problem.topology.node_of)
+    for node in nodes if len(nodes) > 1 else ():
+        inside = frozenset(np.flatnonzero(problem.topology.node_of == node).tolist())
+        cuts.append(Cut(inside, f"into node {node}"))
+        cuts.append(Cut(everyone - inside, f"out of node {node}"))
+    return cuts
+
+
+def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[Bound]:
+    """A bound for each set of chunks that may enter by the same links, and one for all together."""
+    inside = np.zeros(problem.num_ranks, dtype=np.bool_)
+    inside[list(cut.ranks)] = True
+    chunks = _must_enter(problem, inside)
+    if not len(chunks):
+        return
+    topology = problem.topology
+    entries = np.flatnonzero(~inside[topology.src] & inside[topology.dst])
+    may_use = problem.limits.may_use
+    home = problem.collective.home[chunks]
+    if may_use is None:
+        classes = {entries.tobytes(): (chunks, entries)}
+    else:
+        classes = {}
+        for row in np.unique(may_use[home][:, entries], axis=0):
+            members = chunks[(may_use[home][:, entries] == row).all(axis=1)]
+            classes[entries[row].tobytes()] = (members, entries[row])
+        if len(classes) > 1:
+            classes[b"all"] = (chunks, entries)
+    for members, links in classes.values():
+        if len(links):
+            yield _bound_at(problem, cut, members, links, inside, distance_us)
+
+
+def _must_enter(problem: Problem, inside: BoolArray) -> IntArray:
+    collective = problem.collective
+    wanted = (collective.post & inside & (collective.reduces[:, None] | ~collective.pre)).any(axis=1)
+    source_inside = (collective.pre & inside).any(axis=1)
+    source_outside = (collective.pre & ~inside).any(axis=1)
+    outside_only = np.where(collective.reduces, source_outside, ~source_inside)
+    return np.flatnonzero(wanted & outside_only)
+
+
+def _bound_at(
+    problem: Problem,
+    cut: Cut,
+    chunks: IntArray,
+    links: IntArray,
+    inside: BoolArray,
+    distance_us: FloatArray,
+) -> Bound:
+    topology, collective = problem.topology, problem.collective
+    to_cut = distance_us[:, topology.src[links]].min(axis=1)
+    from_cut = distance_us[topology.dst[links], :].min(axis=0)
+    pre, post = collective.pre[chunks] & ~inside, collective.post[chunks] & inside
+    nearest = np.where(pre, to_cut, np.inf).min(axis=1)
+    farthest = np.where(pre, to_cut, -np.inf).max(axis=1)
+    head = np.where(collective.reduces[chunks], farthest, nearest)
+    tail = np.where(post, from_cut, -np.inf).max(axis=1)
+    ports = _port_rates(problem, links)
+    best, count = 0.0, 0
+    for h in np.unique(head):
+        for t in np.unique(tail):
+            members = int(((head >= h) & (tail >= t)).sum())
+            value = h + t + _least_time(members, ports)
+            if members and value > best:
+                best, count = float(value), members
+    names = sorted({topology.port_names[port] for port in _ports_of(problem, links).values()})
+    through = names[0] if len(names) == 1 else f"{len(names)} ports"
+    return Bound(best, f"{count} chunks {cut.name} through {through}")
+
+
+def _ports_of(problem: Problem, links: IntArray) -> dict[int, int]:
+    """For each link, that one of its ports that most of the links share."""
+    sharing: dict[int, int] = {}
+    for link in links:
+        for port in problem.topology.ports[link]:
+            sharing[port] = sharing.get(port, 0) + 1
+    return {int(l): max(problem.topology.ports[l], key=lambda port: (sharing[port], -port)) for l in links}
+
+
+def _port_rates(problem: Problem, links: IntArray) -> list[tuple[float, float]]:
+    """(least alpha, least time per chunk) of each port that the links enter through."""
+    topology = problem.topology
+    rates: dict[int, tuple[float, float]] = {}
+    for link, port in _ports_of(problem, links).items():
+        alpha, cost = topology.alpha_us[link], topology.beta_us_per_mb[link] * problem.chunk_mb
+        old = rates.get(port, (math.inf, math.inf))
+        rates[port] = (min(old[0], float(alpha)), min(old[1], float(cost)))
+    return list(rates.values())
+
+
+def _least_time(count: int, ports: Sequence[tuple[float, float]]) -> float:
+    """The least T with sum of floor((T - alpha) / cost) >= count over ports (alpha, cost).
+
+    The answer is a moment at which some port finishes a chunk: alpha + k * cost.
+    """
+    if not count:
+        return 0.0
+    if any(cost == 0 for _, cost in ports):
+        return min(alpha for alpha, cost in ports if cost == 0)
+    low, high = 0.0, min(alpha + count * cost for alpha, cost in ports)
+    for _ in range(100):
+        middle = (low + high) / 2
+        if sum(_finished(middle, alpha, cost) for alpha, cost in ports) >= count:
+            high = middle
+        else:
+            low = middle
+    # The interval now holds one finishing moment: the last one not after `high`.
+    moments = [alpha + _finished(high, alpha, cost) * cost for alpha, cost in ports if high >= alpha]
+    return min(max(moments), high)
+
+
+def _finished(moment: float, alpha: float, cost: float) -> int:
+    return max(0, math.floor((moment - alpha) / cost + 1e-9))

@@ -1,0 +1,150 @@
+"""Sums from copies: every engine only copies, and this module makes reductions of it.
+
+A sum for one rank is a copy from that rank, read backwards in time on the reversed links. A sum that
+many ranks want (AllReduce) is a sum for the chunk's home followed by copies from there; the two
+halves are found apart and then scheduled as one, chunk by chunk, with no barrier between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.collectives import BoolArray, Collective, Placement
+from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
+from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """A problem as copies to be read backwards (its sums), then copies (its spread); either may be None."""
+
+    sums: Problem | None
+    spread: Problem | None
+
+
+def halves(problem: Problem) -> Halves:
+    """What has to be summed, as a problem on the reversed links, and what has to be copied."""
+    collective = problem.collective
+    if not collective.is_reduction:
+        return Halves(None, problem)
+    summed = collective.reduces
+    wanted_once = collective.post.sum(axis=1) == 1
+    if summed.all() and wanted_once.all():
+        return Halves(problem.reversed(), None)
+    sums = _only(collective, summed, _at_home(collective, summed), name="sums")
+    start = _joined(_at_home(collective, summed), _rows(collective.inputs, ~summed))
+    spread = replace(collective, name="spread", inputs=start, reduces=np.zeros_like(summed))
+    return Halves(replace(problem, collective=sums).reversed(), replace(problem, collective=spread))
+
+
+def _at_home(collective: Collective, summed: BoolArray) -> Placement:
+    """Each summed chunk at the rank where its sum is to be made: its home, if that wants it."""
+    chunk = np.flatnonzero(summed)
+    home = collective.home[chunk]
+    wants = collective.post[chunk, home]
+    rank = np.where(wants, home, collective.post[chunk].argmax(axis=1))
+    return Placement(chunk, rank, chunk)
+
+
+def _rows(placement: Placement, chunks: BoolArray) -> Placement:
+    keep = chunks[placement.chunk]
+    return Placement(placement.chunk[keep], placement.rank[keep], placement.offset[keep])
+
+
+def _joined(one: Placement, other: Placement) -> Placement:
+    columns = zip((one.chunk, one.rank, one.offset), (other.chunk, other.rank, other.offset), strict=True)
+    return Placement(*(np.concatenate(pair) for pair in columns))
+
+
+def _only(collective: Collective, summed: BoolArray, at_home: Placement, name: str) -> Collective:
+    """The sums alone. Chunks that are not summed stay where they are: one copy each, wanted there."""
+    others = np.flatnonzero(~summed)
+    rest = Placement(others, collective.pre[others].argmax(axis=1), others)
+    return replace(
+        collective,
+        name=name,
+        inputs=_joined(_rows(collective.inputs, summed), rest),
+        outputs=_joined(at_home, rest),
+        reduces=np.ones_like(summed),
+    )
+
+
+def mirrored(problem: Problem, copies: Schedule) -> list[Decision]:
+    """The sums that a schedule of the reversed problem is, read backwards, in the order of their ends."""
+    return [replace(decision, reduce=True) for decision in reversed(_by_end(copies))]
+
+
+def _by_end(schedule: Schedule) -> list[Decision]:
+    sends = schedule.sends
+    order = np.lexsort((sends.start_us, sends.end_us))
+    rank = np.argsort(np.lexsort((sends.end_us, sends.start_us)))
+    decisions = decisions_of(schedule)
+    return [decisions[rank[send]] for send in order]
+
+
+def joined(problem: Problem, sums: Schedule | None, spread: Schedule | None) -> Schedule:
+    """One schedule of `problem` made of schedules of its halves.
+
+    Of several orders - all sums first and then all copies, or what most waits for first - the one
+    that ends first is taken, so the result is never later than the two halves after each other.
+    """
+    first = [] if sums is None else mirrored(problem, sums)
+    then = [] if spread is None else decisions_of(spread)
+    decisions = first + then
+    candidates = [in_order(problem, decisions)]
+    if first:
+        candidates.append(list_schedule(problem, decisions))
+    if first and then:
+        candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
+    return min(candidates, key=lambda schedule: schedule.makespan_us)
+
+
+def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> list[float]:
+    """Priorities by tail inside each half, every sum before any copy that could go at the same time."""
+    tails = tails_us(problem, decisions, predecessors(problem, decisions))
+    longest = max(tails, default=0.0)
+    return [tail + longest * decision.reduce for tail, decision in zip(tails, decisions, strict=True)]
+
+
+def reducing(engine: Engine) -> Engine:
+    """The engine, for problems with sums too."""
+
+    def solve(
+        problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        parts = halves(problem)
+        if parts.sums is None:
+            yield from engine(problem, options, budget, incumbent)
+            return
+        best = None if incumbent is None else incumbent.makespan_us
+        for stage, sums, spread in _halves_in_turn(engine, parts, options, budget):
+            schedule = joined(problem, sums, spread)
+            if best is None or schedule.makespan_us < best:
+                best = schedule.makespan_us
+                yield Update(stage, schedule)
+
+    return solve
+
+
+def _halves_in_turn(
+    engine: Engine, parts: Halves, options: SolveOptions, budget: Budget
+) -> Iterator[tuple[str, Schedule | None, Schedule | None]]:
+    """Improving pairs of halves: the first schedule of each at once, then the better ones of each."""
+    if parts.sums is None or parts.spread is None:
+        for update in engine(parts.sums or parts.spread, options, budget, None):
+            halves_found = (update.schedule, None) if parts.spread is None else (None, update.schedule)
+            yield update.stage, *halves_found
+        return
+    sums_stream = engine(parts.sums, options, budget.share(0.5), None)
+    spread_stream = engine(parts.spread, options, budget, None)
+    sums, spread = next(sums_stream), next(spread_stream)
+    yield sums.stage, sums.schedule, spread.schedule
+    for sums in sums_stream:
+        yield sums.stage, sums.schedule, spread.schedule
+    for spread in spread_stream:
+        yield spread.stage, sums.schedule, spread.schedule

@@ -1,0 +1,70 @@
+"""Least times between ranks when nothing is in the way: the yardstick of routing and of bounds."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.problem import FloatArray, LogicalTopology
+
+
+def distances_us(
+    topology: LogicalTopology, weight_us: FloatArray, usable: BoolArray | None = None
+) -> FloatArray:
+    """Shortest-path lengths between all ranks, shape (num_ranks, num_ranks); inf where cut off.
+
+    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out.
+    """
+    ranks = range(topology.num_ranks)
+    return np.array([distances_from(topology, weight_us, rank, usable) for rank in ranks])
+
+
+def distances_from(
+    topology: LogicalTopology, weight_us: FloatArray, source: int, usable: BoolArray | None = None
+) -> FloatArray:
+    """Shortest-path lengths from one rank, shape (num_ranks,) (Dijkstra 1959)."""
+    return _dijkstra(topology, weight_us, source, usable)[0]
+
+
+def shortest_path(
+    topology: LogicalTopology,
+    weight_us: FloatArray,
+    source: int,
+    target: int,
+    usable: BoolArray | None = None,
+) -> list[int] | None:
+    """The links of a shortest path, first to last; None if there is none."""
+    distance, via = _dijkstra(topology, weight_us, source, usable)
+    if not np.isfinite(distance[target]):
+        return None
+    path: list[int] = []
+    while target != source:
+        path.append(via[target])
+        target = int(topology.src[via[target]])
+    return path[::-1]
+
+
+def _dijkstra(
+    topology: LogicalTopology, weight_us: FloatArray, source: int, usable: BoolArray | None
+) -> tuple[FloatArray, list[int]]:
+    weight, dst = weight_us.tolist(), topology.dst.tolist()
+    allowed = None if usable is None else usable.tolist()
+    distance = [float("inf")] * topology.num_ranks
+    via = [-1] * topology.num_ranks
+    distance[source] = 0.0
+    heap = [(0.0, source)]
+    while heap:
+        reached, rank = heapq.heappop(heap)
+        if reached > distance[rank]:
+            continue
+        for link in topology.links_from[rank]:
+            if allowed is not None and not allowed[link]:
+                continue
+            longer = reached + weight[link]
+            if longer < distance[dst[link]]:
+                distance[dst[link]] = longer
+                via[dst[link]] = link
+                heapq.heappush(heap, (longer, dst[link]))
+    return np.array(distance), via

@@ -1,0 +1,95 @@
+"""Orbits: what a symmetry makes equal is decided once.
+
+The symmetries of a problem generate a group of rank permutations. Each acts on chunks and on links.
+A schedule that no element of the group changes is decided by one representative of each orbit, so
+engines have one variable per orbit instead of one per (chunk, link), and no symmetry constraint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.errors import SketchError
+from taccl.problem import Problem
+
+#: Larger groups are not worth their bookkeeping; the generators that fit are kept.
+_MAX_ELEMENTS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetryGroup:
+    """All compositions of a problem's symmetries; element 0 is the identity.
+
+    Parameters
+    ----------
+    rank_map : shape (num_elements, num_ranks).
+    chunk_map : shape (num_elements, num_chunks).
+    link_map : shape (num_elements, num_links).
+    """
+
+    rank_map: IntArray
+    chunk_map: IntArray
+    link_map: IntArray
+
+    def __len__(self) -> int:
+        return len(self.rank_map)
+
+    @cached_property
+    def chunk_representative(self) -> IntArray:
+        """The least chunk of each chunk's orbit, shape (num_chunks,)."""
+        return np.asarray(self.chunk_map.min(axis=0))
+
+    @cached_property
+    def link_representative(self) -> IntArray:
+        """The least link of each link's orbit, shape (num_links,)."""
+        return np.asarray(self.link_map.min(axis=0))
+
+    def pair_representative(self, chunk: IntArray, other: IntArray, other_map: IntArray) -> IntArray:
+        """The least image of each pair (chunk, rank) or (chunk, link), as chunk * size + other.
+
+        `other_map` is `rank_map` or `link_map`; `chunk` and `other` have equal length.
+        """
+        size = other_map.shape[1]
+        least = chunk * size + other
+        for chunks, others in zip(self.chunk_map, other_map, strict=True):
+            least = np.minimum(least, chunks[chunk] * size + others[other])
+        return np.asarray(least)
+
+
+def link_map(problem: Problem, rank_map: IntArray) -> IntArray | None:
+    """Where a permutation of ranks takes each link, shape (num_links,); None if it breaks a link."""
+    topology = problem.topology
+    images = zip(rank_map[topology.src].tolist(), rank_map[topology.dst].tolist(), strict=True)
+    mapped = [topology.link_index.get(pair, -1) for pair in images]
+    return None if -1 in mapped else np.array(mapped, dtype=np.int64)
+
+
+def symmetry_group(problem: Problem) -> SymmetryGroup:
+    """The group that `problem.symmetry` generates.
+
+    Raises
+    ------
+    SketchError : a generator is no automorphism (the sketch room checks this first, and says why).
+    """
+    identity = np.arange(problem.num_ranks)
+    elements = [identity]
+    seen = {identity.tobytes()}
+    for element in elements:
+        for generator in problem.symmetry:
+            image = np.asarray(generator, dtype=np.int64)[element]
+            if image.tobytes() not in seen and len(elements) < _MAX_ELEMENTS:
+                seen.add(image.tobytes())
+                elements.append(image)
+    chunk_maps = [problem.collective.chunk_map(element) for element in elements]
+    link_maps = [link_map(problem, element) for element in elements]
+    if any(mapped is None for mapped in (*chunk_maps, *link_maps)):
+        raise SketchError("a symmetry of the problem does not map its links or chunks to each other")
+    return SymmetryGroup(
+        rank_map=np.array(elements),
+        chunk_map=np.array(chunk_maps),
+        link_map=np.array(link_maps),
+    )

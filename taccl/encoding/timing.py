@@ -1,0 +1,200 @@
+"""Times for decisions: given who sends what over which link, and in what order, when does it happen?
+
+Engines decide routes, groups and orders; this module turns them into a `Schedule` whose every send
+starts as early as the decisions allow. It is the only place where starts are computed, so float
+errors of a solver never reach a schedule.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.problem import Problem
+from taccl.schedule import Schedule, Send, schedule_from_sends
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One send without its time."""
+
+    chunks: tuple[int, ...]
+    link: int
+    reduce: bool = False
+
+
+def decisions_of(schedule: Schedule) -> list[Decision]:
+    """The sends of a schedule in order of their starts."""
+    chunks: list[list[int]] = [[] for _ in range(len(schedule.sends))]
+    for row, send in enumerate(schedule.sends.of_row):
+        chunks[send].append(int(schedule.chunk[row]))
+    sends = schedule.sends
+    order = np.lexsort((sends.end_us, sends.start_us))
+    return [Decision(tuple(chunks[i]), int(sends.link[i]), bool(sends.reduce[i])) for i in order]
+
+
+class Ports:
+    """When each port is free, as sends are placed one after another."""
+
+    def __init__(self, problem: Problem) -> None:
+        topology, chunk_mb = problem.topology, problem.chunk_mb
+        self._ports = topology.ports
+        self._alpha: list[float] = topology.alpha_us.tolist()
+        self._cost: list[float] = (topology.beta_us_per_mb * chunk_mb).tolist()
+        self._serial = topology.occupancy == "serial"
+        self.free_us = [0.0] * topology.num_ports
+
+    def ready(self, link: int) -> float:
+        """The earliest moment when all ports of a link are free."""
+        free = self.free_us
+        return max([free[port] for port in self._ports[link]])
+
+    def duration(self, link: int, count: int) -> float:
+        """From start to end of `count` contiguous chunks."""
+        return self._alpha[link] + count * self._cost[link]
+
+    def place(self, link: int, count: int, start_us: float) -> float:
+        """Occupy the link's ports from `start_us` on; returns the end of the send."""
+        body = count * self._cost[link]
+        end = start_us + self._alpha[link] + body
+        busy_until = end if self._serial else start_us + body
+        for port in self._ports[link]:
+            self.free_us[port] = busy_until
+        return end
+
+
+def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
+    """Each send as early as possible after those before it in the sequence on its ports.
+
+    The sequence must be such that whatever brings a chunk to a rank stands before what takes it on.
+    """
+    ports = Ports(problem)
+    src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
+    ready: dict[tuple[int, int], float] = defaultdict(float)
+    sends = []
+    for decision in decisions:
+        link, sender, receiver = decision.link, src[decision.link], dst[decision.link]
+        start = max(ports.ready(link), *(ready[chunk, sender] for chunk in decision.chunks))
+        end = ports.place(link, len(decision.chunks), start)
+        for chunk in decision.chunks:
+            ready[chunk, receiver] = max(ready[chunk, receiver], end)
+        sends.append(Send(decision.chunks, link, start, decision.reduce))
+    return schedule_from_sends(problem, sends)
+
+
+def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
+    """For each send, the sends that must have ended before it may start.
+
+    A copy waits for what brought each chunk to its sender; that is one copy, or all the partial
+    sums that met there. A partial sum waits for the partial sums that met at its sender. Where a
+    link carries its sender's own chunks first, the others wait for those.
+    """
+    src, dst = problem.topology.src, problem.topology.dst
+    copy_into: dict[tuple[int, int], int] = {}
+    sums_into: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, decision in enumerate(decisions):
+        for chunk in decision.chunks:
+            cell = (chunk, int(dst[decision.link]))
+            if decision.reduce:
+                sums_into[cell].append(index)
+            else:
+                copy_into[cell] = index
+    own = _own_chunks_first(problem, decisions)
+    before: list[list[int]] = []
+    for index, decision in enumerate(decisions):
+        waits = own[index]
+        for chunk in decision.chunks:
+            cell = (chunk, int(src[decision.link]))
+            if not decision.reduce and cell in copy_into:
+                waits.add(copy_into[cell])
+            else:
+                waits.update(sums_into[cell])
+        before.append(sorted(waits))
+    return before
+
+
+def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[set[int]]:
+    """For each send over a link with that rule, the copies of the sender's own chunks over it."""
+    waits: list[set[int]] = [set() for _ in decisions]
+    own_first, home, src = problem.limits.own_first, problem.collective.home, problem.topology.src
+    if own_first is None:
+        return waits
+    own: dict[int, set[int]] = defaultdict(set)
+    others: dict[int, set[int]] = defaultdict(set)
+    for index, decision in enumerate(decisions):
+        if own_first[decision.link] and not decision.reduce:
+            is_own = any(home[chunk] == src[decision.link] for chunk in decision.chunks)
+            (own if is_own else others)[decision.link].add(index)
+    for link, indices in others.items():
+        for index in indices:
+            waits[index] |= own[link]
+    return waits
+
+
+def tails_us(problem: Problem, decisions: Sequence[Decision], before: list[list[int]]) -> list[float]:
+    """For each send, the least time from its start to the end of all that waits for it."""
+    count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
+    link = np.array([decision.link for decision in decisions], dtype=np.int64)
+    tail: list[float] = problem.topology.duration_us(link, count * problem.chunk_mb).tolist()
+    own = list(tail)
+    for index in reversed(topological(before)):
+        for earlier in before[index]:
+            tail[earlier] = max(tail[earlier], own[earlier] + tail[index])
+    return tail
+
+
+def topological(before: list[list[int]]) -> list[int]:
+    """An order in which everything stands after what it waits for."""
+    after: list[list[int]] = [[] for _ in before]
+    missing = [len(waits) for waits in before]
+    for index, waits in enumerate(before):
+        for earlier in waits:
+            after[earlier].append(index)
+    order = [index for index, count in enumerate(missing) if not count]
+    for index in order:
+        for later in after[index]:
+            missing[later] -= 1
+            if not missing[later]:
+                order.append(later)
+    return order
+
+
+def list_schedule(
+    problem: Problem, decisions: Sequence[Decision], priority: Sequence[float] | None = None
+) -> Schedule:
+    """Place sends one by one: of those that could start first, the one of highest priority.
+
+    `priority` defaults to the tails, so that what most waits for goes first.
+    """
+    before = predecessors(problem, decisions)
+    if priority is None:
+        priority = tails_us(problem, decisions, before)
+    after: list[list[int]] = [[] for _ in decisions]
+    missing = [len(waits) for waits in before]
+    for index, waits in enumerate(before):
+        for earlier in waits:
+            after[earlier].append(index)
+    ports = Ports(problem)
+    ready = [0.0] * len(decisions)
+    heap = [(0.0, -priority[i], i) for i, count in enumerate(missing) if not count]
+    heapq.heapify(heap)
+    sends: list[Send] = []
+    while heap:
+        start, rank, index = heapq.heappop(heap)
+        decision = decisions[index]
+        possible = max(ready[index], ports.ready(decision.link))
+        if possible > start:
+            heapq.heappush(heap, (possible, rank, index))
+            continue
+        end = ports.place(decision.link, len(decision.chunks), start)
+        sends.append(Send(decision.chunks, decision.link, start, decision.reduce))
+        for later in after[index]:
+            ready[later] = max(ready[later], end)
+            missing[later] -= 1
+            if not missing[later]:
+                heapq.heappush(heap, (ready[later], -priority[later], later))
+    return schedule_from_sends(problem, sends)
