@@ -202,9 +202,9 @@ def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         reason = " ".join(part for part in (fault.context, fault.problem) if part)
-        line = None if mark is None else mark.line + 1
-        at_fault = text.splitlines()[line - 1 : line] if line else []
-        hint = "indent with spaces, not tabs" if any("\t" in faulty for faulty in at_fault) else None
+        lines = text.splitlines()
+        line = None if mark is None else max(1, min(mark.line + 1, len(lines)))  # a fault may be at the end
+        hint = "indent with spaces, not tabs" if line and "\t" in "".join(lines[line - 1 : line]) else None
         raise error(f"this is not YAML: {reason}", path=path, line=line, hint=hint) from None
     except UnicodeError:
         raise error("this is not YAML: it is not text in UTF-8", path=path) from None

@@ -150,7 +150,8 @@ def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
     if node.kind == "list":
         names = tuple(name.string() for name in node.elements())
         for name, item in zip(names, node.elements(), strict=True):
-            if not _NAME.fullmatch(name) or name in _KINDS:
+            stands_for_others = name in _KINDS and names != (prefix,)  # one PCIe bridge may be called pcie
+            if not _NAME.fullmatch(name) or stands_for_others:
                 raise item.error(
                     f"{name!r} cannot name a device", hint="letters, digits and _, starting with a letter"
                 )
