@@ -24,6 +24,9 @@ from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement
 from taccl.errors import CollectiveError
 from taccl.topologies.strict_yaml import Node, load_yaml
 
+#: The most ranks that any runtime takes.
+MAX_RANKS = 1024
+
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -32,12 +35,12 @@ def is_collective_file(name: str | Path) -> bool:
     return isinstance(name, Path) or name.endswith(_SUFFIXES) or "/" in name
 
 
-def load_collective(path: str | Path, num_ranks: int, pieces: int = 1) -> Collective:
+def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:
     """The collective that a file describes, each of its chunks cut into `pieces`.
 
     Parameters
     ----------
-    num_ranks : of the topology; the file must be for as many.
+    num_ranks : of the topology; the file must be for as many. None: as many as the file says.
     pieces : piece p of the chunk at offset k lies at offset k * pieces + p.
 
     Raises
@@ -52,28 +55,29 @@ def load_collective(path: str | Path, num_ranks: int, pieces: int = 1) -> Collec
     name = keys["collective"].string()
     if name.lower().replace("-", "").replace("_", "") in COLLECTIVES:
         raise keys["collective"].error(f"{name!r} is a standard collective's name", hint="choose another")
-    if keys["ranks"].integer(minimum=1) != num_ranks:
+    ranks = keys["ranks"].integer(minimum=1, maximum=MAX_RANKS)
+    if num_ranks not in (None, ranks):
         raise keys["ranks"].error(
-            f"{name} is for {keys['ranks'].raw} ranks, and the topology has {num_ranks}",
+            f"{name} is for {ranks} ranks, and the topology has {num_ranks}",
             hint="--nodes or --topology for as many ranks",
         )
-    chunks = [_Chunk.read(node, num_ranks) for node in keys["chunks"].elements()]
+    chunks = [_Chunk.read(node, ranks) for node in keys["chunks"].elements()]
     if not chunks:
         raise keys["chunks"].error("a collective has at least one chunk")
-    inputs = _placed([chunk.starts for chunk in chunks], num_ranks, "input")
-    outputs = _placed([chunk.wanted for chunk in chunks], num_ranks, "output")
-    largest = int(max(inputs.buffer_size(num_ranks).max(), outputs.buffer_size(num_ranks).max()))
+    inputs = _placed([chunk.starts for chunk in chunks], ranks, "input")
+    outputs = _placed([chunk.wanted for chunk in chunks], ranks, "output")
+    largest = int(max(inputs.buffer_size(ranks).max(), outputs.buffer_size(ranks).max()))
     in_size = keys["chunks_in_size"].integer(minimum=1) if "chunks_in_size" in keys else largest
     return Collective(
         name=name,
-        num_ranks=num_ranks,
+        num_ranks=ranks,
         chunks_per_rank=pieces,
         chunks_per_size=in_size * pieces,
         inputs=_cut(inputs, pieces),
         outputs=_cut(outputs, pieces),
         reduces=np.repeat([chunk.reduces for chunk in chunks], pieces),
         home=np.repeat([chunk.home for chunk in chunks], pieces),
-        in_place_shift=np.zeros(num_ranks, dtype=np.int64),
+        in_place_shift=np.zeros(ranks, dtype=np.int64),
     )
 
 

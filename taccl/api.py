@@ -1,0 +1,239 @@
+"""The walk, written out once: a machine, a sketch and a collective become a schedule and its file.
+
+    topology -> sketch -> problem -> engines -> schedule -> program -> verified MSCCL-XML
+
+`make_problem` goes as far as the problem, `synthesize` to the end. The command line calls these and
+nothing below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from taccl import units
+from taccl.backend.lower import lower
+from taccl.backend.msccl_xml import to_xml
+from taccl.backend.program import Protocol
+from taccl.backend.verify import verify_text
+from taccl.collective_file import is_collective_file, load_collective
+from taccl.collectives import Collective, chunk_bytes, make_collective
+from taccl.encoding.engine import SolveOptions
+from taccl.errors import CollectiveError, SketchError, SolverError, TopologyError
+from taccl.problem import Occupancy, Problem
+from taccl.result import Result, XmlFile
+from taccl.search import Progress, search
+from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
+from taccl.sketch.model import NicSharing
+from taccl.topologies import PhysicalTopology, load_topology
+
+
+@dataclass(frozen=True, eq=False)
+class StatedProblem:
+    """A problem, and how the request for it was understood."""
+
+    problem: Problem
+    topology: PhysicalTopology
+    sketch: Sketch | None
+    notes: tuple[str, ...] = ()
+
+
+def make_problem(
+    collective: str | Path | Collective = "allgather",
+    *,
+    topology: str | Path | PhysicalTopology | None = None,
+    sketch: str | Path | Sketch | None = None,
+    size: str | int | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    chunks: int | None = None,
+    root: int | None = None,
+    occupancy: Occupancy | None = None,
+    nic_sharing: NicSharing | None = None,
+) -> StatedProblem:
+    """What is asked, as an engine sees it. Parameters and errors as in `synthesize`."""
+    if isinstance(sketch, str | Path):
+        sketch = load_sketch(find_sketch(sketch))
+    if nic_sharing is not None:
+        sketch = _with_nic_sharing(sketch, nic_sharing)
+    machine = choose_topology(topology, sketch, nodes=nodes, profile=profile, occupancy=occupancy)
+    if not isinstance(collective, Collective):
+        pieces = chunks or (1 if sketch is None else sketch.chunks_per_rank)
+        collective = _collective(collective, machine.num_ranks, pieces, root)
+    size_bytes = _size_bytes(size, sketch, machine, collective, chunk_size_known=profile is not None)
+    chunk_mb = chunk_bytes(collective, size_bytes) / units.MB
+    applied = apply_sketch(sketch, machine, collective, chunk_mb)
+    return StatedProblem(applied.problem, machine, sketch, applied.notes)
+
+
+def synthesize(
+    collective: str | Path | Collective = "allgather",
+    *,
+    topology: str | Path | PhysicalTopology | None = None,
+    sketch: str | Path | Sketch | None = None,
+    size: str | int | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    chunks: int | None = None,
+    root: int | None = None,
+    occupancy: Occupancy | None = None,
+    nic_sharing: NicSharing | None = None,
+    engine: str = "auto",
+    solver: str = "highs",
+    time_limit: float = 60.0,
+    gap: float = 0.0,
+    seed: int = 0,
+    xml: bool = True,
+    protocol: str | Protocol = Protocol.SIMPLE,
+    instances: int = 1,
+    target: str = "all",
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """The fastest schedule found in time, with a bound on how fast any could be, as verified XML.
+
+    Parameters
+    ----------
+    collective : a name (allgather, reducescatter, allreduce, alltoall, broadcast, reduce, gather,
+        scatter), a YAML file that describes one chunk by chunk, or a `Collective`.
+    topology : a name of the catalogue (`taccl topology list`), a YAML file, or a topology. May be
+        left out if the sketch names one.
+    sketch : a published name, a file, or a sketch; None: all links may be used, as they are.
+    size : what nccl-tests prints as `size`: bytes, or text like 16MB. Default: the size that the
+        profile was measured for, else the size that the sketch is meant for.
+    nodes : how many; default: the sketch's, else the topology's.
+    profile : a TACCL profile (JSON) with measured costs of the links.
+    chunks : pieces that one rank's part is cut into; default: the sketch's, else 1.
+    root : root rank of broadcast, reduce, gather and scatter; default 0.
+    occupancy : `serial` or `pipelined` (COST MODEL); default: the topology's.
+    nic_sharing : `port` or `static`, TACCL's rule; default: the sketch's.
+    engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
+    time_limit : seconds of search.
+    gap : stop when (time - bound) / time is proven to be no more than this.
+    xml : whether to make MSCCL-XML at all.
+    protocol, instances, target : of the XML: Simple, LL or LL128; how many parallel copies of the
+        program share each chunk; which runtime it is for (all, msccl, executor, rccl).
+    min_bytes, max_bytes : sizes of calls that the XML serves; default: around `size`.
+    on_progress : called with every news of the search. It may raise KeyboardInterrupt to stop it.
+
+    Raises
+    ------
+    TacclError : the subclass says whether the request is wrong (exit code 2), no schedule exists or
+        none was found in time (3), or something made here failed its check (4).
+    KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
+    """
+    options = _solve_options(engine, solver, time_limit, gap, seed)
+    stated = make_problem(
+        collective,
+        topology=topology,
+        sketch=sketch,
+        size=size,
+        nodes=nodes,
+        profile=profile,
+        chunks=chunks,
+        root=root,
+        occupancy=occupancy,
+        nic_sharing=nic_sharing,
+    )
+    found = search(stated.problem, options, on_progress)
+    result = Result(
+        found=found,
+        options=options,
+        topology=stated.topology.name,
+        sketch=None if stated.sketch is None else stated.sketch.name,
+        notes=stated.notes,
+    )
+    if not xml:
+        return result
+    lowered = lower(
+        found.schedule,
+        protocol=Protocol(protocol),
+        target=target,
+        instances=instances,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
+    )
+    files = tuple(XmlFile(to_xml(each.program), each.program, each.readers) for each in lowered)
+    for file in files:
+        verify_text(
+            file.text, targets=file.readers, collective=stated.problem.collective
+        ).raise_for_findings()
+    return replace(result, files=files)
+
+
+def _solve_options(engine: str, solver: str, time_limit: float, gap: float, seed: int) -> SolveOptions:
+    if not time_limit > 0:
+        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 60")
+    if not 0 <= gap < 1:
+        raise SolverError(f"a gap is a fraction from 0 up to 1, not {gap:g}", hint="--gap 0.05 for 5%")
+    return SolveOptions(engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver)
+
+
+def _with_nic_sharing(sketch: Sketch | None, nic_sharing: NicSharing) -> Sketch:
+    if sketch is None:
+        raise SketchError(
+            "how links share a NIC is part of a sketch, and none is given", hint="--sketch NAME"
+        )
+    return replace(sketch, internode=replace(sketch.internode, nic_sharing=nic_sharing))
+
+
+def choose_topology(
+    topology: str | Path | PhysicalTopology | None,
+    sketch: Sketch | None = None,
+    *,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    occupancy: Occupancy | None = None,
+) -> PhysicalTopology:
+    """The machine that is named, or else the one that the sketch is meant for, with as many nodes.
+
+    Raises
+    ------
+    TopologyError : neither names one, or it cannot be made so.
+    """
+    if topology is None:
+        if sketch is None or sketch.topology is None:
+            raise TopologyError(
+                "no topology is given" + ("" if sketch is None else ", and the sketch names none"),
+                hint="--topology NAME (see taccl topology list) or --topology FILE.yaml",
+            )
+        topology = sketch.topology
+    if isinstance(topology, PhysicalTopology):
+        _only_for_names(nodes=nodes, profile=profile)
+    else:
+        nodes = sketch.nodes if nodes is None and sketch is not None else nodes
+        topology = load_topology(topology, nodes=nodes, profile=profile)
+    return topology if occupancy is None else topology.with_occupancy(occupancy)
+
+
+def _only_for_names(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise TopologyError(f"{name} is of no use with a topology that is made already")
+
+
+def _collective(name: str | Path, num_ranks: int, pieces: int, root: int | None) -> Collective:
+    if is_collective_file(name):
+        return load_collective(name, num_ranks, pieces)
+    return make_collective(str(name), num_ranks, pieces, root)
+
+
+def _size_bytes(
+    size: str | int | None,
+    sketch: Sketch | None,
+    machine: PhysicalTopology,
+    collective: Collective,
+    *,
+    chunk_size_known: bool,
+) -> int:
+    """What was asked; else a profile's costs hold for its chunk size; else the sketch's purpose."""
+    if size is not None:
+        return units.parse_size(size)
+    if machine.chunk_bytes is not None and (chunk_size_known or sketch is None or sketch.size is None):
+        return machine.chunk_bytes * collective.chunks_per_size
+    if sketch is not None and sketch.size is not None:
+        return sketch.size
+    raise CollectiveError("no size is given", hint="--size 16MB (as nccl-tests counts it)")

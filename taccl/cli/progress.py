@@ -1,0 +1,72 @@
+"""Progress on standard error: one live table on a terminal, a line for each improvement elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from taccl.search import Progress
+
+Report = Callable[[Progress], None]
+
+
+@contextmanager
+def progress_reports(*, quiet: bool, verbose: bool) -> Iterator[Report | None]:
+    """Something to give to `synthesize` as `on_progress`; it stops showing when the context ends."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty() and not verbose:
+        table = _LiveTable()
+        with Live(console=Console(stderr=True), get_renderable=table.render, transient=True):
+            yield table.report
+    else:
+        yield _say_everything if verbose else _say_improvement
+
+
+def _say_improvement(progress: Progress) -> None:
+    if progress.improved:
+        _say_everything(progress)
+
+
+def _say_everything(progress: Progress) -> None:
+    elapsed, stage, *figures = _cells(progress)
+    named = (f"{name} {figure}" for name, figure in zip(("time", "bound", "gap"), figures, strict=True))
+    click.echo(f"{elapsed:>8}  {stage:<24}  {'  '.join(named)}", err=True)
+
+
+def _cells(progress: Progress) -> tuple[str, str, str, str, str]:
+    time_us, gap = progress.time_us, progress.gap
+    return (
+        f"{progress.elapsed_s:.1f} s",
+        progress.stage,
+        "-" if time_us is None else f"{time_us:.2f} us",
+        f"{progress.lower_bound_us:.2f} us" if progress.lower_bound_us else "-",
+        "-" if gap is None else f"{100 * gap:.2f}%",
+    )
+
+
+class _LiveTable:
+    """The latest news as a table of one row whose clock goes on between news."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._latest: Progress | None = None
+
+    def report(self, progress: Progress) -> None:
+        self._latest = progress
+
+    def render(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for name in ("elapsed", "stage", "incumbent", "lower bound", "gap"):
+            table.add_column(name, justify="left" if name == "stage" else "right", header_style="dim")
+        elapsed = f"{time.monotonic() - self._began:.1f} s"
+        cells = ("", "starting", "-", "-", "-") if self._latest is None else _cells(self._latest)
+        table.add_row(elapsed, *cells[1:])
+        return table

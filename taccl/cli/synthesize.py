@@ -1,0 +1,188 @@
+"""`taccl synthesize`: from a machine, a sketch and a collective to a verified file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl import api, units
+from taccl.cli.output import claim_outputs, show_json
+from taccl.cli.progress import progress_reports
+from taccl.encoding.portfolio import ENGINES
+from taccl.result import Result
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--collective",
+    default="allgather",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="allgather, reducescatter, allreduce, alltoall, broadcast, reduce, gather, scatter, "
+    "or a YAML file that says what each chunk does.",
+)
+@click.option(
+    "--sketch",
+    metavar="NAME|FILE",
+    help="A published sketch, a YAML file, or a TACCL JSON. Without one, all links may be used.",
+)
+@click.option(
+    "--topology",
+    metavar="NAME|FILE",
+    help="A machine of the catalogue or a YAML file. Default: the one that the sketch names.",
+)
+@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
+@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@click.option(
+    "--size",
+    help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: what the profile, else "
+    "the sketch, is meant for.",
+)
+@click.option(
+    "--chunks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
+)
+@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+@click.option(
+    "--occupancy",
+    type=click.Choice(["serial", "pipelined"]),
+    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+)
+@click.option(
+    "--nic-sharing",
+    type=click.Choice(["port", "static"]),
+    help="How links that share a NIC divide it; static is TACCL's rule. Default: the sketch's.",
+)
+@click.option(
+    "--engine", default="auto", show_default=True, help="Which engine searches: " + ", ".join(ENGINES) + "."
+)
+@click.option(
+    "--solver",
+    default="highs",
+    show_default=True,
+    help="MILP solver, by a name that PuLP knows: highs, cbc, gurobi, ...",
+)
+@click.option(
+    "--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Seconds of search."
+)
+@click.option(
+    "--gap",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="FRACTION",
+    help="Stop when the schedule is proven to be this close to the best: 0.05 is 5%.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False),
+    default="Simple",
+    show_default=True,
+    help="How the runtime moves bytes.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Parallel copies of the program that share each chunk.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["all", "msccl", "executor", "rccl"]),
+    default="all",
+    show_default=True,
+    help="The runtime that the XML is for.",
+)
+@click.option("--min-size", help="Smallest call that the XML serves.  [default: half of --size]")
+@click.option("--max-size", help="Largest call that the XML serves.  [default: twice --size]")
+@click.option("-o", "--output", type=_FILE, help="Where to write the MSCCL-XML.")
+@click.option("--schedule", type=_FILE, help="Where to write the schedule as JSON.")
+@click.option("--no-xml", is_flag=True, help="Only find the schedule; make no MSCCL-XML.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def synthesize(
+    output: Path | None,
+    schedule: Path | None,
+    no_xml: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+    min_size: str | None,
+    max_size: str | None,
+    **request: Any,
+) -> None:
+    """Find a fast schedule for a collective, with a bound on how fast any could be, and write it
+    as a verified MSCCL-XML file.
+
+    Ctrl-C stops the search and keeps the best schedule so far.
+
+    \b
+    taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
+    taccl synthesize --topology my-machine.yaml --nodes 2 --size 1GB -o ag.xml
+    """
+    if no_xml and output is not None:
+        raise click.UsageError("--no-xml makes no file, and --output asks for one")
+    claim_outputs(
+        (output, schedule), [request[name] for name in ("sketch", "topology", "profile", "collective")]
+    )
+    with progress_reports(quiet=quiet, verbose=verbose) as report:
+        result = api.synthesize(
+            **request,
+            xml=not no_xml,
+            min_bytes=None if min_size is None else units.parse_size(min_size),
+            max_bytes=None if max_size is None else units.parse_size(max_size),
+            on_progress=report,
+        )
+    written = () if output is None else result.write(output)
+    if schedule is not None:
+        result.write_schedule(schedule)
+    if as_json:
+        show_json(_as_json(result, written, schedule))
+    else:
+        click.echo(result.summary())
+        click.echo(_what_next(result, written, schedule))
+
+
+def _as_json(result: Result, written: tuple[Path, ...], schedule: Path | None) -> dict[str, object]:
+    files = [
+        {"path": str(path), "readers": list(file.readers)}
+        for file, path in zip(result.files, written, strict=False)
+    ]
+    return result.figures() | {
+        "xml": str(written[0]) if written else None,
+        "xml_files": files,
+        "schedule": None if schedule is None else str(schedule),
+    }
+
+
+def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None) -> str:
+    lines = []
+    if schedule is not None:
+        lines.append(f"wrote {schedule}: the schedule")
+    for file, path in zip(result.files, written, strict=False):
+        lines.append(f"wrote {path}: for {', '.join(file.readers)}")
+        program = file.program
+        sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+        place = " and ".join(
+            mode
+            for mode, served in (("in place", program.in_place), ("out of place", program.out_of_place))
+            if served
+        )
+        lines.append(f"  serves calls of {sizes}, {place}")
+        if "msccl" in file.readers:
+            lines.append(f"  msccl: MSCCL_XML_FILES={path.resolve()} NCCL_ALGO=MSCCL,RING,TREE")
+        if set(file.readers) - {"msccl"}:
+            lines.append("  executor, rccl: alone in a folder, with MSCCL_ALGO_DIR=that folder")
+    if result.files and not written:
+        lines.append("no file written: give one with -o FILE")
+    return "\n".join(["", *lines]) if lines else ""

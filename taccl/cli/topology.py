@@ -1,0 +1,93 @@
+"""`taccl topology`: the machines of the catalogue, and what a machine looks like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from taccl import units
+from taccl.cli.output import show_json, show_table
+from taccl.topologies import PhysicalTopology, catalogue, load_topology
+
+
+@click.group()
+def topology() -> None:
+    """Machines: list the catalogue, show one."""
+
+
+@topology.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def list_topologies(as_json: bool) -> None:
+    """List the machines that are known by name. A YAML file describes any other."""
+    entries = catalogue()
+    if as_json:
+        shown = [{"name": e.name, "summary": e.summary, "default_nodes": e.default_nodes} for e in entries]
+        show_json({"topologies": shown})
+    else:
+        show_table(("NAME", "NODES", "ABOUT"), [(e.name, e.default_nodes, e.summary) for e in entries])
+
+
+@topology.command()
+@click.argument("name")
+@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@click.option("--profile", type=click.Path(path_type=Path), help="A TACCL profile (JSON).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> None:
+    """Show a machine: NAME of the catalogue, or a YAML file."""
+    machine = load_topology(name, nodes=nodes, profile=profile)
+    facts, links, paths = _facts(machine), _link_classes(machine), _path_classes(machine)
+    if as_json:
+        show_json(facts | {"links": links, "paths": paths})
+        return
+    for label, value in facts.items():
+        if value is not None:
+            click.echo(f"{label:<12} {value}")
+    for title, classes in (("LINKS", links), ("WAYS FROM GPU TO GPU", paths)):
+        click.echo(f"\n{title}")
+        show_table(tuple(classes[0]), [tuple(each.values()) for each in classes])
+
+
+def _facts(machine: PhysicalTopology) -> dict[str, object]:
+    devices = Counter(device.kind for device in machine.devices)
+    return {
+        "name": machine.name,
+        "nodes": machine.num_nodes,
+        "ranks": machine.num_ranks,
+        "devices": ", ".join(f"{count} {kind}" for kind, count in sorted(devices.items())),
+        "occupancy": machine.occupancy,
+        "chunk_bytes": machine.chunk_bytes,
+    }
+
+
+def _link_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
+    """Links that join the same kinds of devices at the same cost, counted."""
+    kind = {device.name: device.kind for device in machine.devices}
+    classes = Counter(
+        (kind[link.src], kind[link.dst], link.alpha_us, link.beta_us_per_mb) for link in machine.links
+    )
+    return [
+        {"count": count, "from": src, "to": dst} | _cost(alpha, beta)
+        for (src, dst, alpha, beta), count in classes.items()
+    ] or [{"count": 0}]
+
+
+def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
+    """Pairs of GPUs that reach each other past no other GPU at the same cost, counted."""
+    classes: Counter[tuple[str, int, float, float]] = Counter()
+    for src, source in enumerate(machine.gpus):
+        for dst, target in enumerate(machine.gpus):
+            path = None if src == dst else machine.path(src, dst)
+            if path is not None:
+                where = "in a node" if source.node == target.node else "between nodes"
+                classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += 1
+    return [
+        {"pairs": pairs, "where": where, "links": links} | _cost(alpha, beta)
+        for (where, links, alpha, beta), pairs in classes.items()
+    ] or [{"pairs": 0}]
+
+
+def _cost(alpha_us: float, beta_us_per_mb: float) -> dict[str, object]:
+    bandwidth = round(units.MB / (beta_us_per_mb * 1e3), 2) if beta_us_per_mb else None
+    return {"alpha_us": alpha_us, "beta_us_per_mb": round(beta_us_per_mb, 6), "GB/s": bandwidth}

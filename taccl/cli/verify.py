@@ -1,0 +1,78 @@
+"""`taccl verify`: whether a runtime would take a file, and whether it computes what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from taccl.backend.verify import Facts, Report, verify_file
+from taccl.cli.output import show_json
+from taccl.collective_file import load_collective
+from taccl.errors import CheckError
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    type=click.Choice(["all", "msccl", "executor", "rccl"]),
+    default="all",
+    show_default=True,
+    help="The runtime that must take the file.",
+)
+@click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
+@click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    target: str,
+    root: int | None,
+    collective: str | None,
+    as_json: bool,
+) -> None:
+    """Check MSCCL-XML files, whoever made them: structure and limits of each runtime, the result in
+    every buffer, races and deadlocks in every order of execution that a runtime allows.
+
+    Exit code 0: all files are right; 4: a check failed; 2: a file is not MSCCL-XML at all.
+    """
+    wanted = None if collective is None else load_collective(collective)
+    reports = [(path, verify_file(path, targets=target, collective=wanted, root=root)) for path in files]
+    ok = all(report.ok for _, report in reports)
+    if as_json:
+        show_json({"ok": ok, "files": [report.as_dict() for _, report in reports]})
+    else:
+        for path, report in reports:
+            _show(path, report)
+    if not ok:
+        ctx.exit(CheckError.exit_code)
+
+
+def _show(path: Path, report: Report) -> None:
+    click.echo(f"{path}: {'ok' if report.ok else 'NOT ok'}")
+    for label, value in _rows(report.facts):
+        click.echo(f"  {label:<12} {value}")
+    for finding in report.findings:
+        click.echo(f"  {finding}")
+
+
+def _rows(facts: Facts) -> list[tuple[str, str]]:
+    root = "" if facts.root is None else f" (root {facts.root})"
+    rows = [
+        ("collective", f"{facts.collective}{root}, {facts.num_ranks} ranks, {facts.protocol}"),
+        ("program", f"{facts.num_thread_blocks} thread blocks, {facts.num_steps} steps"),
+        ("in place", facts.in_place),
+        ("out of place", facts.out_of_place),
+    ]
+    if facts.races is not None:
+        rows.append(("races", str(facts.races)))
+    if facts.slot_depth is not None:
+        rows.append(("slot depth", f"{facts.slot_depth} needed"))
+    if facts.readers:
+        rows.append(("readers", ", ".join(f"{name} {_READS[can]}" for name, can in facts.readers.items())))
+    return rows
+
+
+_READS = {"yes": "yes", "no": "no", "launch": "loads, but refuses at launch"}

@@ -1,0 +1,227 @@
+"""What `synthesize` hands over: a checked schedule, what is proven about it, and its files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from taccl import units
+from taccl.backend.program import Program
+from taccl.collectives import Collective
+from taccl.encoding.engine import SolveOptions
+from taccl.files import ensure_writable, write_atomically
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+from taccl.schedule.codec import schedule_to_json
+from taccl.search import Found, Status, relative_gap
+
+
+@dataclass(frozen=True)
+class XmlFile:
+    """An MSCCL-XML text, the program that it spells, and the runtimes that it is verified for."""
+
+    text: str
+    program: Program
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A schedule that passed `Schedule.check()`, with a lower bound for every schedule of its problem.
+
+    Parameters
+    ----------
+    found : the schedule, its bound, and how the search ended.
+    options : what was asked of the engines.
+    topology, sketch : their names; sketch is None when all links are used as they are.
+    files : the verified MSCCL-XML texts; none if no XML was asked for.
+    notes : what the user should know about how the request was understood.
+    """
+
+    found: Found
+    options: SolveOptions
+    topology: str
+    sketch: str | None
+    files: tuple[XmlFile, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best schedule found."""
+        return self.found.schedule
+
+    @property
+    def problem(self) -> Problem:
+        """What the schedule answers."""
+        return self.found.schedule.problem
+
+    @property
+    def lower_bound_us(self) -> float:
+        """No schedule of this problem is faster, microseconds."""
+        return self.found.lower_bound_us
+
+    @property
+    def bound_source(self) -> str:
+        """Why no schedule is faster, in a few words."""
+        return self.found.bound_source
+
+    @property
+    def status(self) -> Status:
+        """Why the search ended: see `taccl.search.Status`."""
+        return self.found.status
+
+    @property
+    def solve_seconds(self) -> float:
+        """How long the search took; stating the problem and lowering are not in it."""
+        return self.found.seconds
+
+    @property
+    def collective(self) -> Collective:
+        """The collective that the schedule computes."""
+        return self.problem.collective
+
+    @property
+    def size_bytes(self) -> int:
+        """What nccl-tests prints as `size`."""
+        return self.problem.size_bytes
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes in one chunk."""
+        return round(self.problem.chunk_mb * units.MB)
+
+    @property
+    def time_us(self) -> float:
+        """When the last transfer ends, microseconds."""
+        return self.schedule.makespan_us
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def algbw_gbps(self) -> float:
+        """Size divided by time, 10**9 bytes per second, as nccl-tests prints it."""
+        return self.schedule.algbw_gbps
+
+    @property
+    def busbw_gbps(self) -> float:
+        """The algbw times nccl-tests' factor for the collective, 10**9 bytes per second."""
+        return self.schedule.busbw_gbps
+
+    @property
+    def verified(self) -> bool:
+        """Whether there is XML: `synthesize` hands over none that did not pass verification."""
+        return bool(self.files)
+
+    def paths(self, path: str | Path) -> tuple[Path, ...]:
+        """Where `write(path)` puts each of `files`.
+
+        No spelling of reduce-scatter suits every runtime, so it may take two files: the one with
+        more readers gets `path`, another one `NAME.READER.xml` beside it.
+        """
+        path = Path(path)
+        order = sorted(range(len(self.files)), key=lambda i: -len(self.files[i].readers))
+        name = {i: path.with_name(f"{path.stem}.{self.files[i].readers[0]}{path.suffix}") for i in order}
+        name[order[0]] = path
+        return tuple(name[i] for i in range(len(self.files)))
+
+    def write(self, path: str | Path) -> tuple[Path, ...]:
+        """Write the XML to `path` (and see `paths`); returns the files written.
+
+        Raises
+        ------
+        FileError : a file cannot be written; files that were there are then as they were.
+        """
+        paths = self.paths(path) if self.files else ()
+        for each in paths:
+            ensure_writable(each)
+        for file, each in zip(self.files, paths, strict=True):
+            write_atomically(each, file.text)
+        return paths
+
+    def write_schedule(self, path: str | Path) -> None:
+        """Write the schedule as JSON, which `schedule_from_json` reads back.
+
+        Raises
+        ------
+        FileError : the file cannot be written.
+        """
+        write_atomically(path, schedule_to_json(self.schedule))
+
+    def figures(self) -> dict[str, object]:
+        """All that is known, as plain values that JSON can hold; keys carry their units."""
+        return {
+            "collective": self.collective.name,
+            "root": self.collective.root,
+            "topology": self.topology,
+            "sketch": self.sketch,
+            "ranks": self.problem.num_ranks,
+            "nodes": self.problem.topology.num_nodes,
+            "occupancy": self.problem.topology.occupancy,
+            "size_bytes": self.size_bytes,
+            "chunk_bytes": self.chunk_bytes,
+            "chunks_per_rank": self.collective.chunks_per_rank,
+            "engine": self.options.engine,
+            "solver": self.options.solver,
+            "seed": self.options.seed,
+            "transfers": len(self.schedule),
+            "sends": len(self.schedule.sends),
+            "time_us": self.time_us,
+            "lower_bound_us": self.lower_bound_us,
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "algbw_GBps": _finite(self.algbw_gbps),
+            "busbw_GBps": _finite(self.busbw_gbps),
+            "solve_seconds": round(self.solve_seconds, 3),
+            "status": self.status,
+            "verified": self.verified,
+            "notes": list(self.notes),
+        }
+
+    def summary(self) -> str:
+        """The same for people: a few aligned lines, each time with its bound and gap."""
+        bound = f"{self.lower_bound_us:.2f} us" + (f"  ({self.bound_source})" if self.bound_source else "")
+        rows = [
+            ("collective", f"{self.collective.name}, {self.problem.num_ranks} ranks"),
+            ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
+            ("sketch", self.sketch or "none: all links, as they are"),
+            ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
+            ("time", f"{self.time_us:.2f} us"),
+            ("lower bound", bound),
+            ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
+            ("algbw", f"{self.algbw_gbps:.2f} GB/s"),
+            ("busbw", f"{self.busbw_gbps:.2f} GB/s"),
+            ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
+            ("engine", f"{self.options.engine}, {self.solve_seconds:.1f} s"),
+            ("verified", self._verdict()),
+        ]
+        rows += [("note", note) for note in self.notes]
+        return "\n".join(f"{label:<12} {value}" for label, value in rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.collective.name} on {self.topology}, {units.format_size(self.size_bytes)}: "
+            f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%, "
+            f"{self.status})"
+        )
+
+    def _chunk_size(self) -> str:
+        return units.format_size(self.chunk_bytes)
+
+    def _verdict(self) -> str:
+        if not self.files:
+            return "the schedule; no XML was asked for"
+        readers = ", ".join(reader for file in self.files for reader in file.readers)
+        return f"the schedule, and the XML for {readers}"
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity, which is the bandwidth where nothing has to move."""
+    return value if math.isfinite(value) else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

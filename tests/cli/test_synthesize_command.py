@@ -1,0 +1,146 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from taccl.encoding.engine import SolveOptions, Update
+from taccl.encoding.portfolio import solve as real_solve
+from taccl.problem import Problem
+
+Taccl = Callable[..., Result]
+
+#: A machine, an engine and a gap with which a search ends at once.
+QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10")
+PROMISED = {
+    *("collective", "topology", "sketch", "ranks", "nodes", "size_bytes", "chunk_bytes", "chunks_per_rank"),
+    *("engine", "transfers", "time_us", "lower_bound_us", "gap", "algbw_GBps", "busbw_GBps"),
+    *("solve_seconds", "status", "verified", "xml", "schedule"),
+}
+RING = ("--topology", "ring:3", "--size", "3MB", *QUICK)
+
+
+def test_the_result_goes_to_standard_output_with_bound_and_gap_beside_the_time(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "-o", "ag.xml")
+    assert done.exit_code == 0, done.stderr
+    labels = [line.split("  ")[0].strip() for line in done.stdout.splitlines() if line]
+    start = labels.index("time")
+    assert labels[start : start + 5] == ["time", "lower bound", "gap", "algbw", "busbw"]
+    assert "wrote ag.xml" in done.stdout
+    assert "MSCCL_XML_FILES" in done.stdout
+    assert Path("ag.xml").read_text().startswith("<algo ")
+
+
+def test_progress_goes_to_standard_error_and_quiet_silences_it(taccl: Taccl) -> None:
+    loud, quiet = taccl("synthesize", *RING), taccl("synthesize", *RING, "-q")
+    assert "time" in loud.stderr
+    assert "bound" in loud.stderr
+    assert quiet.stderr == ""
+    assert "lower bound" in quiet.stdout
+
+
+def test_verbose_shows_news_that_are_no_improvement_too(taccl: Taccl) -> None:
+    plain, verbose = taccl("synthesize", *RING), taccl("synthesize", *RING, "-v")
+    assert len(verbose.stderr.splitlines()) > len(plain.stderr.splitlines())
+
+
+def test_json_is_one_object_with_the_promised_keys(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "--json", "-o", "ag.xml", "--schedule", "ag.json")
+    result = json.loads(done.stdout)
+    assert PROMISED <= set(result)
+    assert result["collective"] == "allgather"
+    assert (result["ranks"], result["nodes"]) == (3, 1)
+    assert (result["size_bytes"], result["chunk_bytes"]) == (3 * 2**20, 2**20)
+    assert result["gap"] == pytest.approx((result["time_us"] - result["lower_bound_us"]) / result["time_us"])
+    assert result["algbw_GBps"] == pytest.approx(result["size_bytes"] / result["time_us"] / 1e3)
+    assert result["verified"] is True
+    assert (result["xml"], result["schedule"]) == ("ag.xml", "ag.json")
+    assert json.loads(Path("ag.json").read_text())
+
+
+def test_reduce_scatter_for_all_runtimes_has_two_files_and_says_so(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "--collective", "reducescatter", "-o", "rs.xml", "--json")
+    result = json.loads(done.stdout)
+    assert result["xml"] == "rs.xml"
+    assert result["xml_files"] == [
+        {"path": "rs.msccl.xml", "readers": ["msccl"]},
+        {"path": "rs.xml", "readers": ["executor", "rccl"]},
+    ] or result["xml_files"] == [
+        {"path": "rs.xml", "readers": ["executor", "rccl"]},
+        {"path": "rs.msccl.xml", "readers": ["msccl"]},
+    ]
+    assert 'coll="reducescatter"' in Path("rs.xml").read_text()
+    assert 'coll="reduce_scatter"' in Path("rs.msccl.xml").read_text()
+
+
+def test_one_target_has_one_file(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "--collective", "reduce-scatter", "--target", "msccl", "-o", "rs.xml")
+    assert done.exit_code == 0, done.stderr
+    assert [path.name for path in Path().iterdir()] == ["rs.xml"]
+
+
+def test_no_xml_makes_none(taccl: Taccl) -> None:
+    result = json.loads(taccl("synthesize", *RING, "--no-xml", "--json").stdout)
+    assert result["xml"] is None
+    assert result["verified"] is False
+
+
+def test_without_an_output_nothing_is_written_and_the_user_is_told(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING)
+    assert "-o FILE" in done.stdout
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "alltoall", "broadcast", "reduce", "gather", "scatter"])
+def test_every_collective_yields_a_verified_file(taccl: Taccl, collective: str) -> None:
+    done = taccl("synthesize", *RING, "--collective", collective, "-o", "c.xml", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["verified"] is True
+    assert taccl("verify", "c.xml").exit_code == 0
+
+
+def test_a_custom_collective_comes_from_a_file(taccl: Taccl) -> None:
+    Path("shift.yaml").write_text(
+        "collective: shift\nranks: 3\nchunks:\n"
+        "  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n  - {from: 2, to: 0}\n"
+    )
+    done = taccl("synthesize", *RING, "--collective", "shift.yaml", "-o", "s.xml", "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["collective"], result["transfers"]) == ("shift", 3)
+    assert result["verified"] is True
+
+
+def test_a_published_sketch_brings_its_machine_nodes_and_size(taccl: Taccl) -> None:
+    result = json.loads(taccl("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-xml", "--json").stdout)
+    assert (result["topology"], result["nodes"], result["ranks"]) == ("ndv2", 1, 8)
+    assert result["size_bytes"] == 8 * 2**20
+
+
+def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+        yield next(real_solve(problem, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("taccl.search.solve", stopped)
+    done = taccl("synthesize", *RING, "-o", "ag.xml", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["status"] == "interrupted"
+    assert Path("ag.xml").exists()
+
+
+def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("taccl.search.solve", stopped)
+    Path("ag.xml").write_text("old")
+    done = taccl("synthesize", *RING, "-o", "ag.xml")
+    assert done.exit_code == 130
+    assert "interrupted" in done.stderr
+    assert done.stdout == ""
+    assert Path("ag.xml").read_text() == "old"

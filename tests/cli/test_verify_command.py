@@ -1,0 +1,86 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Taccl = Callable[..., Result]
+
+#: Two GPUs give each other their part, in place.
+SWAP = """\
+<algo name="swap" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1" \
+outofplace="0" minBytes="0" maxBytes="1048576">
+<gpu id="0" i_chunks="1" o_chunks="2" s_chunks="0">
+<tb id="0" send="1" recv="1" chan="0">
+<step s="0" type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+<step s="1" type="r" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb>
+</gpu>
+<gpu id="1" i_chunks="1" o_chunks="2" s_chunks="0">
+<tb id="0" send="0" recv="0" chan="0">
+<step s="0" type="s" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+<step s="1" type="r" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb>
+</gpu>
+</algo>
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A right file, and one whose rank 1 puts rank 0's part over its own."""
+    right, wrong = tmp_path / "right.xml", tmp_path / "wrong.xml"
+    right.write_text(SWAP)
+    head, tail = SWAP.rsplit('dstoff="0"', 1)
+    wrong.write_text(f'{head}dstoff="1"{tail}')
+    return right, wrong
+
+
+def test_a_right_file_is_ok(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("verify", files[0])
+    assert done.exit_code == 0, done.stdout
+    assert f"{files[0]}: ok" in done.stdout
+    assert "allgather, 2 ranks" in done.stdout
+
+
+def test_a_wrong_file_exits_4_and_each_finding_has_its_line(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("verify", files[1])
+    assert done.exit_code == 4
+    assert "NOT ok" in done.stdout
+    assert "error: " in done.stdout
+
+
+def test_json_is_one_object_for_all_files(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("verify", *files, "--json")
+    assert done.exit_code == 4
+    result = json.loads(done.stdout)
+    assert result["ok"] is False
+    assert [(file["path"], file["ok"]) for file in result["files"]] == [
+        (str(files[0]), True),
+        (str(files[1]), False),
+    ]
+    assert result["files"][1]["findings"]
+
+
+def test_a_file_can_be_checked_against_a_collective_of_ones_own(
+    taccl: Taccl, files: tuple[Path, Path]
+) -> None:
+    Path("c.yaml").write_text("collective: swap\nranks: 2\nchunks: [{from: 0, to: 1}, {from: 1, to: 0}]\n")
+    custom = Path("custom.xml")
+    custom.write_text(SWAP.replace('coll="allgather"', 'coll="custom"'))
+    done = taccl("verify", custom, "--collective", "c.yaml")
+    assert done.exit_code == 4, "the file leaves the part in the second half of rank 1's output"
+
+
+def test_a_file_that_is_not_xml_exits_2(taccl: Taccl) -> None:
+    Path("x.xml").write_text("hello")
+    done = taccl("verify", "x.xml")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: x.xml")
+
+
+def test_a_missing_file_exits_2(taccl: Taccl) -> None:
+    done = taccl("verify", "missing.xml")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: missing.xml")

@@ -1,0 +1,155 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from taccl.api import make_problem
+from taccl.encoding.engine import SolveOptions, Update
+from taccl.errors import NoScheduleInTime, ScheduleError
+from taccl.problem import Problem
+from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.search import Progress, relative_gap, search
+
+Engine = Callable[[Problem, SolveOptions], Iterator[Update]]
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Two GPUs swap a chunk of 1 MB: one send each way, at once."""
+    return make_problem("allgather", topology="full:2", size="2MB").problem
+
+
+def swap(problem: Problem, start_us: float = 0.0) -> Schedule:
+    topology = problem.topology
+    sends = [Send((int(topology.src[link]),), link, start_us) for link in range(topology.num_links)]
+    return schedule_from_sends(problem, sends)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
+    return lambda solve: monkeypatch.setattr("taccl.search.solve", solve)
+
+
+def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
+    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+        yield from updates
+        if then is not None:
+            raise then
+
+    return solve
+
+
+def test_the_fastest_schedule_and_the_highest_bound_are_kept(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    fast = swap(problem, 1.0)
+    engine(
+        says(
+            Update("a", swap(problem, 9.0), 5.0, "weak"),
+            Update("b", fast, 3.0, "weaker"),
+            Update("c", swap(problem, 4.0)),
+            Update("d", None, 7.0, "strong"),
+        )
+    )
+    found = search(problem, SolveOptions())
+    assert found.schedule is fast
+    assert (found.lower_bound_us, found.bound_source) == (7.0, "strong")
+    assert found.status == "finished"
+
+
+def test_a_schedule_that_meets_its_bound_is_optimal_and_ends_the_search(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    best = swap(problem)
+    engine(says(Update("a", best, best.makespan_us, "proof"), then=AssertionError))
+    assert search(problem, SolveOptions()).status == "optimal"
+
+
+def test_the_gap_asked_for_ends_the_search(problem: Problem, engine: Callable[[Engine], None]) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule, 0.9 * schedule.makespan_us, "b"), then=AssertionError))
+    assert search(problem, SolveOptions(gap=0.2)).status == "gap reached"
+
+
+def test_ctrl_c_keeps_the_best_so_far(problem: Problem, engine: Callable[[Engine], None]) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule), then=KeyboardInterrupt))
+    found = search(problem, SolveOptions())
+    assert found.schedule is schedule
+    assert found.status == "interrupted"
+
+
+def test_ctrl_c_in_the_progress_report_keeps_the_best_so_far(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule), Update("b")))
+
+    def press(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    assert search(problem, SolveOptions(), press).schedule is schedule
+
+
+def test_ctrl_c_before_any_schedule_is_passed_on(problem: Problem, engine: Callable[[Engine], None]) -> None:
+    engine(says(Update("a", None, 1.0, "b"), then=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        search(problem, SolveOptions())
+
+
+def test_no_schedule_at_all_is_an_error_that_tells_the_bound(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    engine(says(Update("a", None, 12.5, "b")))
+    with pytest.raises(NoScheduleInTime, match=r"12\.50 us"):
+        search(problem, SolveOptions())
+
+
+def test_a_first_schedule_that_comes_far_too_late_does_not_count(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    engine(says(Update("a", swap(problem))))
+    with pytest.raises(NoScheduleInTime, match="the first schedule came after"):
+        search(problem, SolveOptions(time_limit_s=1e-9))
+
+
+def test_a_schedule_that_is_not_valid_is_never_kept(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", replace(schedule, end_us=schedule.end_us / 2))))
+    with pytest.raises(ScheduleError):
+        search(problem, SolveOptions())
+
+
+def test_a_bound_above_a_valid_schedule_is_an_error(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule, 1.01 * schedule.makespan_us, "wrong")))
+    with pytest.raises(ScheduleError, match="stands above a valid schedule"):
+        search(problem, SolveOptions())
+
+
+def test_progress_tells_each_news_and_whether_it_is_an_improvement(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(
+        says(
+            Update("bound", None, 1.0, "b"), Update("greedy", schedule), Update("slower", swap(problem, 5.0))
+        )
+    )
+    heard: list[Progress] = []
+    search(problem, SolveOptions(), heard.append)
+    assert [(p.stage, p.time_us, p.improved) for p in heard] == [
+        ("bound", None, False),
+        ("greedy", schedule.makespan_us, True),
+        ("slower", schedule.makespan_us, False),
+    ]
+    assert heard[0].gap is None
+    assert heard[1].gap == relative_gap(schedule.makespan_us, 1.0)
+
+
+def test_where_nothing_moves_the_gap_is_zero() -> None:
+    assert relative_gap(0.0, 0.0) == 0.0
