@@ -1,5 +1,8 @@
+import networkx as nx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from taccl.collectives import COLLECTIVES, Collective, Placement, make_collective
 from taccl.errors import InfeasibleError
@@ -137,3 +140,30 @@ def test_a_machine_without_nics_is_explained_and_not_a_crash() -> None:
     text = "intranode: {strategy: switch, switches: [{gpus: [0, 1]}]}\ninternode: {strategy: none}\n"
     fault = cut_off(text, build_topology("dgx2-teccl", nodes=2), make_collective("allgather", 32))
     assert "intra-node strategy 'switch'" in fault.message
+
+
+@given(
+    pairs=st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)).filter(lambda p: p[0] != p[1]), min_size=1),
+    root=st.integers(0, 4),
+    name=st.sampled_from(["broadcast", "reduce", "allgather", "allreduce", "scatter"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_demand_is_refused_exactly_when_there_is_no_way(
+    pairs: set[tuple[int, int]], root: int, name: str
+) -> None:
+    devices = tuple(Device(f"gpu{i}", "gpu", 0, i) for i in range(5))
+    links = tuple(Link(f"gpu{a}", f"gpu{b}", 1.0, 1.0) for a, b in sorted(pairs))
+    graph = nx.DiGraph(sorted(pairs))
+    graph.add_nodes_from(range(5))
+    rooted = name in ("broadcast", "reduce", "scatter")
+    if rooted:
+        reached = nx.descendants(graph.reverse() if name == "reduce" else graph, root)
+        possible = len(reached) == 4
+    else:
+        possible = nx.is_strongly_connected(graph)
+    collective = make_collective(name, 5, root=root if rooted else None)
+    machine = PhysicalTopology("drawn", devices, links)
+    if possible:
+        assert apply_sketch(None, machine, collective, 1.0).problem.topology.num_links == len(pairs)
+    else:
+        assert "no links that lead there" in cut_off(None, machine, collective).message
