@@ -1,0 +1,52 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from taccl.errors import TopologyError
+from taccl.topologies import build_topology, catalogue, load_topology, ndv2, parse_topology
+
+PAGE = (Path(__file__).parents[2] / "docs" / "topologies.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+MACHINES = [text for kind, text in BLOCKS if kind == "yaml"]
+CATALOGUE_TABLE = PAGE.partition("## The catalogue")[2].partition("## ")[0]
+
+
+def test_the_page_has_machines():
+    assert len(MACHINES) >= 3
+
+
+@pytest.mark.parametrize("text", MACHINES)
+def test_each_machine_of_the_page_is_connected(text):
+    topology = parse_topology(text)
+    ranks = range(topology.num_ranks)
+    assert all(any(topology.host_path(a, b) for b in ranks) for a in ranks)
+
+
+def test_the_first_machine_of_the_page_is_the_ndv2_of_the_catalogue():
+    assert set(parse_topology(MACHINES[0]).links) == set(ndv2(2).links)
+
+
+@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
+def test_each_piece_of_python_of_the_page_runs(code):
+    names = {}
+    exec(compile(code, "docs/topologies.md", "exec"), names)
+    assert "machine" in names
+
+
+def test_every_machine_of_the_catalogue_is_listed_and_none_besides():
+    listed = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", CATALOGUE_TABLE, re.MULTILINE)))
+    assert {entry.name for entry in catalogue()} <= set(listed)
+    for name in listed:
+        assert build_topology(name).name == name
+
+
+def test_the_error_that_the_page_shows_is_the_error_that_is_raised(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(
+        "name: m\nnodes: 1\nnode:\n  gpus: 2\n  links:\n    - pairs: [0-1]\n      alfa_us: 1\n"
+    )
+    with pytest.raises(TopologyError) as caught:
+        load_topology("my.yaml")
+    shown = PAGE[PAGE.index("    my.yaml:7") :].splitlines()[:2]
+    assert str(caught.value).splitlines() == [line.removeprefix("    ") for line in shown]
