@@ -101,15 +101,17 @@ def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
                 yield path
 
 
-def _pairs(internode: Internode, here: int, there: int) -> Iterator[tuple[int, int, int | None]]:
-    """(sender, receiver, line) by local index, for nodes of `here` and `there` GPUs."""
+def _pairs(internode: Internode, here: int, there: int) -> list[tuple[int, int, int | None]]:
+    """(sender, receiver, line) by local index, for nodes of `here` and `there` GPUs; no pair twice."""
     if internode.strategy == "fully-connected":
-        yield from ((a, b, internode.line) for a in range(here) for b in range(there))
-    elif internode.strategy == "direct-map":
-        yield from ((a, a, internode.line) for a in range(min(here, there)))
-    else:
-        for relay in internode.relays:
-            yield from ((relay.sender, receiver, relay.line) for receiver in relay.receivers)
+        return [(a, b, internode.line) for a in range(here) for b in range(there)]
+    if internode.strategy == "direct-map":
+        return [(a, a, internode.line) for a in range(min(here, there))]
+    first_line: dict[tuple[int, int], int | None] = {}
+    for relay in internode.relays:
+        for receiver in relay.receivers:
+            first_line.setdefault((relay.sender, receiver), relay.line)
+    return [(sender, receiver, line) for (sender, receiver), line in first_line.items()]
 
 
 def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: Layout) -> FloatArray:

@@ -24,7 +24,7 @@ def rank_map(sketch: Sketch, rotation: Rotation, layout: Layout) -> IntArray:
     """
     offset = _number(sketch, rotation, rotation.offset, layout)
     group = _number(sketch, rotation, rotation.group, layout)
-    if layout.num_ranks % group:
+    if group < 1 or layout.num_ranks % group:
         raise sketch.error(
             f"symmetry {rotation}: groups of {group} ranks do not divide the {layout.num_ranks} ranks",
             line=rotation.line,

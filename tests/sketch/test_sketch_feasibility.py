@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -140,6 +142,14 @@ def test_a_machine_without_nics_is_explained_and_not_a_crash() -> None:
     text = "intranode: {strategy: switch, switches: [{gpus: [0, 1]}]}\ninternode: {strategy: none}\n"
     fault = cut_off(text, build_topology("dgx2-teccl", nodes=2), make_collective("allgather", 32))
     assert "intra-node strategy 'switch'" in fault.message
+
+
+def test_the_error_of_a_file_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("intranode:\n  strategy: switch\n  switches: [{gpus: [0, 1]}]\n")
+    fault = cut_off(load_sketch(path), build_topology("switch:3"), make_collective("allgather", 3))
+    assert str(fault).startswith(f"{path}:2: chunk 0 ")
+    assert fault.exit_code == 3
 
 
 @given(

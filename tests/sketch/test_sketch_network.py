@@ -4,7 +4,7 @@ import pytest
 from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, SketchError
 from taccl.problem import LogicalTopology, Problem
-from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
+from taccl.sketch import Internode, Relay, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import PhysicalTopology, build_topology
 
 
@@ -165,3 +165,9 @@ def test_a_machine_without_nodes_is_one_node() -> None:
 def test_a_collective_for_other_ranks_is_refused() -> None:
     with pytest.raises(CollectiveError, match="for 4 ranks, but ndv2 has 8"):
         apply_sketch(None, build_topology("ndv2", nodes=1), make_collective("allgather", 4), 1.0)
+
+
+def test_a_sketch_made_in_code_may_name_a_pair_twice() -> None:
+    sketch = Sketch("twice", internode=Internode("relay", (Relay(0, (1,)), Relay(0, (1, 2)))))
+    network = applied(sketch, build_topology("ndv2", nodes=2)).topology
+    assert pairs_between(network) == {(0, 9), (8, 1), (0, 10), (8, 2)}

@@ -161,3 +161,9 @@ def test_collectives_without_a_root_keep_the_symmetries(name: str) -> None:
     outcome = applied(f"{NONE}symmetry: [[1, node]]", build_topology("full:4"), make_collective(name, 4, 2))
     assert len(outcome.problem.symmetry) == 1
     assert outcome.notes == ()
+
+
+def test_a_sketch_made_in_code_may_not_name_a_group_of_nothing() -> None:
+    sketch = Sketch("empty", symmetry=(Rotation(1, 0),))
+    with pytest.raises(SketchError, match="groups of 0 ranks"):
+        apply_sketch(sketch, build_topology("full:4"), make_collective("allgather", 4), 1.0)
