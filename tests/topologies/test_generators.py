@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.errors import TacclError, TopologyError
@@ -51,6 +51,7 @@ def test_ranks_of_a_grid_are_row_major():
     assert ("gpu3", "gpu4") not in ends(generators.torus(3, 4))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda sizes: math.prod(sizes) > 1))
 def test_hops_in_a_grid_are_the_sum_over_its_dimensions(sizes):
     places = [

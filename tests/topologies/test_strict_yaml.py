@@ -2,7 +2,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.errors import FileError, SketchError, TacclError
@@ -142,6 +142,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path, data, part):
     assert error.path == str(path)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_either_read_or_refused_by_the_error_asked_for(text):
     try:
@@ -150,6 +151,7 @@ def test_any_text_is_either_read_or_refused_by_the_error_asked_for(text):
         assert error.message
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_printed_by_python_is_read_back_exactly(number):
     read = value_of(f"v: {number!r}").number()
