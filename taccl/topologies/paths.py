@@ -98,9 +98,9 @@ class PathFinder:
         betas = self._least_betas(start, end_kind, passed)
         ways = {}
         for beta in sorted(set(betas.values())):
-            distances = self._least_alphas(start, end_kind, passed, beta)
+            last_links = self._last_links(self._least_alphas(start, end_kind, passed, beta), beta)
             for end in (end for end, least in betas.items() if least == beta):
-                ways[end] = self._walk_back(start, end, beta, distances)
+                ways[end] = self._walk_back(start, end, last_links)
         return ways
 
     def _least_betas(
@@ -143,20 +143,30 @@ class PathFinder:
                     heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
         return best
 
-    def _walk_back(self, start: int, end: int, beta: float, distances: dict[int, Distance]) -> Way:
+    def _last_links(self, best: dict[int, Distance], beta: float) -> dict[int, list[int]]:
+        """Device -> the links that a best way to it may end with."""
+        last: dict[int, list[int]] = {}
+        for device, (ticks, hops) in best.items():
+            for link in self.leaving[device]:
+                end = self.ends[link][1]
+                if (
+                    best.get(end) == (ticks + self._ticks[link], hops + 1)
+                    and self.links[link].beta_us_per_mb <= beta
+                ):
+                    last.setdefault(end, []).append(link)
+        return last
+
+    def _walk_back(self, start: int, end: int, last_links: dict[int, list[int]]) -> Way:
         way: list[int] = []
         device = end
         while device != start:
-            ticks, hops = distances[device]
-            tight = [
-                link
-                for link in self.entering[device]
-                if self.links[link].beta_us_per_mb <= beta
-                and self._may_leave(self.ends[link][0], start, end)
-                and distances.get(self.ends[link][0]) == (ticks - self._ticks[link], hops - 1)
+            candidates = [
+                link for link in last_links[device] if self._may_leave(self.ends[link][0], start, end)
             ]
-            way.append(min(tight, key=lambda link: (self._nic_misfit(self.ends[link][0], start, end), link)))
-            device = self.ends[way[-1]][0]
+            if len(candidates) > 1:
+                candidates.sort(key=lambda link: (self._nic_misfit(self.ends[link][0], start, end), link))
+            way.append(candidates[0])
+            device = self.ends[candidates[0]][0]
         return tuple(reversed(way))
 
     def _may_enter(self, device: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> bool:
