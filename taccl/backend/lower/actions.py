@@ -1,0 +1,92 @@
+"""The small language between a schedule and thread blocks: what each rank does, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taccl.backend.program import Buffer, Op
+from taccl.problem import MAX_GROUP
+
+
+class Place(NamedTuple):
+    """A cell of a rank's memory, or the first of several."""
+
+    buffer: Buffer
+    offset: int
+
+    def shifted(self, cells: int) -> Place:
+        """The place so many cells further on."""
+        return Place(self.buffer, self.offset + cells)
+
+
+class Lane(NamedTuple):
+    """One end of a connection: a rank's sends to a peer on a channel, or its receives."""
+
+    channel: int
+    peer: int
+    sends: bool
+
+
+@dataclass(slots=True)
+class Action:
+    """One step to be, at one rank.
+
+    Parameters
+    ----------
+    op, src, dst, count : as in `program.Step`.
+    position : number of its event in the order of the whole program; -1 for what comes first.
+    transfer : whose step it is, or whose arrival it handles; -1 for neither.
+    lane : where it must run; None where any thread block of the rank will do.
+    ready_us : until when its thread block must be free for it. For the receive of one chunk that is its
+        end, since the message can wait in its slot.
+    done_us : until when it keeps its thread block.
+    known : actions of this rank, by number, that have surely been done when this one starts.
+    held_back : actions of this rank that it must wait for, whatever they touch.
+    """
+
+    op: Op
+    src: Place
+    dst: Place
+    count: int
+    position: int
+    transfer: int
+    lane: Lane | None
+    ready_us: float
+    done_us: float
+    known: tuple[int, ...] = ()
+    held_back: tuple[int, ...] = ()
+
+    def reads(self) -> Iterator[Place]:
+        """The cells that it reads."""
+        if self.op not in (Op.RECV, Op.RECV_COPY_SEND, Op.NOP):
+            yield from _cells(self.src, self.count)
+        if self.op is Op.REDUCE:
+            yield from _cells(self.dst, self.count)
+
+    def writes(self) -> Iterator[Place]:
+        """The cells that it writes."""
+        if self.op not in (Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP):
+            yield from _cells(self.dst, self.count)
+
+
+def _cells(place: Place, count: int) -> Iterator[Place]:
+    if count == 1:
+        yield place
+        return
+    for offset in range(place.offset, place.offset + count):
+        yield Place(place.buffer, offset)
+
+
+def merge_runs(pairs: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place, int]]:
+    """(source, destination) cells as the fewest (source, destination, count), in the given order."""
+    runs: list[tuple[Place, Place, int]] = []
+    for src, dst in pairs:
+        if runs:
+            last_src, last_dst, count = runs[-1]
+            if count < MAX_GROUP and (src, dst) == (last_src.shifted(count), last_dst.shifted(count)):
+                runs[-1] = (last_src, last_dst, count + 1)
+                continue
+        runs.append((src, dst, 1))
+    return runs

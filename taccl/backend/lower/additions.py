@@ -1,0 +1,57 @@
+"""How each transfer of a reduction is added up at its receiver.
+
+Without fused steps, a contribution lands in scratch and a `re` adds it to the *accumulator*. The first
+to arrive becomes the accumulator itself: the rank's own data are added to it. So no copy of the
+input is needed, and neither the input nor the output is touched before the sum is complete.
+
+With fused steps, the accumulator starts as a copy of the rank's own data, and `rrc` adds to it
+on receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from taccl.backend.lower.flow import Cell, Flow, Transfer
+from taccl.backend.lower.order import Event, Kind
+from taccl.schedule import TOLERANCE_US
+
+
+class Adding(Enum):
+    """How a transfer is added up."""
+
+    ON_RECEIPT = "one step receives it and adds it to the accumulator"
+    FIRST = "it becomes the accumulator"
+    APART = "it lands in cells of its own and is added from there"
+
+
+def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int, Adding]:
+    """The way of each transfer that adds."""
+    plan: dict[int, Adding] = {}
+    busy_until: dict[Cell, float] = {}
+    begun: set[Cell] = set()
+    for kind, index in events:
+        transfer = flow.transfers[index]
+        if not transfer.reduce or kind is Kind.SEND:
+            continue
+        cells = [(transfer.dst, chunk) for chunk in transfer.chunks]
+        if kind is Kind.RECEIVE:
+            if fused and _adds_without_waiting(flow, transfer, cells, busy_until):
+                plan[index] = Adding.ON_RECEIPT
+            for cell in cells:
+                busy_until[cell] = max(busy_until.get(cell, 0.0), transfer.end_us)
+        elif index not in plan:
+            copied_before = fused and any(cell in flow.own for cell in cells)
+            is_first = not copied_before and begun.isdisjoint(cells)
+            plan[index] = Adding.FIRST if is_first else Adding.APART
+            begun.update(cells)
+    return plan
+
+
+def _adds_without_waiting(
+    flow: Flow, transfer: Transfer, cells: Sequence[Cell], busy_until: dict[Cell, float]
+) -> bool:
+    """Whether a fused step would wait for no other contribution, which could hold its sender up."""
+    moment = transfer.end_us if len(cells) == 1 else transfer.start_us
+    return all(cell in flow.own and busy_until.get(cell, 0.0) <= moment + TOLERANCE_US for cell in cells)

@@ -1,0 +1,153 @@
+"""Which thread block runs which action.
+
+A thread block has at most one peer to send to and one to receive from, and no two of a rank share a
+peer, direction and channel. So each lane (a peer, a direction, a channel) is one thread block, and a
+receiving lane may share one with a sending lane of its channel where the schedule leaves each the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from taccl.backend.lower.actions import Action, Lane, Place, merge_runs
+from taccl.backend.program import Op
+from taccl.schedule import TOLERANCE_US
+
+
+@dataclass(slots=True)
+class Block:
+    """A thread block to be: its lanes, and the numbers of its actions in order."""
+
+    recv: Lane | None
+    send: Lane | None
+    actions: list[int]
+
+    @property
+    def channel(self) -> int:
+        """The channel of its lanes; 0 for a block that only works locally."""
+        lane = self.recv or self.send
+        return 0 if lane is None else lane.channel
+
+
+def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[Lane]) -> list[Block]:
+    """The thread blocks of a rank; lanes in `alone` share with none.
+
+    Lanes share a thread block only if, in the schedule, it is free whenever one of its actions
+    has to start: sharing delays nothing. Lanes that hand chunks to each other are matched first.
+    """
+    lanes: dict[Lane, list[int]] = {}
+    for number, action in enumerate(actions):
+        if action.lane is not None:
+            lanes.setdefault(action.lane, []).append(number)
+    blocks: list[Block] = []
+    taken: set[Lane] = set()
+    for recv, send in _candidates(actions, lanes):
+        if recv in taken or send in taken or recv in alone or send in alone:
+            continue
+        together = lanes[recv] + lanes[send]
+        if len(together) <= most_steps and _never_late(actions, sorted(together)):
+            taken |= {recv, send}
+            blocks.append(Block(recv, send, sorted(together)))
+    for lane, numbers in lanes.items():
+        if lane not in taken:
+            blocks.append(Block(None if lane.sends else lane, lane if lane.sends else None, numbers))
+    return blocks
+
+
+def _candidates(actions: Sequence[Action], lanes: dict[Lane, list[int]]) -> Iterator[tuple[Lane, Lane]]:
+    """Pairs of a receiving and a sending lane of one channel, those with most in common first."""
+    arrived_on: dict[Place, Lane] = {}
+    common: dict[tuple[Lane, Lane], int] = {}
+    for action in actions:
+        if action.lane is None:
+            continue
+        if action.op.receives:
+            arrived_on[action.dst] = action.lane
+        elif action.op is Op.SEND:
+            source = arrived_on.get(action.src)
+            if source is not None and source.channel == action.lane.channel:
+                common[source, action.lane] = common.get((source, action.lane), 0) + 1
+    yield from sorted(common, key=lambda pair: -common[pair])
+    sending: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        if lane.sends:
+            sending.setdefault(lane.channel, []).append(lane)
+    for recv in lanes:
+        if not recv.sends:
+            for send in sending.get(recv.channel, ()):
+                yield recv, send
+
+
+def _never_late(actions: Sequence[Action], numbers: Sequence[int]) -> bool:
+    free_us = 0.0
+    for number in numbers:
+        action = actions[number]
+        if free_us > action.ready_us + TOLERANCE_US:
+            return False
+        free_us = max(free_us, action.done_us)
+    return True
+
+
+def add_own_copies(
+    actions: list[Action],
+    blocks: list[Block],
+    early: Sequence[tuple[Place, Place]],
+    late: Sequence[tuple[Place, Place]],
+    most_steps: int,
+) -> list[Action]:
+    """All actions of the rank, with the copies of its own data at the start and the end of some block.
+
+    Copies that others build on go before the block that has its first work last; the others after the
+    block that is done first. A rank without a block with room gets blocks for them alone.
+    """
+    first = [_copy(src, dst, count, -1) for src, dst, count in merge_runs(sorted(early, key=_target))]
+    if first:
+        for action in actions:
+            action.known = tuple(number + len(first) for number in action.known)
+            action.held_back = tuple(number + len(first) for number in action.held_back)
+        for block in blocks:
+            block.actions = [number + len(first) for number in block.actions]
+    together = first + actions
+    last = [
+        _copy(src, dst, count, len(together)) for src, dst, count in merge_runs(sorted(late, key=_target))
+    ]
+    everything = together + last
+
+    def starts(block: Block) -> float:
+        return everything[block.actions[0]].ready_us if block.actions else 0.0
+
+    def ends(block: Block) -> float:
+        return -max((everything[number].done_us for number in block.actions), default=0.0)
+
+    _place(list(range(len(first))), blocks, starts, most_steps, in_front=True)
+    _place(list(range(len(together), len(everything))), blocks, ends, most_steps, in_front=False)
+    return everything
+
+
+def _place(
+    numbers: Sequence[int],
+    blocks: list[Block],
+    merit: Callable[[Block], float],
+    most_steps: int,
+    in_front: bool,
+) -> None:
+    if not numbers:
+        return
+    with_room = [block for block in blocks if len(block.actions) + len(numbers) <= most_steps]
+    if not with_room:
+        blocks += [
+            Block(None, None, list(numbers[start : start + most_steps]))
+            for start in range(0, len(numbers), most_steps)
+        ]
+        return
+    best = max(with_room, key=merit)
+    best.actions = [*numbers, *best.actions] if in_front else [*best.actions, *numbers]
+
+
+def _copy(src: Place, dst: Place, count: int, position: int) -> Action:
+    return Action(Op.COPY, src, dst, count, position, -1, None, 0.0, 0.0)
+
+
+def _target(pair: tuple[Place, Place]) -> Place:
+    return pair[1]

@@ -1,0 +1,102 @@
+"""What must wait for what at one rank.
+
+The actions of a rank have one order. An action that touches a cell must wait for the last earlier one
+that wrote it, and one that writes it also for those that have read it since. In place, the input and the
+output share cells, so what writes an output cell also waits for the readers of the input cell under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taccl.backend.lower.actions import Action, Place
+from taccl.backend.program import Buffer, Op
+
+
+def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
+    """Whether no input cell is read after the output cell that it shares memory with was changed."""
+    changed: set[int] = set()
+    for action in actions:
+        own = _copies_onto_itself(action, input_shift)
+        for place in action.reads():
+            if place.buffer is Buffer.INPUT and place.offset in changed and not own:
+                return False
+        for place in action.writes():
+            if place.buffer is Buffer.OUTPUT and not own:
+                changed.add(place.offset - input_shift)
+    return True
+
+
+def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int]]:
+    """For each action, the earlier ones that it must wait for, each once.
+
+    Parameters
+    ----------
+    input_shift : in place, input cell k is output cell k + this; None if never run in place.
+    """
+    writer: dict[Place, int] = {}
+    readers: dict[Place, list[int]] = {}
+    waits: list[list[int]] = []
+    for number, action in enumerate(actions):
+        needed: set[int] = set(action.held_back)
+        own = input_shift is not None and _copies_onto_itself(action, input_shift)
+        reads, writes = list(action.reads()), list(action.writes())
+        for place in reads:
+            if place in writer:
+                needed.add(writer[place])
+        for place in writes:
+            if place in writer:
+                needed.add(writer[place])
+            needed.update(readers.pop(place, ()))
+            if input_shift is not None and place.buffer is Buffer.OUTPUT and not own:
+                needed.update(readers.pop(Place(Buffer.INPUT, place.offset - input_shift), ()))
+        for place in reads:
+            # Copying a cell onto itself in place changes nothing, so no one need wait for it.
+            if not (own and place.buffer is Buffer.INPUT):
+                readers.setdefault(place, []).append(number)
+        for place in writes:
+            writer[place] = number
+        needed.discard(number)
+        waits.append(sorted(needed))
+    return waits
+
+
+def drop_implied(
+    actions: Sequence[Action], block_of: Sequence[int], waits: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """Without the waits that follow from the order within thread blocks and from other waits.
+
+    Each action has a clock: per thread block, the last action known to be done when it starts. A wait for an
+    action that the clock shows as done is dropped. The latest waits are taken first, since they bring
+    the most knowledge.
+    """
+    blocks = max(block_of, default=-1) + 1
+    at_end = np.full((len(actions), blocks), -1, dtype=np.int64)
+    last = np.full(blocks, -1, dtype=np.int64)
+    kept: list[list[int]] = []
+    for number, action in enumerate(actions):
+        block = block_of[number]
+        clock = at_end[number]
+        if last[block] >= 0:
+            clock[:] = at_end[last[block]]
+        for done in action.known:
+            np.maximum(clock, at_end[done], out=clock)
+        mine = []
+        for wait in sorted(waits[number], reverse=True):
+            if clock[block_of[wait]] < wait:
+                mine.append(wait)
+                np.maximum(clock, at_end[wait], out=clock)
+        clock[block] = number
+        last[block] = number
+        kept.append(mine[::-1])
+    return kept
+
+
+def _copies_onto_itself(action: Action, input_shift: int) -> bool:
+    return (
+        action.op is Op.COPY
+        and action.src.buffer is Buffer.INPUT
+        and action.dst == Place(Buffer.OUTPUT, action.src.offset + input_shift)
+    )

@@ -1,0 +1,70 @@
+"""Instances: every chunk cut into k, each k-th of the data sent by thread blocks of its own.
+
+A transform of the schedule, so that no later pass knows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement, make_collective
+from taccl.schedule import Schedule
+
+
+def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, IntArray]:
+    """The schedule with `instances` copies of each row, and the instance of each row.
+
+    Instance j takes the j-th of k equal stretches of every part, cut into as many pieces as the
+    part was. So chunks that were neighbours within a part stay neighbours, and groups of them stay
+    contiguous. Chunks of a collective of one's own are cut in place instead: nothing is known of
+    their parts.
+
+    The times are those of the whole chunks: they give the order of the program, and are no longer
+    a schedule that `check` accepts.
+    """
+    if instances == 1:
+        return schedule, np.zeros(len(schedule), dtype=np.int64)
+    problem = schedule.problem
+    collective = problem.collective
+    number = np.repeat(np.arange(instances), len(schedule))
+    rows = np.tile(np.arange(len(schedule)), instances)
+    if collective.name in COLLECTIVES:
+        finer = make_collective(
+            collective.name, collective.num_ranks, collective.chunks_per_rank * instances, collective.root
+        )
+        part, piece = np.divmod(schedule.chunk[rows], collective.chunks_per_rank)
+        chunk = (part * instances + number) * collective.chunks_per_rank + piece
+    else:
+        finer = _cut_in_place(collective, instances)
+        chunk = schedule.chunk[rows] * instances + number
+    num_groups = int(schedule.group.max(initial=-1)) + 1
+    cut = replace(
+        schedule.take(rows),
+        problem=replace(problem, collective=finer, chunk_mb=problem.chunk_mb / instances),
+        chunk=chunk,
+        group=schedule.group[rows] + number * num_groups,
+    )
+    return cut, number
+
+
+def _cut_in_place(collective: Collective, instances: int) -> Collective:
+    def cut(placement: Placement) -> Placement:
+        number = np.tile(np.arange(instances), len(placement))
+        return Placement(
+            np.repeat(placement.chunk, instances) * instances + number,
+            np.repeat(placement.rank, instances),
+            np.repeat(placement.offset, instances) * instances + number,
+        )
+
+    return replace(
+        collective,
+        chunks_per_rank=collective.chunks_per_rank * instances,
+        chunks_per_size=collective.chunks_per_size * instances,
+        inputs=cut(collective.inputs),
+        outputs=cut(collective.outputs),
+        reduces=np.repeat(collective.reduces, instances),
+        home=np.repeat(collective.home, instances),
+        in_place_shift=collective.in_place_shift * instances,
+    )

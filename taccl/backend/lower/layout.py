@@ -1,0 +1,264 @@
+"""Where every value lies at every rank, so that each group is consecutive at both of its ends.
+
+A group of several chunks is one send step and one receive step, so its values must lie side by side,
+in one order, at the sender and at the receiver. For each such set a rank offers, in this order: its
+input, if the values are its own and lie so there; its output, if that is where they end up and they
+lie so there; else a track of scratch (see `tracks`). What then is needed in more than one place is
+copied as soon as it is complete. A single chunk goes straight to where it is needed.
+
+Scratch is never used twice, so nothing there is ever overwritten too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from taccl.backend.lower.actions import Place
+from taccl.backend.lower.additions import Adding
+from taccl.backend.lower.flow import Flow, Transfer, chunk_of, first, is_first, second
+from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.tracks import Tracks
+from taccl.backend.program import Buffer
+from taccl.collectives import Collective, IntArray
+
+
+@dataclass(slots=True)
+class RankLayout:
+    """Where the values of one rank are.
+
+    Parameters
+    ----------
+    home : the place where a value first is complete.
+    copies : the other places from which it is sent.
+    handed_over : its place in the output, where it is neither at home nor sent from.
+    landing, source : per incoming (outgoing) transfer, the first of its cells.
+    scratch_chunks : the size of scratch.
+    """
+
+    home: dict[int, Place] = field(default_factory=dict)
+    copies: dict[int, list[Place]] = field(default_factory=dict)
+    handed_over: dict[int, Place] = field(default_factory=dict)
+    landing: dict[int, Place] = field(default_factory=dict)
+    source: dict[int, Place] = field(default_factory=dict)
+    scratch_chunks: int = 0
+
+    @property
+    def cost(self) -> int:
+        """Cells that are copied."""
+        return sum(map(len, self.copies.values())) + len(self.handed_over)
+
+
+def chunk_orders(collective: Collective) -> list[IntArray]:
+    """Orders of the chunks worth trying, each as the position of every chunk.
+
+    By number (for the standard collectives: by source), by place in the output of the first rank that
+    wants them, and by place in the input of the first rank that has them. They differ for AlltoAll,
+    where a relay that gathers by source and hands out by destination favours one or the other.
+    """
+    orders = [np.arange(collective.num_chunks)]
+    for placement in (collective.outputs, collective.inputs):
+        rank = np.full(collective.num_chunks, collective.num_ranks)
+        np.minimum.at(rank, placement.chunk, placement.rank)
+        at_first = placement.rank == rank[placement.chunk]
+        offset = np.zeros(collective.num_chunks, dtype=np.int64)
+        offset[placement.chunk[at_first]] = placement.offset[at_first]
+        position = np.argsort(np.lexsort((offset, rank)))
+        if not any((position == known).all() for known in orders):
+            orders.append(position)
+    return orders
+
+
+def lay_out(flow: Flow, events: Sequence[Event], plan: dict[int, Adding], fused: bool) -> list[RankLayout]:
+    """The layout of every rank.
+
+    Where a group cannot be added up on receipt because its accumulators do not lie side by side, its
+    entry of `plan` becomes `Adding.APART`.
+    """
+    num_ranks = flow.schedule.problem.num_ranks
+    incoming: list[list[Transfer]] = [[] for _ in range(num_ranks)]
+    outgoing: list[list[Transfer]] = [[] for _ in range(num_ranks)]
+    for kind, index in events:
+        if kind is Kind.SEND:
+            transfer = flow.transfers[index]
+            incoming[transfer.dst].append(transfer)
+            outgoing[transfer.src].append(transfer)
+    own: list[list[int]] = [[] for _ in range(num_ranks)]
+    for rank, chunk in flow.own:
+        own[rank].append(first(chunk))
+    return [
+        _RankPlanner(flow, rank, plan, fused).lay_out(incoming[rank], outgoing[rank], own[rank])
+        for rank in range(num_ranks)
+    ]
+
+
+#: The cells of a set: a fixed place, the shared tracks (None), or a private track (its number).
+_Area: TypeAlias = Place | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """The values of a transfer; none if it lands in cells of its own, which hold nothing for long."""
+
+    transfer: Transfer
+    values: list[int]
+    area: _Area
+
+
+class _RankPlanner:
+    """The layout of one rank in the making."""
+
+    def __init__(self, flow: Flow, rank: int, plan: dict[int, Adding], fused: bool) -> None:
+        self.flow, self.rank, self.plan, self.fused = flow, rank, plan, fused
+        self.tracks = Tracks()
+
+    def lay_out(
+        self, incoming: Sequence[Transfer], outgoing: Sequence[Transfer], own: Sequence[int]
+    ) -> RankLayout:
+        arriving = [self._arriving(transfer) for transfer in incoming]
+        leaving = [self._leaving(transfer) for transfer in outgoing]
+        homes = self._fix_homes(arriving, own)
+        starts = self.tracks.offsets()
+
+        def shared(value: int) -> Place:
+            track, index = self.tracks.shared[value]
+            return Place(Buffer.SCRATCH, starts[track] + index)
+
+        def cell(each: _Set, index: int) -> Place:
+            if isinstance(each.area, Place):
+                return each.area.shifted(index)
+            if each.area is None:
+                return shared(each.values[index])
+            return Place(Buffer.SCRATCH, starts[each.area] + index)
+
+        layout = RankLayout(scratch_chunks=starts[-1])
+        for value, place in homes.items():
+            layout.home[value] = shared(value) if place is None else place
+        for each in arriving:
+            if len(each.values) > 1:
+                layout.home.update((value, cell(each, i)) for i, value in enumerate(each.values))
+        for each in arriving:
+            single = len(each.values) == 1
+            layout.landing[each.transfer.index] = layout.home[each.values[0]] if single else cell(each, 0)
+        for each in leaving:
+            single = len(each.values) == 1
+            layout.source[each.transfer.index] = layout.home[each.values[0]] if single else cell(each, 0)
+        for each in (*leaving, *arriving):
+            if len(each.values) > 1:
+                for index, value in enumerate(each.values):
+                    place = cell(each, index)
+                    others = layout.copies.setdefault(value, [])
+                    if place != layout.home[value] and place not in others and place.buffer != Buffer.INPUT:
+                        others.append(place)
+        self._hand_over(layout)
+        return layout
+
+    def _arriving(self, transfer: Transfer) -> _Set:
+        size = len(transfer.chunks)
+        if not transfer.reduce:
+            values = [second(chunk) for chunk in transfer.chunks]
+            return _Set(transfer, values, self._area(values) if size > 1 else None)
+        adding = self.plan[transfer.index]
+        values = [first(chunk) for chunk in transfer.chunks]
+        if adding is Adding.APART:
+            return _Set(transfer, [], self.tracks.reserve(size))
+        if size == 1:
+            return _Set(transfer, values, None)
+        if adding is Adding.FIRST:
+            return _Set(transfer, values, self._area(values))
+        area = self._accumulators_area(values)
+        if isinstance(area, int):
+            self.plan[transfer.index] = Adding.APART
+            return _Set(transfer, [], area)
+        return _Set(transfer, values, area)
+
+    def _leaving(self, transfer: Transfer) -> _Set:
+        values = [self.flow.sent_value(transfer, chunk) for chunk in transfer.chunks]
+        return _Set(transfer, values, self._area(values) if len(values) > 1 else None)
+
+    def _accumulators_area(self, values: Sequence[int]) -> _Area:
+        """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
+        wanted = [self.flow.wanted.get((self.rank, chunk_of(value))) for value in values]
+        if all(offset is None for offset in wanted):
+            return self.tracks.place(values)
+        if _consecutive(wanted):
+            return Place(Buffer.OUTPUT, _known(wanted[0]))
+        return self.tracks.reserve(len(values))
+
+    def _area(self, values: Sequence[int]) -> _Area:
+        own = [self._input_offset(value) for value in values]
+        if _consecutive(own):
+            return Place(Buffer.INPUT, _known(own[0]))
+        only_sums = all(self._is_accumulator(value) for value in values)
+        if self.fused or not only_sums:
+            output = [self._output_offset(value) for value in values]
+            if _consecutive(output):
+                return Place(Buffer.OUTPUT, _known(output[0]))
+        return self.tracks.place(values)
+
+    def _fix_homes(self, arriving: Sequence[_Set], own: Sequence[int]) -> dict[int, Place | None]:
+        """Homes of values that do not arrive in a group; None for a place in the shared tracks."""
+        in_groups = {value for each in arriving if len(each.values) > 1 for value in each.values}
+        values = list(own)
+        for each in arriving:
+            values += each.values or [first(chunk) for chunk in each.transfer.chunks]
+        homes: dict[int, Place | None] = {}
+        for value in values:
+            if value not in in_groups and value not in homes:
+                homes[value] = self._home(value)
+                if homes[value] is None:
+                    self.tracks.add(value)
+        return homes
+
+    def _home(self, value: int) -> Place | None:
+        own = self._input_offset(value)
+        if own is not None:
+            return Place(Buffer.INPUT, own)
+        output = self._output_offset(value)
+        if self._is_accumulator(value):
+            fixed = self.fused and (self.rank, chunk_of(value)) in self.flow.own
+            return Place(Buffer.OUTPUT, output) if fixed and output is not None else None
+        if value in self.tracks.shared or output is None:
+            return None
+        return Place(Buffer.OUTPUT, output)
+
+    def _hand_over(self, layout: RankLayout) -> None:
+        """What the user wants and is not in the output yet."""
+        for value, home in layout.home.items():
+            chunk = chunk_of(value)
+            offset = self.flow.wanted.get((self.rank, chunk))
+            if offset is None or self.flow.final_value(self.rank, chunk) != value:
+                continue
+            place = Place(Buffer.OUTPUT, offset)
+            if place != home and place not in layout.copies.get(value, ()):
+                layout.handed_over[value] = place
+
+    def _is_accumulator(self, value: int) -> bool:
+        return is_first(value) and (self.rank, chunk_of(value)) in self.flow.added
+
+    def _input_offset(self, value: int) -> int | None:
+        """Where a value is in the input; None for one that is received or added up."""
+        if not is_first(value) or self._is_accumulator(value):
+            return None
+        return self.flow.own.get((self.rank, chunk_of(value)))
+
+    def _output_offset(self, value: int) -> int | None:
+        """Where a value may lie in the output: where it ends up, or is added up by fused steps."""
+        chunk = chunk_of(value)
+        may = self.flow.final_value(self.rank, chunk) == value or (
+            self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
+        )
+        return self.flow.wanted.get((self.rank, chunk)) if may else None
+
+
+def _consecutive(offsets: Sequence[int | None]) -> bool:
+    start = offsets[0]
+    return start is not None and all(offset == start + i for i, offset in enumerate(offsets))
+
+
+def _known(offset: int | None) -> int:
+    assert offset is not None  # for the type checker: `_consecutive` was true
+    return offset

@@ -1,0 +1,100 @@
+"""From a schedule to programs: the passes, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taccl.backend.limits import check_limits, limits_of
+from taccl.backend.lower.additions import plan_additions
+from taccl.backend.lower.assemble import Plan, assemble
+from taccl.backend.lower.dialects import FUSING_TARGETS, Target, dialects
+from taccl.backend.lower.flow import read_flow
+from taccl.backend.lower.instances import cut_into_instances
+from taccl.backend.lower.layout import chunk_orders, lay_out
+from taccl.backend.lower.order import order_events
+from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.program import Program, Protocol
+from taccl.collectives import IntArray
+from taccl.errors import CollectiveError
+from taccl.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program, and the runtimes that it is for."""
+
+    program: Program
+    readers: tuple[str, ...]
+
+
+def lower(
+    schedule: Schedule,
+    *,
+    protocol: Protocol = Protocol.SIMPLE,
+    target: Target = "all",
+    instances: int = 1,
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    name: str = "taccl",
+) -> tuple[Lowered, ...]:
+    """The programs that carry out a valid schedule, each for the runtimes that it names.
+
+    Usually one; for `all` targets, ReduceScatter takes two, since the runtimes spell it differently.
+
+    Parameters
+    ----------
+    schedule : one that `check` accepts.
+    target : `all` makes one program that every runtime that knows the collective can run; naming a
+        runtime makes one for its limits, with fused steps where it takes them (msccl, executor).
+    instances : into how many parts each chunk is cut, each sent by thread blocks of its own.
+    min_bytes, max_bytes : sizes of the calls that it may serve, by default half and twice the size
+        that the schedule was made for.
+
+    Raises
+    ------
+    ProgramLimitError : over a limit of a runtime, which the message names.
+    CollectiveError : a collective that the target does not know, or fewer than one instance.
+    UnitError : no size lies from `min_bytes` to `max_bytes`.
+    """
+    if instances < 1:
+        raise CollectiveError(f"a program has at least one instance, not {instances}")
+    collective = schedule.problem.collective
+    files = dialects(collective.name, target)
+    fused = target in FUSING_TARGETS
+    cut, instance = cut_into_instances(schedule, instances)
+    sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
+    plan = _plan(cut, instance, fused)
+    lowered = []
+    for dialect in files:
+        limits = limits_of(dialect.readers)
+        ranks, in_place = assemble(plan, sizes, limits)
+        program = Program(
+            name=name,
+            collective=dialect.spelling,
+            num_ranks=collective.num_ranks,
+            num_channels=1 + max(block.channel for rank in ranks for block in rank.thread_blocks),
+            chunks_per_loop=sizes.chunks_per_loop,
+            protocol=protocol,
+            in_place=in_place,
+            out_of_place=True,
+            min_bytes=sizes.min_bytes,
+            max_bytes=sizes.max_bytes,
+            ranks=ranks,
+        )
+        check_limits(program, dialect.readers)
+        lowered.append(Lowered(program, dialect.readers))
+    return tuple(lowered)
+
+
+def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:
+    """Order and layout, with the order of chunks in groups that needs the fewest copies."""
+    orders = chunk_orders(schedule.problem.collective)
+    if schedule.sends.count.max(initial=1) == 1:
+        orders = orders[:1]
+    plans = []
+    for position in orders:
+        flow = read_flow(schedule, instance, position)
+        events = order_events(flow)
+        adding = plan_additions(flow, events, fused)
+        plans.append(Plan(flow, events, adding, lay_out(flow, events, adding, fused), fused))
+    return min(plans, key=lambda plan: sum(layout.cost for layout in plan.layouts))
