@@ -13,14 +13,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from taccl import units
-from taccl.backend.lower import lower
-from taccl.backend.msccl_xml import to_xml
+from taccl.backend.lower import Lowered, Target, lower
+from taccl.backend.lower.dialects import dialects
+from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Protocol
 from taccl.backend.verify import verify_text
 from taccl.collective_file import is_collective_file, load_collective
 from taccl.collectives import Collective, chunk_bytes, make_collective
 from taccl.encoding.engine import SolveOptions
-from taccl.errors import CollectiveError, SketchError, SolverError, TopologyError
+from taccl.errors import (
+    CollectiveError,
+    SketchError,
+    SolverError,
+    TacclError,
+    TopologyError,
+    VerificationError,
+)
 from taccl.problem import Occupancy, Problem
 from taccl.result import Result, XmlFile
 from taccl.search import Progress, search
@@ -58,7 +67,9 @@ def make_problem(
     if nic_sharing is not None:
         sketch = _with_nic_sharing(sketch, nic_sharing)
     machine = choose_topology(topology, sketch, nodes=nodes, profile=profile, occupancy=occupancy)
-    if not isinstance(collective, Collective):
+    if isinstance(collective, Collective):
+        _of_no_use("a collective that is made already", chunks=chunks, root=root)
+    else:
         pieces = chunks or (1 if sketch is None else sketch.chunks_per_rank)
         collective = _collective(collective, machine.num_ranks, pieces, root)
     size_bytes = _size_bytes(size, sketch, machine, collective, chunk_size_known=profile is not None)
@@ -85,9 +96,9 @@ def synthesize(
     gap: float = 0.0,
     seed: int = 0,
     xml: bool = True,
-    protocol: str | Protocol = Protocol.SIMPLE,
+    protocol: str = "Simple",
     instances: int = 1,
-    target: str = "all",
+    target: Target = "all",
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -137,31 +148,52 @@ def synthesize(
         occupancy=occupancy,
         nic_sharing=nic_sharing,
     )
+    if xml:  # fail now, and not after the search
+        wire = _protocol(protocol)
+        dialects(stated.problem.collective.name, target)
+        sizes_of(stated.problem.collective, stated.problem.size_bytes, min_bytes, max_bytes)
     found = search(stated.problem, options, on_progress)
-    result = Result(
+    files: tuple[XmlFile, ...] = ()
+    if xml:
+        lowered = lower(
+            found.schedule,
+            protocol=wire,
+            target=target,
+            instances=instances,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
+        )
+        files = tuple(_verified(each, stated.problem.collective) for each in lowered)
+    return Result(
         found=found,
         options=options,
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
+        files=files,
         notes=stated.notes,
     )
-    if not xml:
-        return result
-    lowered = lower(
-        found.schedule,
-        protocol=Protocol(protocol),
-        target=target,
-        instances=instances,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
-    )
-    files = tuple(XmlFile(to_xml(each.program), each.program, each.readers) for each in lowered)
-    for file in files:
-        verify_text(
-            file.text, targets=file.readers, collective=stated.problem.collective
-        ).raise_for_findings()
-    return replace(result, files=files)
+
+
+def _verified(lowered: Lowered, collective: Collective) -> XmlFile:
+    """The text of a program, read again as a runtime would, and checked for those that it is for."""
+    file = XmlFile(to_xml(lowered.program), lowered.program, lowered.readers)
+    report = verify_text(file.text, targets=file.readers, collective=collective)
+    if not report.ok:
+        raise VerificationError(
+            "the XML made for this schedule fails verification, so nothing is written",
+            findings=[str(error) for error in report.errors],
+            hint="please report this with your command; --no-xml keeps the schedule",
+        )
+    return file
+
+
+def _protocol(name: str) -> Protocol:
+    for protocol in Protocol:
+        if name.lower() == protocol.value.lower():
+            return protocol
+    known = ", ".join(protocol.value for protocol in Protocol)
+    raise TacclError(f"unknown protocol {name!r}", hint=f"one of {known}")
 
 
 def _solve_options(engine: str, solver: str, time_limit: float, gap: float, seed: int) -> SolveOptions:
@@ -202,21 +234,22 @@ def choose_topology(
             )
         topology = sketch.topology
     if isinstance(topology, PhysicalTopology):
-        _only_for_names(nodes=nodes, profile=profile)
+        _of_no_use("a topology that is made already", nodes=nodes, profile=profile)
     else:
         nodes = sketch.nodes if nodes is None and sketch is not None else nodes
         topology = load_topology(topology, nodes=nodes, profile=profile)
     return topology if occupancy is None else topology.with_occupancy(occupancy)
 
 
-def _only_for_names(**given: object) -> None:
+def _of_no_use(what: str, **given: object) -> None:
     for name, value in given.items():
         if value is not None:
-            raise TopologyError(f"{name} is of no use with a topology that is made already")
+            raise TacclError(f"{name} is of no use with {what}", hint=f"leave {name} out")
 
 
 def _collective(name: str | Path, num_ranks: int, pieces: int, root: int | None) -> Collective:
     if is_collective_file(name):
+        _of_no_use("a collective from a file", root=root)
         return load_collective(name, num_ranks, pieces)
     return make_collective(str(name), num_ranks, pieces, root)
 

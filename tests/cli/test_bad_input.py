@@ -120,6 +120,8 @@ def test_an_impossible_bandwidth_is_named_with_its_line(taccl: Taccl, value: str
         (("--size", "3MB", "--sketch", "ndv2-sk-9"), ("ndv2-sk-9", "ndv2-sk-")),
         (("--size", "3MB", "--collective", "missing.yaml"), ("missing.yaml", "no such file")),
         (("--size", "3MB", "--nic-sharing", "static"), ("part of a sketch",)),
+        (("--size", "3MB", "--collective", "gather", "--target", "msccl"), ("msccl", "--target")),
+        (("--size", "3MB", "--min-size", "2MB", "--max-size", "1MB"), ("no call",)),
         (("--size", "3MB", "--no-xml", "-o", "x.xml"), ("--no-xml",)),
         (("--size", "3MB", "-o", "x", "--schedule", "x"), ("both an output and another output",)),
         (("--sizee", "3MB"), ("--sizee",)),

@@ -1,0 +1,5 @@
+"""`python -m taccl` is `taccl`."""
+
+from taccl.cli.main import main
+
+main(prog_name="taccl")

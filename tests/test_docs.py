@@ -1,0 +1,122 @@
+"""Every example of the README and docs/ is run, in the order of the page, in one folder per page.
+
+- ```console : lines after `$ ` are commands; each must succeed, and what the page shows of its output
+  must be there, numbers apart (`...` stands for anything).
+- ```python : run as it stands, or as doctests where it has `>>>`.
+- ```yaml whose first line is `# NAME.yaml` : written to that file, for the commands that follow.
+Other blocks (such as ```text) are not run.
+"""
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+
+
+def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block, with the lines of output that the page shows."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command = re.match(r"(?:.*\\\n)*.*", part)
+        assert command is not None
+        yield command[0], [line for line in part[command.end() :].splitlines() if line.strip()]
+
+
+def pattern(line: str) -> re.Pattern[str]:
+    """A shown line as a pattern: numbers, blanks and `...` stand for any."""
+    words = re.split(r"(\.\.\.|\d+(?:\.\d+)?|\s+)", line.strip())
+    translate = {"...": ".*"}
+    return re.compile(
+        "".join(
+            translate.get(word)
+            or (r"\s+" if word.isspace() else r"[\d.]+" if re.fullmatch(r"[\d.]+", word) else re.escape(word))
+            for word in words
+            if word
+        )
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a reader has at the start: the sketches, and `taccl` on the path."""
+    shutil.copytree(ROOT / "sketches", tmp_path / "sketches")
+    bin_folder = tmp_path / ".bin"
+    bin_folder.mkdir()
+    script = bin_folder / "taccl"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m taccl "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        place = f"{page.name}:{block.line}"
+        if block.language == "console":
+            for command, shown in commands(block):
+                run_command(command, shown, place)
+        elif block.language == "python" and ">>>" in block.text:
+            run_doctest(block.text, names, place)
+        elif block.language == "python":
+            exec(compile(block.text, place, "exec"), names)
+        elif block.language == "yaml" and (name := re.match(r"# (\S+\.ya?ml)\b", block.text)):
+            (folder / name[1]).write_text(block.text)
+
+
+def run_command(command: str, shown: list[str], place: str) -> None:
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{place}: {command}\n{done.stdout}{done.stderr}"
+    output = done.stdout + done.stderr
+    for line in shown:
+        assert pattern(line).search(output), f"{place}: {command}\nshows no line like {line!r}:\n{output}"
+
+
+def run_doctest(text: str, names: dict[str, object], place: str) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, place, place, 0)
+    complaints: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    failed = runner.run(test, out=complaints.append, clear_globs=False).failed
+    names.update(test.globs)
+    assert not failed, "".join(complaints)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    targets = _LINK.findall(page.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_a_shown_line_matches_whatever_its_numbers() -> None:
+    line = pattern("gap  14.78%  (...)")
+    assert line.search("gap          0.00%  (optimal)")
+    assert not line.search("gap          0.00%  optimal")
