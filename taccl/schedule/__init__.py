@@ -1,5 +1,16 @@
 """The answer: a schedule, the rules it keeps, and its file format. It does not know how it was found."""
 
+from taccl.schedule.codec import SavedSchedule, read_schedule, schedule_from_json, schedule_to_json
 from taccl.schedule.columns import TOLERANCE_US, Schedule, Send, Sends, schedule_from_sends
 
-__all__ = ["TOLERANCE_US", "Schedule", "Send", "Sends", "schedule_from_sends"]
+__all__ = [
+    "TOLERANCE_US",
+    "SavedSchedule",
+    "Schedule",
+    "Send",
+    "Sends",
+    "read_schedule",
+    "schedule_from_json",
+    "schedule_from_sends",
+    "schedule_to_json",
+]

@@ -1,0 +1,168 @@
+"""A schedule as a JSON file, whole: the problem that it answers, its columns, and what is proven of it.
+
+Every column is on a line of its own. Floats are written so that they are read back exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
+from taccl.problem import Problem
+from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.fields import Fields
+from taccl.schedule.problem_codec import PROBLEM_KEYS, problem_values, read_problem
+
+FORMAT, VERSION = "taccl-schedule", 1
+
+_TRANSFERS = ("chunk", "src", "dst", "link", "start_us", "end_us", "reduce", "group")
+_FILE = ("format", "version", "lower_bound_us", "bound_source", *PROBLEM_KEYS, "transfers")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSchedule:
+    """What a schedule file holds.
+
+    Parameters
+    ----------
+    schedule : it passed `Schedule.check()` when it was read.
+    lower_bound_us : no schedule of `schedule.problem` is faster, microseconds; 0 if nothing is proven.
+    bound_source : why no schedule is faster, in a few words. The file is taken at its word for both.
+    """
+
+    schedule: Schedule
+    lower_bound_us: float = 0.0
+    bound_source: str = ""
+
+
+def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_source: str = "") -> str:
+    """The text that `schedule_from_json` reads back, value for value.
+
+    Parameters
+    ----------
+    lower_bound_us, bound_source : what is proven about every schedule of the same problem.
+
+    Raises
+    ------
+    ScheduleError : a number is not finite, which no JSON file can hold.
+    """
+    content: dict[str, object] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "lower_bound_us": float(lower_bound_us),
+        "bound_source": bound_source,
+        **problem_values(schedule.problem),
+        "transfers": {name: getattr(schedule, name).tolist() for name in _TRANSFERS},
+    }
+    try:
+        return _lines(content) + "\n"
+    except ValueError as fault:
+        raise ScheduleError(
+            "the schedule cannot be written as JSON", findings=["a number is not finite"]
+        ) from fault
+
+
+def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedule:
+    """The schedule in a JSON text, checked.
+
+    Parameters
+    ----------
+    path : where the text comes from, for messages.
+
+    Raises
+    ------
+    FileError : not such a file, another version, or a value that is missing, unknown, of the wrong
+        type, out of range, or at odds with another.
+    CollectiveError, TopologyError : a collective or a topology that cannot be.
+    ScheduleError : the file can be read, and the schedule in it, or its bound, is not valid.
+    """
+    fields = Fields.parse(text, path)
+    if fields.values.get("format") != FORMAT:
+        fields.fail(
+            f"this is not a schedule: its format is not {FORMAT!r}", "taccl synthesize --schedule FILE"
+        )
+    version = fields.values.get("version")
+    if type(version) is not int or version != VERSION:
+        fields.fail(f"its version is not {VERSION}", "a newer taccl, or making the file again")
+    fields.expect(_FILE)
+    try:
+        problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
+    except (TopologyError, CollectiveError) as fault:
+        raise type(fault)(fault.message, path=path, hint=fault.hint) from None
+    schedule = _schedule(fields.inner("transfers"), problem)
+    bound, source = fields.number("lower_bound_us"), fields.text("bound_source")
+    if bound < 0:
+        fields.fail(f"lower_bound_us must not be negative, and it is {bound}")
+    try:
+        schedule.check()
+        _bound_can_be(schedule, bound)
+    except ScheduleError as fault:
+        raise ScheduleError(fault.message, findings=fault.findings, path=path, hint=fault.hint) from None
+    return SavedSchedule(schedule, bound, source)
+
+
+def read_schedule(path: str | Path) -> SavedSchedule:
+    """The schedule in a JSON file, checked.
+
+    Raises
+    ------
+    FileError : the file cannot be read; and whatever `schedule_from_json` raises.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FileError("this is not a text file", path=path) from None
+    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
+        reason = getattr(failure, "strerror", None) or failure
+        raise FileError(f"cannot be read: {reason}", path=path) from failure
+    return schedule_from_json(text, path)
+
+
+def _lines(content: dict[str, object], indent: str = "") -> str:
+    """JSON with each key on a line of its own, and each column on one line."""
+    deeper = indent + "  "
+    rows = [
+        f"{deeper}{json.dumps(key)}: "
+        + (_lines(value, deeper) if isinstance(value, dict) else json.dumps(value, allow_nan=False))
+        for key, value in content.items()
+    ]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _schedule(fields: Fields, problem: Problem) -> Schedule:
+    fields.expect(_TRANSFERS)
+    chunk = fields.integers("chunk", limit=problem.num_chunks)
+    rows = len(chunk)
+    schedule = Schedule(
+        problem=problem,
+        chunk=chunk,
+        link=fields.integers("link", rows, problem.topology.num_links),
+        start_us=fields.floats("start_us", rows),
+        end_us=fields.floats("end_us", rows),
+        reduce=fields.booleans("reduce", rows),
+        group=fields.integers("group", rows),
+    )
+    for name, column in (("src", schedule.src), ("dst", schedule.dst)):
+        given = fields.integers(name, rows)
+        differs = np.flatnonzero(given != column)
+        if len(differs):
+            row = int(differs[0])
+            link = int(schedule.link[row])
+            fields.fail(
+                f"transfers.{name}[{row}] is {given[row]}, but its link {link} "
+                f"is {problem.topology.describe_link(link)}"
+            )
+    return schedule
+
+
+def _bound_can_be(schedule: Schedule, bound_us: float) -> None:
+    time_us = schedule.makespan_us
+    if bound_us > time_us * (1 + 1e-9) + TOLERANCE_US:
+        raise ScheduleError(
+            "the lower bound is not valid",
+            findings=[f"it is {bound_us:.6f} us, and this valid schedule takes {time_us:.6f} us"],
+        )
