@@ -1,0 +1,9 @@
+"""Whether a runtime takes a program, and whether it computes its collective in every possible order.
+
+Shares nothing with the lowering but `taccl.backend.program`, so that each checks the other.
+"""
+
+from taccl.backend.verify.report import Facts, Finding, Report
+from taccl.backend.verify.verifier import verify_file, verify_program, verify_text
+
+__all__ = ["Facts", "Finding", "Report", "verify_file", "verify_program", "verify_text"]

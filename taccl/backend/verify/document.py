@@ -1,0 +1,219 @@
+"""What is in the file but not in the program: attributes that are missing, lost or oddly written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taccl.backend.msccl_xml.elements import Element
+from taccl.backend.msccl_xml.reader import Document, parse_whole
+from taccl.backend.verify.lexical import check_text
+from taccl.backend.verify.limits import (
+    BLOCK_ATTRIBUTES,
+    GPU_ATTRIBUTES,
+    RUNTIMES,
+    STEP_ATTRIBUTES,
+)
+from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
+
+ALL = tuple(runtime.name for runtime in RUNTIMES)
+
+_REQUIRED = {
+    "gpu": frozenset(GPU_ATTRIBUTES),
+    "tb": frozenset(BLOCK_ATTRIBUTES),
+    "step": frozenset(STEP_ATTRIBUTES),
+}
+_INNER = {"algo": "gpu", "gpu": "tb", "tb": "step", "step": None}
+_TEXTS = frozenset({"name", "proto", "coll", "type", "srcbuf", "dstbuf"})
+_NUMBERS = _REQUIRED["gpu"] | _REQUIRED["tb"] | (_REQUIRED["step"] - _TEXTS)
+_MOST_STEPS = min(runtime.steps for runtime in RUNTIMES)
+
+
+def check_document(document: Document, collector: Collector) -> None:
+    """Findings for all that the program itself no longer shows."""
+    check_text(document.text, collector)
+    algo = document.algo
+    _algo_attributes(algo, collector)
+    rank = block = None
+    for element, index in _known(algo):
+        attributes = element.attributes
+        required = _REQUIRED.get(element.tag)
+        if element.tag == "gpu":
+            rank, block = parse_whole(attributes["id"]), None
+        elif element.tag == "tb":
+            block = parse_whole(attributes["id"])
+        if required is not None and not attributes.keys() >= required:
+            _missing(element, sorted(required - attributes.keys()), rank, block, collector)
+        if element.tag == "step":
+            _step_number(element, index, rank, block, collector)
+        if element.children:
+            _ignored_children(element, rank, block, collector)
+        for name, text in attributes.items():
+            if name in _NUMBERS and not text.isdecimal() and text != "-1":
+                _unusual_number(element, name, text, rank, block, collector)
+
+
+def _known(algo: Element) -> Iterator[tuple[Element, int]]:
+    """All elements that the runtimes read, in order, each with its index among those of its parent."""
+    yield algo, 0
+    for gpu in algo.children:
+        if gpu.tag != "gpu":
+            continue
+        yield gpu, 0
+        for tb in gpu.children:
+            if tb.tag != "tb":
+                continue
+            yield tb, 0
+            index = 0
+            for step in tb.children:
+                if step.tag == "step":
+                    yield step, index
+                    index += 1
+
+
+def _finding(
+    element: Element,
+    severity: Severity,
+    rule: str,
+    message: str,
+    hint: str,
+    place: tuple[int | None, int | None] = (None, None),
+    runtimes: tuple[str, ...] = ALL,
+    refusal: Refusal | None = None,
+) -> Finding:
+    rank, block = place
+    where = (
+        "" if rank is None else f"rank {rank}" + ("" if block is None else f", thread block {block}") + ": "
+    )
+    return Finding(
+        "structure",
+        severity,
+        rule,
+        f"{where}{message}",
+        rank=rank,
+        thread_block=block,
+        line=element.line,
+        runtimes=runtimes,
+        hint=hint,
+        refusal=refusal,
+    )
+
+
+def _algo_attributes(algo: Element, collector: Collector) -> None:
+    missing: dict[str, tuple[str, ...]] = {}
+    for name in sorted(frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES))):
+        if name not in algo.attributes:
+            missing[name] = tuple(r.name for r in RUNTIMES if name in r.algo_attributes)
+    by_runtimes: dict[tuple[str, ...], list[str]] = {}
+    for name, runtimes in missing.items():
+        by_runtimes.setdefault(runtimes, []).append(name)
+    for runtimes, names in by_runtimes.items():
+        similar = [key for key in algo.attributes for name in names if key.lower() == name.lower()]
+        hint = (
+            f"spell {similar[0]} with capitals as above"
+            if similar
+            else "add " + " and ".join(f'{name}="..."' for name in names)
+        )
+        message = f"<algo> has no {', '.join(names)}"
+        collector.add(
+            _finding(algo, "error", "missing-attribute", message, hint, runtimes=runtimes, refusal="load")
+        )
+    if "maxBytes" not in algo.attributes:
+        message = "<algo> has no maxBytes, which means 128 MiB here"
+        collector.add(
+            _finding(algo, "warning", "missing-attribute", message, 'add maxBytes="..."', runtimes=("msccl",))
+        )
+    for name in algo.attributes.keys() - _TEXTS:
+        text = algo.attributes[name]
+        if (
+            name in frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES))
+            and not text.isdecimal()
+        ):
+            _unusual_number(algo, name, text, None, None, collector)
+    threads = parse_whole(algo.attributes.get("nthreads", "32"))
+    if threads is None or threads <= 0 or threads % 32:
+        message = f"nthreads is {algo.attributes['nthreads'][:40]!r}, which is no multiple of 32"
+        collector.add(
+            _finding(
+                algo,
+                "error",
+                "thread-count",
+                message,
+                "use a power of two from 32 up",
+                runtimes=("msccl",),
+                refusal="load",
+            )
+        )
+
+
+def _missing(
+    element: Element, names: list[str], rank: int | None, block: int | None, collector: Collector
+) -> None:
+    collector.add(
+        _finding(
+            element,
+            "error",
+            "missing-attribute",
+            f"<{element.tag}> has no {', '.join(names)}",
+            "add it; every runtime wants all attributes on every element",
+            (rank, block),
+            refusal="load",
+        )
+    )
+
+
+def _step_number(
+    step: Element, index: int, rank: int | None, block: int | None, collector: Collector
+) -> None:
+    text = step.attributes.get("s")
+    if text is None:
+        return
+    number = parse_whole(text)
+    if number == index and number < _MOST_STEPS:
+        return
+    if number is None or number < 0:
+        message, refusing = f"s is {text[:40]!r}, which is no step number", ALL
+    else:
+        message = f"s is {number}, over the limit of steps"
+        refusing = tuple(runtime.name for runtime in RUNTIMES if number >= runtime.steps)
+    if refusing:
+        collector.add(
+            _finding(
+                step,
+                "error",
+                "step-number",
+                message,
+                "number the steps from 0; spread long blocks over more channels",
+                (rank, block),
+                refusing,
+                "load",
+            )
+        )
+    elif number != index:
+        message = (
+            f"s is {number}, but this is step {index}; steps run in the order of the file, and deps means it"
+        )
+        collector.add(
+            _finding(step, "warning", "step-number", message, "number the steps from 0", (rank, block))
+        )
+
+
+def _ignored_children(element: Element, rank: int | None, block: int | None, collector: Collector) -> None:
+    if element.tag == "step":
+        message, hint = "a <step> must be empty; every runtime crashes on this", "remove what is inside"
+        collector.add(_finding(element, "error", "child-of-step", message, hint, (rank, block)))
+        return
+    ignored = [child for child in element.children if child.tag != _INNER[element.tag]]
+    if ignored:
+        tags = ", ".join(sorted({f"<{child.tag}>" for child in ignored}))
+        message = f"{len(ignored)} elements {tags} in <{element.tag}> are ignored by every runtime"
+        hint = "write cpy steps for copies that are meant" if tags == "<copy>" else "remove them"
+        collector.add(_finding(ignored[0], "warning", "ignored-element", message, hint, (rank, block)))
+
+
+def _unusual_number(
+    element: Element, name: str, text: str, rank: int | None, block: int | None, collector: Collector
+) -> None:
+    message = f"{name} is written {text[:40]!r}, which the runtimes read as {parse_whole(text)}"
+    collector.add(
+        _finding(element, "warning", "unusual-number", message, "write plain digits", (rank, block))
+    )

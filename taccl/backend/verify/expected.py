@@ -1,0 +1,296 @@
+"""What a program has to compute: sizes of the buffers, aliasing in place, and the wanted outputs.
+
+A *value* is a multiset of contributions. The contribution of rank r's input chunk k is written as
+bit r of the entry for offset k. A value is a tuple of entries (offset, ranks that contribute, ranks that
+contribute more than once), sorted by offset, the ranks being bit masks. Input chunk k of rank r is
+((k, 1 << r, 0),), and the AllReduce of chunk k over n ranks is ((k, 2**n - 1, 0),).
+
+The standard collectives are written out here once more, apart from `taccl.collectives`, so that a
+mistake there or in a lowering is not repeated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.backend.program import Program
+from taccl.backend.verify.report import Collector, Finding
+from taccl.collectives import BoolArray, Collective, IntArray
+
+Entry = tuple[int, int, int]
+Value = tuple[Entry, ...]
+
+#: The offset of the entry that stands for memory that nobody wrote.
+NOWHERE = -1
+#: The most cells, over all ranks, of the output buffers that are compared.
+MAX_CELLS = 50_000_000
+
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_CUT_BY_RANK = ("allgather", "reducescatter", "alltoall")
+STANDARD = ("allreduce", *_CUT_BY_RANK, *_ROOTED)
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """The specification of one collective for one program, in the program's chunks.
+
+    Parameters
+    ----------
+    collective : lower case, without `-` and `_`.
+    input_size, output_size : shape (num_ranks,); chunks in the buffers that the caller hands over.
+    in_place_shift : shape (num_ranks,); in place, input offset k is output offset k + shift.
+    has_input : shape (num_ranks,); whether the input holds anything at the start.
+    wanted_rank, wanted_offset, wanted_value : one row per output chunk that must be right; the value is
+        an index into `values`.
+    values : per distinct wanted value, the alternatives that are right.
+    root : of the rooted collectives.
+    """
+
+    collective: str
+    input_size: IntArray
+    output_size: IntArray
+    in_place_shift: IntArray
+    has_input: BoolArray
+    wanted_rank: IntArray
+    wanted_offset: IntArray
+    wanted_value: IntArray
+    values: tuple[tuple[Value, ...], ...]
+    root: int | None = None
+
+
+def plain_name(collective: str) -> str:
+    """`reduce_scatter`, `ReduceScatter` and `reduce-scatter` are all reducescatter."""
+    return collective.lower().replace("_", "").replace("-", "")
+
+
+def is_rooted(collective: str) -> bool:
+    """Whether a collective has a root rank."""
+    return plain_name(collective) in _ROOTED
+
+
+def expect_standard(program: Program, root: int | None, collector: Collector) -> Expectation | None:
+    """The specification that goes with the `coll` of a program; None, with a finding, if there is none.
+
+    `root` None stands for rank 0 here; see `roots.find_root`.
+    """
+    name, ranks, chunks = plain_name(program.collective), program.num_ranks, program.chunks_per_loop
+    if name not in STANDARD:
+        collector.add(
+            Finding(
+                layer="meaning",
+                severity="warning",
+                rule="unknown-result",
+                message=f"coll is {program.collective!r}, which does not say what the outputs must hold; "
+                "only reads of unwritten memory, races and deadlocks were looked for",
+                hint="give the collective to check the outputs too",
+            )
+        )
+        return None
+    problem = None
+    if chunks < 1:
+        problem = f"nchunksperloop is {chunks}; it must be at least 1"
+    elif name in _CUT_BY_RANK and chunks % ranks:
+        problem = f"nchunksperloop is {chunks}, which {ranks} ranks cannot share equally in {name}"
+    elif root is not None and not 0 <= root < ranks:
+        problem = f"root {root} is no rank of 0 .. {ranks - 1}"
+    elif ranks * chunks * (ranks if name in ("gather", "scatter") else 1) > MAX_CELLS:
+        problem = f"{ranks} ranks with {chunks} chunks each are more than can be compared"
+    if problem is not None:
+        collector.add(
+            Finding(layer="meaning", severity="error", rule="no-such-collective", message=problem), fatal=True
+        )
+        return None
+    return _SPECIFICATIONS[name](name, ranks, chunks, 0 if root is None and name in _ROOTED else root)
+
+
+def _specification(
+    name: str,
+    ranks: int,
+    sizes: tuple[int, int],
+    wanted: tuple[IntArray, IntArray, IntArray],
+    values: list[Value],
+    shift: IntArray | None = None,
+    root: int | None = None,
+    only_root_has_input: bool = False,
+) -> Expectation:
+    has_input = np.ones(ranks, dtype=np.bool_)
+    if only_root_has_input:
+        has_input[:] = np.arange(ranks) == root
+    return Expectation(
+        collective=name,
+        input_size=np.full(ranks, sizes[0]),
+        output_size=np.full(ranks, sizes[1]),
+        in_place_shift=np.zeros(ranks, dtype=np.int64) if shift is None else shift,
+        has_input=has_input,
+        wanted_rank=wanted[0],
+        wanted_offset=wanted[1],
+        wanted_value=wanted[2],
+        values=tuple((value,) for value in values),
+        root=root,
+    )
+
+
+def _all_pairs(ranks: int, chunks: int) -> tuple[IntArray, IntArray]:
+    rank, offset = np.divmod(np.arange(ranks * chunks), chunks)
+    return rank, offset
+
+
+def _allreduce(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    rank, offset = _all_pairs(ranks, chunks)
+    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
+    return _specification(name, ranks, (chunks, chunks), (rank, offset, offset), values)
+
+
+def _reduce(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    offset = np.arange(chunks)
+    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
+    wanted = (np.full(chunks, root), offset, offset)
+    return _specification(name, ranks, (chunks, chunks), wanted, values, root=root)
+
+
+def _broadcast(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    rank, offset = _all_pairs(ranks, chunks)
+    values: list[Value] = [((k, 1 << int(root or 0), 0),) for k in range(chunks)]
+    return _specification(
+        name, ranks, (chunks, chunks), (rank, offset, offset), values, root=root, only_root_has_input=True
+    )
+
+
+def _allgather(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    part = chunks // ranks
+    rank, offset = _all_pairs(ranks, chunks)
+    values: list[Value] = [((k % part, 1 << (k // part), 0),) for k in range(chunks)]
+    return _specification(
+        name, ranks, (part, chunks), (rank, offset, offset), values, shift=np.arange(ranks) * part
+    )
+
+
+def _reducescatter(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    part = chunks // ranks
+    rank, offset = _all_pairs(ranks, part)
+    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
+    wanted = (rank, offset, rank * part + offset)
+    return _specification(name, ranks, (chunks, part), wanted, values, shift=-np.arange(ranks) * part)
+
+
+def _alltoall(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    part = chunks // ranks
+    rank, offset = _all_pairs(ranks, chunks)
+    values: list[Value] = [
+        ((r * part + k % part, 1 << (k // part), 0),) for r in range(ranks) for k in range(chunks)
+    ]
+    return _specification(name, ranks, (chunks, chunks), (rank, offset, rank * chunks + offset), values)
+
+
+def _gather(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    """The call's count is one rank's part, so that is what nchunksperloop cuts."""
+    offset = np.arange(ranks * chunks)
+    values: list[Value] = [((k % chunks, 1 << (k // chunks), 0),) for k in range(ranks * chunks)]
+    wanted = (np.full(ranks * chunks, root), offset, offset)
+    shift = np.where(np.arange(ranks) == root, int(root or 0) * chunks, 0)
+    return _specification(name, ranks, (chunks, ranks * chunks), wanted, values, shift=shift, root=root)
+
+
+def _scatter(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
+    """As in gather, nchunksperloop cuts one rank's part."""
+    rank, offset = _all_pairs(ranks, chunks)
+    values: list[Value] = [((k, 1 << int(root or 0), 0),) for k in range(ranks * chunks)]
+    shift = np.where(np.arange(ranks) == root, -int(root or 0) * chunks, 0)
+    return _specification(
+        name,
+        ranks,
+        (ranks * chunks, chunks),
+        (rank, offset, rank * chunks + offset),
+        values,
+        shift=shift,
+        root=root,
+        only_root_has_input=True,
+    )
+
+
+_SPECIFICATIONS: dict[str, Callable[[str, int, int, int | None], Expectation]] = {
+    "allreduce": _allreduce,
+    "allgather": _allgather,
+    "reducescatter": _reducescatter,
+    "alltoall": _alltoall,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather": _gather,
+    "scatter": _scatter,
+}
+
+
+def expect_collective(program: Program, collective: Collective, collector: Collector) -> Expectation | None:
+    """The specification of a collective given as data.
+
+    A program may cut each chunk of the collective into several (instances do): chunk k of a buffer
+    is then chunks k * pieces .. k * pieces + pieces - 1 of the program, being the same bytes.
+    """
+    name = plain_name(collective.name)
+    chunks = program.chunks_per_loop * (program.num_ranks if name in ("gather", "scatter") else 1)
+    pieces, rest = divmod(chunks, collective.chunks_per_size)
+    problem = None
+    if collective.num_ranks != program.num_ranks:
+        problem = f"the file has {program.num_ranks} ranks, the collective {collective.num_ranks}"
+    elif pieces < 1 or rest:
+        problem = (
+            f"the file cuts a call into {chunks} chunks, which is no multiple of the "
+            f"{collective.chunks_per_size} chunks of the collective"
+        )
+    elif plain_name(program.collective) in STANDARD and plain_name(program.collective) != name:
+        problem = f"the file says coll={program.collective!r}, but it is to be checked as {collective.name}"
+    if problem is not None:
+        collector.add(
+            Finding(layer="meaning", severity="error", rule="no-such-collective", message=problem), fatal=True
+        )
+        return None
+    return _expectation_of(collective, pieces)
+
+
+def _expectation_of(collective: Collective, pieces: int) -> Expectation:
+    ranks = collective.num_ranks
+    sources: list[list[tuple[int, int]]] = [[] for _ in range(collective.num_chunks)]
+    inputs = collective.inputs
+    for chunk, rank, offset in zip(
+        inputs.chunk.tolist(), inputs.rank.tolist(), inputs.offset.tolist(), strict=True
+    ):
+        sources[chunk].append((rank, offset))
+    values = []
+    for chunk, places in enumerate(sources):
+        for piece in range(pieces):
+            at = [(rank, offset * pieces + piece) for rank, offset in places]
+            values.append(_sum_of(at) if collective.reduces[chunk] else _any_of(at))
+    outputs = collective.outputs
+    within = np.tile(np.arange(pieces), len(outputs))
+    has_input = np.zeros(ranks, dtype=np.bool_)
+    has_input[inputs.rank] = True
+    name = plain_name(collective.name)
+    input_size, output_size = inputs.buffer_size(ranks), outputs.buffer_size(ranks)
+    if name in STANDARD:  # the caller hands over whole buffers on every rank
+        input_size[:], output_size[:] = input_size.max(), output_size.max()
+    return Expectation(
+        collective=name,
+        input_size=input_size * pieces,
+        output_size=output_size * pieces,
+        in_place_shift=collective.in_place_shift * pieces,
+        has_input=has_input,
+        wanted_rank=np.repeat(outputs.rank, pieces),
+        wanted_offset=np.repeat(outputs.offset, pieces) * pieces + within,
+        wanted_value=np.repeat(outputs.chunk, pieces) * pieces + within,
+        values=tuple(values),
+        root=collective.root,
+    )
+
+
+def _sum_of(places: list[tuple[int, int]]) -> tuple[Value, ...]:
+    ranks_at: dict[int, int] = {}
+    for rank, offset in places:
+        ranks_at[offset] = ranks_at.get(offset, 0) | 1 << rank
+    return (tuple((offset, ranks_at[offset], 0) for offset in sorted(ranks_at)),)
+
+
+def _any_of(places: list[tuple[int, int]]) -> tuple[Value, ...]:
+    return tuple(((offset, 1 << rank, 0),) for rank, offset in places)

@@ -1,0 +1,159 @@
+"""What each runtime takes, as data.
+
+Sources: microsoft/msccl at b23e9cd (2023-09-20), Azure/msccl-executor-nccl at c6f6b36 (2024-12-13),
+ROCm/rccl at 0cbce2a (2024-10-24); figures read from their parsers, kernels and size computations.
+These figures are kept apart from those that the lowering uses on purpose: each checks the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from taccl.backend.program import Protocol
+from taccl.errors import TacclError
+
+KIB = 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One reader of MSCCL-XML.
+
+    Parameters
+    ----------
+    name, title : as `targets` spell it, and as its users do.
+    thread_blocks : per rank. steps : per thread block, nops included.
+    channels : channel numbers are below this.
+    waitable_blocks : only thread blocks with an id below this can be waited for.
+    collectives : spellings of `coll`.
+    algo_attributes : of `algo`, those that it refuses to be without.
+    max_bytes_inclusive : whether a call of exactly `maxBytes` is served.
+    zero_max_bytes : what maxBytes="0" means, `unlimited` or `never`.
+    piece_bytes : per protocol, the most that one slot of a connection holds.
+    fused_steps : whether rcs, rrs, rrc and rrcs run.
+    """
+
+    name: str
+    title: str
+    thread_blocks: int
+    steps: int
+    channels: int
+    waitable_blocks: int
+    collectives: frozenset[str]
+    algo_attributes: frozenset[str]
+    max_bytes_inclusive: bool
+    zero_max_bytes: str
+    piece_bytes: dict[Protocol, int]
+    fused_steps: bool
+
+
+_EVERYWHERE = frozenset({"proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace"})
+_LATER_COLLECTIVES = frozenset(
+    {
+        "allreduce",
+        "allgather",
+        "reduce",
+        "broadcast",
+        "alltoall",
+        "reducescatter",
+        "send",
+        "recv",
+        "gather",
+        "scatter",
+        "alltoallv",
+    }
+)
+_LATER_ATTRIBUTES = _EVERYWHERE | {"outofplace", "minBytes", "maxBytes"}
+_NVIDIA_PIECES = {Protocol.SIMPLE: 2048 * KIB, Protocol.LL: 32 * KIB, Protocol.LL128: 576_000}
+
+MSCCL = Runtime(
+    name="msccl",
+    title="microsoft/msccl",
+    thread_blocks=216,
+    steps=256,
+    channels=32,
+    waitable_blocks=128,
+    collectives=frozenset(
+        {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"}
+    ),
+    algo_attributes=_EVERYWHERE | {"name"},
+    max_bytes_inclusive=False,
+    zero_max_bytes="never",
+    piece_bytes=_NVIDIA_PIECES,
+    fused_steps=True,
+)
+EXECUTOR = Runtime(
+    name="executor",
+    title="msccl-executor-nccl",
+    thread_blocks=1024,
+    steps=64,
+    channels=32,
+    waitable_blocks=128,
+    collectives=_LATER_COLLECTIVES,
+    algo_attributes=_LATER_ATTRIBUTES,
+    max_bytes_inclusive=True,
+    zero_max_bytes="unlimited",
+    piece_bytes=_NVIDIA_PIECES,
+    fused_steps=True,
+)
+RCCL = Runtime(
+    name="rccl",
+    title="RCCL",
+    thread_blocks=64,
+    steps=64,
+    channels=128,
+    waitable_blocks=64,
+    collectives=_LATER_COLLECTIVES,
+    algo_attributes=_LATER_ATTRIBUTES,
+    max_bytes_inclusive=True,
+    zero_max_bytes="unlimited",
+    piece_bytes={Protocol.SIMPLE: 2048 * KIB, Protocol.LL: 16 * KIB, Protocol.LL128: 50_176},
+    fused_steps=False,
+)
+
+RUNTIMES = (MSCCL, EXECUTOR, RCCL)
+
+#: The same in all three.
+MAX_COUNT = 71
+MAX_OFFSET = 2**15 - 1
+MAX_BLOCKS_PER_CHANNEL = 32
+MAX_NODES = 4095
+MAX_CHILDREN = 1024
+MAX_ATTRIBUTES = 16
+MAX_ATTRIBUTE_LENGTH = 254
+MAX_FUSED_REDUCTIONS = 16
+GPU_ATTRIBUTES = ("id", "i_chunks", "o_chunks", "s_chunks")
+BLOCK_ATTRIBUTES = ("id", "send", "recv", "chan")
+STEP_ATTRIBUTES = (
+    "s",
+    "type",
+    "srcbuf",
+    "srcoff",
+    "dstbuf",
+    "dstoff",
+    "cnt",
+    "depid",
+    "deps",
+    "hasdep",
+)
+#: Multiprocessors of an A100: all thread blocks of a rank must be resident at once.
+RESIDENT_BLOCKS = 108
+
+#: Pieces that a connection holds before the sender waits.
+SLOTS = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
+
+
+def find_runtimes(targets: str | Iterable[str]) -> tuple[Runtime, ...]:
+    """The runtimes named: `all`, one name, or several.
+
+    Raises
+    ------
+    TacclError : a name that is no runtime.
+    """
+    names = [targets] if isinstance(targets, str) else list(targets)
+    known = {runtime.name: runtime for runtime in RUNTIMES}
+    for name in names:
+        if name != "all" and name not in known:
+            raise TacclError(f"unknown runtime {name!r}", hint="one of all, " + ", ".join(known))
+    return RUNTIMES if "all" in names else tuple(known[name] for name in known if name in names)

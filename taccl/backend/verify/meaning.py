@@ -1,0 +1,162 @@
+"""Does a program compute its collective: compare the outputs of a symbolic execution with the wanted ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from taccl.backend.verify.columns import OUTPUT
+from taccl.backend.verify.expected import NOWHERE, Expectation, Value
+from taccl.backend.verify.memory import Memory
+from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
+from taccl.backend.verify.symbolic import Trace
+from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import BoolArray, IntArray
+
+
+def check_meaning(
+    transfers: Transfers, expectation: Expectation | None, memory: Memory, trace: Trace, collector: Collector
+) -> Literal["right", "wrong", "not checked"]:
+    """Findings for wrong outputs, changed inputs and reads of unwritten memory, and the verdict."""
+    wrong = 0
+    if expectation is not None:
+        wrong += _wrong_outputs(transfers, expectation, memory, trace, collector)
+        wrong += _changed_inputs(transfers, memory, trace, collector)
+    tainted = wrong > 0 and any(map(trace.values.is_tainted, set(trace.cells)))
+    _unwritten_reads(transfers, memory, trace, tainted, collector)
+    if wrong:
+        return "wrong"
+    return "right" if expectation is not None else "not checked"
+
+
+def _wrong_outputs(
+    transfers: Transfers, expectation: Expectation, memory: Memory, trace: Trace, collector: Collector
+) -> int:
+    cell = memory.base[expectation.wanted_rank, OUTPUT] + expectation.wanted_offset
+    found = np.array(trace.cells, dtype=np.int64)[cell]
+    wrong = np.flatnonzero(_differs(expectation, trace, found))
+    for row in wrong[:FINDINGS_PER_RULE]:
+        rank, offset = int(expectation.wanted_rank[row]), int(expectation.wanted_offset[row])
+        writer = trace.writer[cell[row]]
+        wanted = expectation.values[expectation.wanted_value[row]][0]
+        message = (
+            f"{memory.mode}, rank {rank}: o[{offset}] should hold {describe(wanted)}, "
+            f"but {_compare(wanted, trace.values[int(found[row])])}"
+        )
+        if writer >= 0:
+            message += f"; it was last written by {transfers.name(writer)}"
+        collector.add(_at_writer(transfers, writer, "wrong-result", message, rank))
+    if len(wrong) > FINDINGS_PER_RULE:
+        collector.add_more(Finding("meaning", "error", "wrong-result", ""), len(wrong) - FINDINGS_PER_RULE)
+    return len(wrong)
+
+
+def _differs(expectation: Expectation, trace: Trace, found: IntArray) -> BoolArray:
+    """Per wanted chunk, whether what was found is none of the alternatives."""
+    rounds = max((len(alternatives) for alternatives in expectation.values), default=0)
+    differs = np.ones(len(found), dtype=np.bool_)
+    for k in range(rounds):
+        numbers = np.array(
+            [trace.values.number(each[min(k, len(each) - 1)]) for each in expectation.values], dtype=np.int64
+        )
+        differs &= found != numbers[expectation.wanted_value]
+    return differs
+
+
+def _at_writer(transfers: Transfers, writer: int, rule: str, message: str, rank: int) -> Finding:
+    if writer < 0:
+        return Finding("meaning", "error", rule, message, rank=rank)
+    columns, step = transfers.columns, int(transfers.step[writer])
+    block = columns.step_block[step]
+    return Finding(
+        "meaning",
+        "error",
+        rule,
+        message,
+        rank=rank,
+        thread_block=int(columns.block_id[block]),
+        step=int(columns.position[step]),
+        line=int(columns.line[step]) or None,
+    )
+
+
+def _changed_inputs(transfers: Transfers, memory: Memory, trace: Trace, collector: Collector) -> int:
+    for transfer, cell in trace.clobbered:
+        rank = int(transfers.columns.block_rank[transfers.block[transfer]])
+        collector.add(
+            transfers.columns.at_step(
+                int(transfers.step[transfer]),
+                "meaning",
+                "error",
+                "input-changed",
+                f"out of place, this changes {memory.name(rank, cell)}, and a caller's input must not change",
+                hint="write to scratch or to the output, or declare the file for in-place calls only "
+                '(inplace="1" outofplace="0")',
+            )
+        )
+    return len(trace.clobbered)
+
+
+def _unwritten_reads(
+    transfers: Transfers, memory: Memory, trace: Trace, tainted: bool, collector: Collector
+) -> None:
+    """Errors if what was read got into a wrong result, else warnings."""
+    for transfer, cell in trace.unwritten_reads:
+        rank = int(transfers.columns.block_rank[transfers.block[transfer]])
+        collector.add(
+            transfers.columns.at_step(
+                int(transfers.step[transfer]),
+                "meaning",
+                "error" if tainted else "warning",
+                "unwritten-read",
+                f"{memory.mode}, this reads {memory.name(rank, cell)} before anything was written there",
+                hint="write it first, and let this step wait for that (depid, deps)",
+            )
+        )
+
+
+def describe(value: Value) -> str:
+    """A value in words: `the sum of input chunk 3 of ranks 0-7`."""
+    if value == ((NOWHERE, 1, 0),):
+        return "nothing that was written"
+    parts = []
+    for offset, ranks, twice in value:
+        if offset == NOWHERE:
+            parts.append("unwritten memory")
+            continue
+        part = f"input chunk {offset} of {_ranks(ranks)}"
+        parts.append(part + (f" ({_ranks(twice)} more than once)" if twice else ""))
+    is_sum = len(value) > 1 or value[0][1] & (value[0][1] - 1) or value[0][2]
+    return ("the sum of " if is_sum else "") + " and ".join(parts)
+
+
+def _compare(wanted: Value, found: Value) -> str:
+    """What is wrong, said by the difference where the difference is short."""
+    if len(wanted) == len(found) == 1 and wanted[0][0] == found[0][0]:
+        ranks, seen, twice = wanted[0][1], found[0][1], found[0][2]
+        is_sum = ranks & (ranks - 1)
+        missing, extra = ranks & ~seen, seen & ~ranks
+        said = []
+        if is_sum and missing:
+            said.append(f"lacks that of {_ranks(missing)}")
+        if is_sum and extra:
+            said.append(f"also has that of {_ranks(extra)}")
+        if twice:
+            said.append(f"has that of {_ranks(twice)} more than once")
+        if said:
+            return " and ".join(said)
+    return f"holds {describe(found)}"
+
+
+def _ranks(mask: int) -> str:
+    """`rank 3`, `ranks 0-3, 7`."""
+    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"

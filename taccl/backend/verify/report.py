@@ -1,0 +1,170 @@
+"""What verification says: findings, facts, and the report that holds both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from taccl.errors import VerificationError
+
+Layer = Literal["structure", "meaning", "concurrency"]
+Severity = Literal["error", "warning"]
+#: Where a runtime turns the file down: when it loads it, or when the collective is called.
+Refusal = Literal["load", "launch"]
+#: What a mode (in place, out of place) of a file turned out to be.
+Verdict = Literal["right", "wrong", "not claimed", "not checked"]
+
+#: Findings of one rule that are written out; the rest are counted.
+FINDINGS_PER_RULE = 20
+WARNINGS_PER_RULE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong (error) or that may bite (warning).
+
+    Parameters
+    ----------
+    layer, severity : `structure` (would a runtime take it), `meaning` (does it compute the
+        collective), `concurrency` (in every order that a runtime allows).
+    rule : a short fixed name of what was looked for, such as `missing-attribute` or `race`.
+    message : one sentence, with the rank, thread block and step in it.
+    rank, thread_block, step, line : where, as far as there is one place. `step` counts the steps of
+        the thread block from 0 in the order of the file.
+    runtimes : which runtimes it concerns; all that were asked about if they all behave alike.
+    hint : what to do.
+    refusal : set if the runtimes named do not run the file because of it.
+    """
+
+    layer: Layer
+    severity: Severity
+    rule: str
+    message: str
+    rank: int | None = None
+    thread_block: int | None = None
+    step: int | None = None
+    line: int | None = None
+    runtimes: tuple[str, ...] = ()
+    hint: str | None = None
+    refusal: Refusal | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"line {self.line}: "
+        concerned = f" [{', '.join(self.runtimes)}]" if self.runtimes else ""
+        advice = "" if self.hint is None else f"; {self.hint}"
+        return f"{self.severity}: {place}{self.message}{concerned}{advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found out about a file, right or wrong.
+
+    Parameters
+    ----------
+    collective, num_ranks, num_steps, num_thread_blocks, protocol : as the file says.
+    root : the root rank, given or found out, of a rooted collective.
+    in_place, out_of_place : whether the result is right in each way of calling that the file claims.
+    races : pairs of steps that touch one cell, one of them writing, with nothing to order them.
+    readers : per runtime `yes`, `no` (refused when loaded) or `launch` (refused when called).
+    slot_depth : pieces that a connection must hold for the program to end, at the largest call that the
+        file allows: 1 means that it ends even if every send waits for its receive. None: it does
+        not end at the depth of the runtimes, or was not looked at.
+    deadlock : whether it hangs at the depth of the runtimes in its range of sizes; None: not looked at.
+    deadlock_whole, deadlock_split : the same if every step is one piece, and if every chunk is one.
+    safe_bytes : with `deadlock`: calls of at most this many bytes end; None where no size does, or where
+        all do.
+    """
+
+    collective: str
+    num_ranks: int
+    num_steps: int
+    num_thread_blocks: int
+    protocol: str
+    root: int | None = None
+    in_place: Verdict = "not checked"
+    out_of_place: Verdict = "not checked"
+    races: int | None = None
+    readers: dict[str, str] = field(default_factory=dict)
+    slot_depth: int | None = None
+    deadlock: bool | None = None
+    deadlock_whole: bool | None = None
+    deadlock_split: bool | None = None
+    safe_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome for one program. `ok` means that no finding is an error for the runtimes asked about."""
+
+    findings: tuple[Finding, ...]
+    facts: Facts
+    path: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    def raise_for_findings(self) -> None:
+        """Raise `VerificationError` with every error, unless there is none."""
+        if not self.ok:
+            raise VerificationError(
+                "the program fails verification",
+                findings=[str(error) for error in self.errors],
+                path=self.path,
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: path, ok, facts, findings."""
+        return {
+            "path": self.path,
+            "ok": self.ok,
+            "facts": asdict(self.facts),
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+class Collector:
+    """Gathers findings; of each rule it keeps the first ones and counts the rest.
+
+    `fatal` is set once the program is so far off that executing it would mean nothing.
+    """
+
+    def __init__(self) -> None:
+        self.fatal = False
+        self._kept: list[Finding] = []
+        self._seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
+
+    def add(self, finding: Finding, fatal: bool = False) -> None:
+        key = (finding.rule, finding.runtimes)
+        self._seen[key] += 1
+        self.fatal |= fatal
+        if self._seen[key] <= (FINDINGS_PER_RULE if finding.severity == "error" else WARNINGS_PER_RULE):
+            self._kept.append(finding)
+
+    def add_more(self, like: Finding, count: int) -> None:
+        """Count `count` findings as `like`, without writing them out."""
+        self._seen[(like.rule, like.runtimes)] += count
+
+    def count(self, rule: str) -> int:
+        return sum(count for (name, _), count in self._seen.items() if name == rule)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Errors before warnings, each in the order in which they were found."""
+        kept = list(self._kept)
+        for (rule, runtimes), count in self._seen.items():
+            written = [f for f in self._kept if (f.rule, f.runtimes) == (rule, runtimes)]
+            if count > len(written):
+                more = f"{count - len(written)} more findings like this one: {written[0].message}"
+                kept.append(
+                    replace(written[0], message=more, rank=None, thread_block=None, step=None, line=None)
+                )
+        return tuple(sorted(kept, key=lambda finding: finding.severity == "warning"))

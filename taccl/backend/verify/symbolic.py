@@ -1,0 +1,168 @@
+"""Execute a program on symbols: every cell holds a multiset of contributions.
+
+Values (see `expected`) are interned: a cell holds a small number, equal values have equal numbers,
+and each sum of two values is computed once. A move of `count` chunks is a slice of a list, so the
+cost is linear in the chunks moved plus the number of distinct sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from taccl.backend.program import Op
+from taccl.backend.verify.columns import INPUT, OPS
+from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.expected import NOWHERE, Value
+from taccl.backend.verify.memory import Memory
+from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import BoolArray
+
+#: The number of the value of memory that nobody wrote.
+UNWRITTEN = 0
+
+
+class Values:
+    """The distinct values that occur, numbered; number `UNWRITTEN` is unwritten memory."""
+
+    def __init__(self) -> None:
+        self._value: list[Value] = [((NOWHERE, 1, 0),)]
+        self._number: dict[Value, int] = {self._value[0]: UNWRITTEN}
+        self._sums: dict[tuple[int, int], int] = {}
+
+    def __getitem__(self, number: int) -> Value:
+        return self._value[number]
+
+    def number(self, value: Value) -> int:
+        number = self._number.get(value)
+        if number is None:
+            number = self._number[value] = len(self._value)
+            self._value.append(value)
+        return number
+
+    def sum(self, a: int, b: int) -> int:
+        """The union of two multisets; three times counts as twice."""
+        key = (a, b)
+        known = self._sums.get(key)
+        if known is None:
+            known = self._sums[key] = self.number(_union(self._value[a], self._value[b]))
+        return known
+
+    def is_tainted(self, number: int) -> bool:
+        """Whether unwritten memory is part of it."""
+        return self._value[number][0][0] == NOWHERE
+
+
+def _union(a: Value, b: Value) -> Value:
+    if len(a) == 1 and len(b) == 1 and a[0][0] == b[0][0]:
+        (offset, ranks, twice), (_, more, more_twice) = a[0], b[0]
+        return ((offset, ranks | more, twice | more_twice | (ranks & more)),)
+    merged = {offset: (ranks, twice) for offset, ranks, twice in a}
+    for offset, ranks, twice in b:
+        before, before_twice = merged.get(offset, (0, 0))
+        merged[offset] = (before | ranks, before_twice | twice | (before & ranks))
+    return tuple((offset, *merged[offset]) for offset in sorted(merged))
+
+
+@dataclass(eq=False)
+class Trace:
+    """What one symbolic execution saw.
+
+    Parameters
+    ----------
+    values : the numbering that the cells use.
+    cells : per cell, the value in the end.
+    writer : per cell, the transfer that wrote it last; -1 if none did.
+    unwritten_reads : (transfer, cell) of each read of a cell that nobody had written.
+    clobbered : (transfer, cell) of each write that changed an input chunk out of place.
+    """
+
+    values: Values
+    cells: list[int]
+    writer: list[int]
+    unwritten_reads: list[tuple[int, int]] = field(default_factory=list)
+    clobbered: list[tuple[int, int]] = field(default_factory=list)
+
+
+def run_symbolically(
+    transfers: Transfers, connections: Connections, order: Sequence[int], memory: Memory, has_input: BoolArray
+) -> Trace:
+    """The contents of all cells after the transfers in `order`, which respects every dependency.
+
+    Parameters
+    ----------
+    has_input : shape (num_ranks,); the ranks whose input buffer holds data at the start.
+    """
+    trace = _initial(memory, has_input)
+    cells, writer, add = trace.cells, trace.writer, trace.values.sum
+    columns, steps = transfers.columns, transfers.step
+    op_of = columns.op[steps].tolist()
+    count_of: list[int] = columns.count[steps].tolist()
+    rank = transfers.rank
+    source_cell: list[int] = (memory.base[rank, columns.src[steps]] + columns.src_offset[steps]).tolist()
+    target_cell: list[int] = (memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]).tolist()
+    guards_input = (memory.mode == "out of place") & (columns.dst[steps] == INPUT)
+    guarded: list[bool] = guards_input.tolist()
+    sent_by: list[int] = connections.source.tolist()
+    in_flight: dict[int, list[int]] = {}
+
+    def read(transfer: int, cell: int, count: int) -> list[int]:
+        found = cells[cell : cell + count]
+        if UNWRITTEN in found:
+            trace.unwritten_reads.extend(
+                (transfer, cell + k) for k, value in enumerate(found) if value == UNWRITTEN
+            )
+        return found
+
+    def write(transfer: int, content: list[int]) -> None:
+        cell = target_cell[transfer]
+        if guarded[transfer]:
+            trace.clobbered.extend(
+                (transfer, cell + k) for k, value in enumerate(content) if cells[cell + k] != value
+            )
+        cells[cell : cell + len(content)] = content
+        writer[cell : cell + len(content)] = [transfer] * len(content)
+
+    for transfer in order:
+        op, count = OPS[op_of[transfer]], count_of[transfer]
+        if op is Op.SEND:
+            in_flight[transfer] = read(transfer, source_cell[transfer], count)
+        elif op is Op.COPY:
+            write(transfer, read(transfer, source_cell[transfer], count))
+        elif op is Op.REDUCE:
+            total = read(transfer, target_cell[transfer], count)
+            for source in _sources(transfers, memory, transfer, source_cell[transfer]):
+                total = [add(a, b) for a, b in zip(total, read(transfer, source, count), strict=True)]
+            write(transfer, total)
+        else:
+            content = in_flight.pop(sent_by[transfer])
+            if op not in (Op.RECV, Op.RECV_COPY_SEND):
+                local = read(transfer, source_cell[transfer], count)
+                content = [add(a, b) for a, b in zip(local, content, strict=True)]
+            if op is not Op.RECV_REDUCE_SEND:
+                write(transfer, content)
+            if op.sends:
+                in_flight[transfer] = content
+    return trace
+
+
+def _initial(memory: Memory, has_input: BoolArray) -> Trace:
+    values = Values()
+    cells = [UNWRITTEN] * memory.num_cells
+    for rank in np.flatnonzero(has_input).tolist():
+        size, base = int(memory.size[rank, INPUT]), int(memory.base[rank, INPUT])
+        cells[base : base + size] = [values.number(((offset, 1 << rank, 0),)) for offset in range(size)]
+    return Trace(values, cells, [-1] * memory.num_cells)
+
+
+def _sources(transfers: Transfers, memory: Memory, transfer: int, own: int) -> list[int]:
+    """First cells of what a `re` adds: its own source, or all that were merged into it."""
+    merged = transfers.sources.get(transfer)
+    if merged is None:
+        return [own]
+    columns = transfers.columns
+    step = int(transfers.step[transfer])
+    base = int(memory.base[transfers.columns.block_rank[transfers.block[transfer]], columns.src[step]])
+    return [base + int(columns.src_offset[each]) for each in merged]

@@ -1,0 +1,198 @@
+"""The three layers, one after the other, and the report of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
+from taccl.backend.program import Program
+from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.connections import Connections, connect
+from taccl.backend.verify.deadlock import check_bounded, report_unbounded
+from taccl.backend.verify.document import check_document
+from taccl.backend.verify.execution import execute
+from taccl.backend.verify.expected import (
+    MAX_CELLS,
+    Expectation,
+    expect_collective,
+    expect_standard,
+    is_rooted,
+)
+from taccl.backend.verify.limits import RUNTIMES, Runtime, find_runtimes
+from taccl.backend.verify.meaning import check_meaning
+from taccl.backend.verify.memory import Memory, Mode, buffer_sizes, check_bounds
+from taccl.backend.verify.races import check_races
+from taccl.backend.verify.report import Collector, Facts, Finding, Report, Verdict
+from taccl.backend.verify.roots import find_root
+from taccl.backend.verify.structure import check_structure
+from taccl.backend.verify.symbolic import run_symbolically
+from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import BoolArray, Collective
+
+
+def verify_file(
+    path: str | Path,
+    *,
+    targets: str | Iterable[str] = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Report:
+    """Check an MSCCL-XML file, whoever made it.
+
+    Parameters
+    ----------
+    targets : `all`, or the runtimes that have to take it: msccl, executor, rccl.
+    collective : what it has to compute, where `coll` does not say so (custom collectives).
+    root : of broadcast, reduce, gather and scatter; None: any root that fits.
+
+    Raises
+    ------
+    FileError, XmlError : it cannot be read, or is not MSCCL-XML at all.
+    TacclError : a target that is no runtime.
+    """
+    return _verify(read_document(path), None, targets, collective, root)
+
+
+def verify_text(
+    text: str,
+    *,
+    targets: str | Iterable[str] = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Report:
+    """Check the text of an MSCCL-XML file; otherwise as `verify_file`."""
+    return _verify(parse_document(text), None, targets, collective, root)
+
+
+def verify_program(
+    program: Program,
+    *,
+    collective: Collective | None = None,
+    targets: str | Iterable[str] = "all",
+    root: int | None = None,
+) -> Report:
+    """Check a program that is not in a file: all but the spelling; otherwise as `verify_file`."""
+    return _verify(None, program, targets, collective, root)
+
+
+def _verify(
+    document: Document | None,
+    given: Program | None,
+    targets: str | Iterable[str],
+    collective: Collective | None,
+    root: int | None,
+) -> Report:
+    wanted = find_runtimes(targets)
+    collector = Collector()
+    program = given if document is None else document.program
+    assert program is not None
+    columns = Columns.of(program)
+    if document is not None:
+        check_document(document, collector)
+    transfers = Transfers.of(columns)
+    check_structure(columns, transfers, collector)
+    if root is None and collective is not None:
+        root = collective.root
+    expectation = (
+        expect_standard(program, root, collector)
+        if collective is None
+        else expect_collective(program, collective, collector)
+    )
+    check_bounds(columns, expectation, collector)
+    _check_size(columns, expectation, collector)
+    connections = connect(transfers, collector)
+    facts = Facts(
+        collective=program.collective,
+        num_ranks=program.num_ranks,
+        num_steps=columns.num_steps,
+        num_thread_blocks=columns.num_blocks,
+        protocol=program.protocol.value,
+    )
+    if not collector.fatal:
+        loads = [each for each in wanted if _readers(collector)[each.name] != "no"]
+        facts = _behaviour(transfers, connections, expectation, root, loads or wanted, collector, facts)
+    facts = replace(facts, readers=_readers(collector))
+    return Report(_for_targets(collector, wanted), facts, None if document is None else document.path)
+
+
+def _check_size(columns: Columns, expectation: Expectation | None, collector: Collector) -> None:
+    chunks = int(buffer_sizes(columns, expectation).sum()) + int(np.abs(columns.count).sum())
+    if chunks > MAX_CELLS:
+        message = f"the buffers and steps have {chunks} chunks in all, more than can be checked"
+        collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
+
+
+def _behaviour(
+    transfers: Transfers,
+    connections: Connections,
+    expectation: Expectation | None,
+    root: int | None,
+    runtimes: Sequence[Runtime],
+    collector: Collector,
+    facts: Facts,
+) -> Facts:
+    """Meaning and concurrency of a program that can be executed at all."""
+    unbounded = execute(transfers, connections)
+    if not unbounded.ends:
+        depths = report_unbounded(transfers, connections, unbounded, collector)
+    else:
+        depths = check_bounded(transfers, connections, runtimes, collector)
+    facts = replace(
+        facts,
+        slot_depth=depths.slot_depth,
+        deadlock=depths.deadlock,
+        deadlock_whole=depths.deadlock_whole,
+        deadlock_split=depths.deadlock_split,
+        safe_bytes=depths.safe_bytes,
+    )
+    program = transfers.columns.program
+    claimed: dict[Mode, bool] = {"in place": program.in_place, "out of place": program.out_of_place}
+    verdicts: dict[Mode, Verdict] = {
+        mode: "not checked" if claims else "not claimed" for mode, claims in claimed.items()
+    }
+    if unbounded.ends:
+        races = 0
+        everyone: BoolArray = np.ones(program.num_ranks, dtype=np.bool_)
+        for mode in (mode for mode, claims in claimed.items() if claims):
+            memory = Memory.of(transfers.columns, expectation, mode)
+            if expectation is not None and is_rooted(expectation.collective) and root is None:
+                trial = run_symbolically(transfers, connections, unbounded.order, memory, everyone)
+                root = find_root(expectation, memory, trial)
+                expectation = expect_standard(program, root, collector)
+                memory = Memory.of(transfers.columns, expectation, mode)
+            has_input = everyone if expectation is None else expectation.has_input
+            trace = run_symbolically(transfers, connections, unbounded.order, memory, has_input)
+            verdicts[mode] = check_meaning(transfers, expectation, memory, trace, collector)
+            races += check_races(transfers, connections, unbounded.order, memory, collector)
+        facts = replace(facts, races=races)
+    return replace(
+        facts,
+        root=None if expectation is None else expectation.root,
+        in_place=verdicts["in place"],
+        out_of_place=verdicts["out of place"],
+    )
+
+
+def _readers(collector: Collector) -> dict[str, str]:
+    """Per runtime, whether it runs the file: `yes`, `no` (not loaded) or `launch` (refused when called)."""
+    refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
+    readers = {}
+    for runtime in RUNTIMES:
+        mine = {refusal for refusal, runtimes in refusals if runtime.name in runtimes}
+        readers[runtime.name] = "no" if "load" in mine else "launch" if "launch" in mine else "yes"
+    return readers
+
+
+def _for_targets(collector: Collector, wanted: Sequence[Runtime]) -> tuple[Finding, ...]:
+    """Findings that concern at least one of the runtimes asked about."""
+    names = {runtime.name for runtime in wanted}
+    kept = []
+    for finding in collector.findings():
+        runtimes = tuple(name for name in finding.runtimes if name in names)
+        if runtimes or not finding.runtimes:
+            kept.append(replace(finding, runtimes=runtimes))
+    return tuple(kept)
