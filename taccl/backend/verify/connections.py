@@ -60,9 +60,10 @@ def connect(transfers: Transfers, collector: Collector) -> Connections:
         receives_on=receives_on,
         source=source,
     )
+    sends, receives = transfers.sends, transfers.receives
     for connection, key in enumerate(keys):
-        sent = _of_block(transfers, senders[key][0], transfers.sends)
-        received = _of_block(transfers, receivers[key][0], transfers.receives)
+        sent = _of_block(transfers, senders[key][0], sends)
+        received = _of_block(transfers, receivers[key][0], receives)
         sends_on[sent], receives_on[received] = connection, connection
         _same_length_and_counts(transfers, connections, connection, sent, received, collector)
         matched = min(len(sent), len(received))
