@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from taccl.errors import TacclError
     from taccl.problem import Problem
     from taccl.result import Result
-    from taccl.schedule import Schedule
+    from taccl.schedule import Schedule, read_schedule
     from taccl.sketch import Sketch, load_sketch
     from taccl.topologies import PhysicalTopology, load_topology
 
@@ -39,6 +39,7 @@ __all__ = [
     "load_topology",
     "make_collective",
     "make_problem",
+    "read_schedule",
     "synthesize",
     "verify_file",
 ]
@@ -56,6 +57,7 @@ _HOME = {
     "load_topology": "topologies",
     "make_collective": "collectives",
     "make_problem": "api",
+    "read_schedule": "schedule",
     "synthesize": "api",
     "verify_file": "backend.verify",
 }

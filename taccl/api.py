@@ -16,7 +16,7 @@ from taccl import units
 from taccl.backend.lower import Lowered, Target, lower
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.sizes import sizes_of
-from taccl.backend.msccl_xml.writer import to_xml
+from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.backend.verify import verify_text
 from taccl.collective_file import is_collective_file, load_collective

@@ -12,8 +12,7 @@ from taccl.collectives import Collective
 from taccl.encoding.engine import SolveOptions
 from taccl.files import ensure_writable, write_atomically
 from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.schedule.codec import schedule_to_json
+from taccl.schedule import Schedule, schedule_to_json
 from taccl.search import Found, Status, relative_gap
 
 
@@ -149,7 +148,10 @@ class Result:
         ------
         FileError : the file cannot be written.
         """
-        write_atomically(path, schedule_to_json(self.schedule))
+        text = schedule_to_json(
+            self.schedule, lower_bound_us=self.lower_bound_us, bound_source=self.bound_source
+        )
+        write_atomically(path, text)
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""

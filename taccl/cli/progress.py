@@ -42,12 +42,13 @@ def _say_everything(progress: Progress) -> None:
 
 
 def _cells(progress: Progress) -> tuple[str, str, str, str, str]:
-    time_us, gap = progress.time_us, progress.gap
+    time_us, bound_us = progress.time_us, progress.lower_bound_us
+    gap = progress.gap if bound_us else None
     return (
         f"{progress.elapsed_s:.1f} s",
         progress.stage,
         "-" if time_us is None else f"{time_us:.2f} us",
-        f"{progress.lower_bound_us:.2f} us" if progress.lower_bound_us else "-",
+        f"{bound_us:.2f} us" if bound_us else "-",
         "-" if gap is None else f"{100 * gap:.2f}%",
     )
 

@@ -1,0 +1,139 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import taccl
+from taccl import load_topology, make_collective, make_problem, read_schedule, synthesize
+from taccl.api import choose_topology
+from taccl.collectives import Collective
+from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
+from taccl.sketch import load_sketch
+from taccl.topologies import Device, PhysicalTopology
+from taccl.units import KB, MB
+
+PROFILES = Path(__file__).parent / "data" / "taccl" / "topo"
+
+#: Ends as soon as there is a schedule.
+QUICK = {"engine": "greedy", "gap": 0.9, "time_limit": 10.0}
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(taccl, name) is not None for name in taccl.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'synthesise'"):
+        taccl.synthesise  # noqa: B018
+
+
+def test_a_result_holds_what_it_proves_and_what_it_writes(tmp_path: Path) -> None:
+    result = synthesize("allgather", topology="ring:3", size="3MB", **QUICK)
+    result.schedule.check()
+    assert result.time_us == result.schedule.makespan_us
+    assert 0 < result.lower_bound_us <= result.time_us
+    assert result.gap == pytest.approx(1 - result.lower_bound_us / result.time_us)
+    assert result.busbw_gbps == pytest.approx(result.algbw_gbps * 2 / 3)
+    assert result.verified
+    assert result.write(tmp_path / "ag.xml") == (tmp_path / "ag.xml",)
+    assert (tmp_path / "ag.xml").read_text() == result.files[0].text
+    json.dumps(result.figures(), allow_nan=False)
+
+
+def test_a_schedule_written_as_json_is_read_back_with_its_bound(tmp_path: Path) -> None:
+    result = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK)
+    result.write_schedule(tmp_path / "s.json")
+    saved = read_schedule(tmp_path / "s.json")
+    assert saved.schedule.makespan_us == result.time_us
+    assert saved.lower_bound_us == result.lower_bound_us
+
+
+def test_a_machine_a_sketch_and_a_collective_may_be_objects() -> None:
+    machine = load_topology("ndv2", nodes=1)
+    sketch = load_sketch(Path(taccl.__file__).parents[1] / "sketches" / "ndv2-n1-sk-1.yaml")
+    gather = make_collective("allgather", 8, 2)
+    stated = make_problem(gather, topology=machine, sketch=sketch, size="16MB")
+    assert stated.topology is machine
+    assert stated.problem.collective is gather
+    assert stated.problem.chunk_mb == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"size": 32 * KB}, 32 * KB),
+        ({"sketch": "ndv2-sk-1"}, 16 * MB),
+        ({"sketch": "ndv2-sk-1", "nodes": 4}, 16 * MB),
+        ({"sketch": "ndv2-sk-1", "profile": PROFILES / "topo-ndv2-1KB.json"}, 16 * KB),
+        ({"topology": "ndv2", "profile": PROFILES / "topo-ndv2-32KB.json"}, 16 * 32 * KB),
+        ({"topology": "ndv2", "profile": PROFILES / "topo-ndv2-32KB.json", "chunks": 2}, 2 * 16 * 32 * KB),
+        ({"topology": "ndv2", "profile": PROFILES / "topo-ndv2-1KB.json", "size": "16MB"}, 16 * MB),
+    ],
+    ids=["size", "sketch", "sketch with nodes", "profile before sketch", "profile", "chunks", "size first"],
+)
+def test_the_size_is_the_one_asked_for_else_the_profiles_else_the_sketchs(
+    given: dict[str, object], size: int
+) -> None:
+    given = {"topology": "ndv2", **given} if "sketch" not in given else given
+    assert make_problem("allgather", **given).problem.size_bytes == size  # type: ignore[arg-type]
+
+
+def test_chunks_come_from_the_caller_else_from_the_sketch() -> None:
+    assert make_problem(sketch="dgx2-sk-1").problem.collective.chunks_per_rank == 2
+    assert make_problem(sketch="dgx2-sk-1", chunks=4).problem.collective.chunks_per_rank == 4
+    assert make_problem(topology="ring:3", size="3MB").problem.collective.chunks_per_rank == 1
+
+
+def test_nodes_come_from_the_caller_else_from_the_sketch() -> None:
+    assert make_problem(sketch="ndv2-sk-1").problem.num_ranks == 16
+    assert make_problem(sketch="ndv2-sk-1", nodes=4).problem.num_ranks == 32
+
+
+def test_occupancy_and_nic_sharing_are_the_callers_to_change() -> None:
+    pipelined = make_problem(sketch="ndv2-sk-1", occupancy="pipelined").problem.topology
+    assert pipelined.occupancy == "pipelined"
+    shared = make_problem(sketch="ndv2-sk-1", nodes=4, nic_sharing="static").problem.topology
+    plain = make_problem(sketch="ndv2-sk-1", nodes=4).problem.topology
+    assert shared.beta_us_per_mb.max() == pytest.approx(3 * plain.beta_us_per_mb.max())
+
+
+def test_notes_say_which_symmetry_a_root_leaves_out() -> None:
+    assert any("symmetry" in note for note in make_problem("broadcast", sketch="ndv2-sk-1").notes)
+
+
+def test_one_rank_has_nothing_to_do() -> None:
+    alone = PhysicalTopology("alone", (Device("gpu0", "gpu", 0, 0),), ())
+    result = synthesize("allgather", topology=alone, size="1MB", xml=False)
+    assert (result.time_us, result.gap, result.status) == (0.0, 0.0, "optimal")
+    assert math.isinf(result.algbw_gbps)
+    assert json.dumps(result.figures(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "given"),
+    [
+        (TopologyError, {}),
+        (CollectiveError, {"topology": "ring:3"}),
+        (SketchError, {"topology": "ring:3", "size": "3MB", "nic_sharing": "static"}),
+        (TacclError, {"topology": "ring:3", "size": "3MB", "protocol": "LL256"}),
+        (TacclError, {"topology": "ring:3", "size": "3MB", "target": "nccl"}),
+    ],
+)
+def test_a_wrong_request_is_a_taccl_error(error: type[TacclError], given: dict[str, object]) -> None:
+    with pytest.raises(error) as caught:
+        synthesize(**given)  # type: ignore[arg-type]
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("given", [{"nodes": 2}, {"profile": PROFILES / "topo-ndv2-1MB.json"}])
+def test_what_only_a_name_can_use_is_refused_with_a_topology_object(given: dict[str, object]) -> None:
+    with pytest.raises(TacclError, match="of no use"):
+        choose_topology(load_topology("ndv2"), **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("collective", [make_collective("broadcast", 3), "c.yaml"])
+def test_a_collective_that_says_its_root_takes_no_other(
+    collective: Collective | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text("collective: c\nranks: 3\nchunks: [{from: 0, to: 1}]\n")
+    with pytest.raises(TacclError, match="root is of no use"):
+        make_problem(collective, topology="ring:3", size="3MB", root=1)
