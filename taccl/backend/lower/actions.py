@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,25 +58,26 @@ class Action:
     known: tuple[int, ...] = ()
     held_back: tuple[int, ...] = ()
 
-    def reads(self) -> Iterator[Place]:
+    def reads(self) -> tuple[Place, ...]:
         """The cells that it reads."""
-        if self.op not in (Op.RECV, Op.RECV_COPY_SEND, Op.NOP):
-            yield from _cells(self.src, self.count)
-        if self.op is Op.REDUCE:
-            yield from _cells(self.dst, self.count)
+        if self.op in _READS_NOTHING:
+            return ()
+        cells = _cells(self.src, self.count)
+        return cells + _cells(self.dst, self.count) if self.op is Op.REDUCE else cells
 
-    def writes(self) -> Iterator[Place]:
+    def writes(self) -> tuple[Place, ...]:
         """The cells that it writes."""
-        if self.op not in (Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP):
-            yield from _cells(self.dst, self.count)
+        return () if self.op in _WRITES_NOTHING else _cells(self.dst, self.count)
 
 
-def _cells(place: Place, count: int) -> Iterator[Place]:
+_READS_NOTHING = (Op.RECV, Op.RECV_COPY_SEND, Op.NOP)
+_WRITES_NOTHING = (Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP)
+
+
+def _cells(place: Place, count: int) -> tuple[Place, ...]:
     if count == 1:
-        yield place
-        return
-    for offset in range(place.offset, place.offset + count):
-        yield Place(place.buffer, offset)
+        return (place,)
+    return tuple(Place(place.buffer, place.offset + i) for i in range(count))
 
 
 def merge_runs(pairs: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place, int]]:

@@ -7,15 +7,15 @@ own, until all fit or the channels are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.actions import Action, Lane
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
-from taccl.backend.lower.channels import Line, assign_channels, lines_in_order
+from taccl.backend.lower.channels import Line, assign_channels, cut_by_steps, lines_in_order
 from taccl.backend.lower.expand import expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
@@ -56,12 +56,18 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     """
     lines = lines_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, lines.values())
-    parts: dict[Line, int] = {}
+    parts: dict[Line, list[Sequence[int]]] = {line: [transfers] for line, transfers in lines.items()}
     alone: list[set[Lane]] = [set() for _ in plan.layouts]
-    while True:
-        channels = assign_channels(plan.flow, lines, parts, limits)
+    for spare in count():
+        channels = assign_channels(plan.flow, parts, limits)
         ranks, in_place = _assemble_once(plan, channels, next_send, alone, limits)
-        if not _relieve(plan.flow, lines, ranks, limits.steps, parts, alone):
+        steps = _steps_by_transfer(plan.flow, ranks)
+        more = False
+        for line, shared in _over(plan.flow, ranks, limits.steps, alone):
+            finer = cut_by_steps(lines[line], steps, limits.steps - 2 * spare)
+            more |= shared or len(finer) > len(parts[line])
+            parts[line] = max(parts[line], finer, key=len)
+        if not more:
             break
     scratch = [scratch_map(rank.actions) for rank in ranks]
     programs = tuple(
@@ -93,35 +99,38 @@ def _assemble_once(
     return ranks, in_place
 
 
-def _relieve(
-    flow: Flow,
-    lines: Mapping[Line, Sequence[int]],
-    ranks: Sequence[_Rank],
-    most_steps: int,
-    parts: dict[Line, int],
-    alone: Sequence[set[Lane]],
-) -> bool:
-    """Ask for less in thread blocks with too many steps; whether there were any that can be helped."""
-    more: dict[Line, int] = {}
-    separated = False
+def _over(
+    flow: Flow, ranks: Sequence[_Rank], most_steps: int, alone: Sequence[set[Lane]]
+) -> Iterator[tuple[Line, bool]]:
+    """The lines in thread blocks with too many steps, and whether they share theirs.
+
+    Those that share one are made to stand alone.
+    """
     for number, rank in enumerate(ranks):
         for block in rank.blocks:
-            steps = sum(max(1, len(rank.waits[action])) for action in block.actions)
-            if steps <= most_steps:
+            if sum(_num_steps(rank, action) for action in block.actions) <= most_steps:
                 continue
-            if block.recv is not None and block.send is not None:
-                alone[number].update((block.recv, block.send))
-                separated = True
-                continue
-            transfers = {rank.actions[a].transfer for a in block.actions if rank.actions[a].lane is not None}
+            shared = block.recv is not None and block.send is not None
+            alone[number].update(lane for lane in (block.recv, block.send) if lane is not None)
+            transfers = {rank.actions[action].transfer for action in block.actions} - {-1}
             for line in {flow.transfers[transfer].line for transfer in transfers}:
-                now = parts.get(line, 1)
-                if now == len(lines[line]):
-                    continue
-                more[line] = max(more.get(line, 0), now + 1, math.ceil(now * steps / most_steps))
-                more[line] = min(more[line], len(lines[line]))
-    parts.update(more)
-    return separated or bool(more)
+                yield line, shared
+
+
+def _steps_by_transfer(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:
+    """For each transfer, its steps at the sender and at the receiver, nops included."""
+    sender, receiver = [0] * len(flow.transfers), [0] * len(flow.transfers)
+    for rank in ranks:
+        for number, action in enumerate(rank.actions):
+            if action.lane is not None:
+                side = sender if action.lane.sends else receiver
+                side[action.transfer] += _num_steps(rank, number)
+    return list(zip(sender, receiver, strict=True))
+
+
+def _num_steps(rank: _Rank, action: int) -> int:
+    """The step itself, and a nop for every wait but one."""
+    return max(1, len(rank.waits[action]))
 
 
 def _next_sends(plan: Plan, lines: Iterable[Sequence[int]]) -> list[float]:

@@ -99,8 +99,13 @@ def add_own_copies(
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
 
     Copies that others build on go before the block that has its first work last; the others after the
-    block that is done first. A rank without a block with room gets blocks for them alone.
+    block that is done first. In place such a copy changes nothing, but has to be ordered with the
+    sends from the cells that it writes: at the end it waits for them all, and where that would
+    take too many nops, it comes first and they wait for it. A rank without a block with room gets
+    blocks for copies alone.
     """
+    if _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
+        early, late = [*early, *late], []
     first = [_copy(src, dst, count, -1) for src, dst, count in merge_runs(sorted(early, key=_target))]
     if first:
         for action in actions:
@@ -143,6 +148,13 @@ def _place(
         return
     best = max(with_room, key=merit)
     best.actions = [*numbers, *best.actions] if in_front else [*best.actions, *numbers]
+
+
+def _num_readers(actions: Sequence[Action], blocks: Sequence[Block], cells: set[Place]) -> int:
+    """How many thread blocks read some of the cells."""
+    return sum(
+        any(not cells.isdisjoint(actions[number].reads()) for number in block.actions) for block in blocks
+    )
 
 
 def _copy(src: Place, dst: Place, count: int, position: int) -> Action:

@@ -8,6 +8,7 @@ higher channel, lines with many steps in several parts, one after the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.flow import Flow
@@ -27,10 +28,28 @@ def lines_in_order(flow: Flow, events: Sequence[Event]) -> dict[Line, list[int]]
     return dict(sorted(lines.items(), key=lambda item: item[0][::-1]))
 
 
+def cut_by_steps(line: Sequence[int], steps: Sequence[tuple[int, int]], most: int) -> list[Sequence[int]]:
+    """A line's transfers in as few consecutive parts as fit into thread blocks of `most` steps.
+
+    Parameters
+    ----------
+    steps : per transfer, its steps at the sender and at the receiver.
+    """
+    starts = [0]
+    at_sender = at_receiver = 0
+    for place, index in enumerate(line):
+        at_sender += steps[index][0]
+        at_receiver += steps[index][1]
+        if place > starts[-1] and max(at_sender, at_receiver) > most:
+            starts.append(place)
+            at_sender, at_receiver = steps[index]
+    return [line[start:stop] for start, stop in pairwise([*starts, len(line)])]
+
+
 def assign_channels(
-    flow: Flow, lines: Mapping[Line, Sequence[int]], parts: Mapping[Line, int], limits: RuntimeLimits
+    flow: Flow, lines: Mapping[Line, Sequence[Sequence[int]]], limits: RuntimeLimits
 ) -> list[int]:
-    """The channel of each transfer, when each line is cut into `parts[line]` (default 1) in time.
+    """The channel of each transfer; `lines` has the parts of each line, which take a channel each.
 
     Raises
     ------
@@ -40,30 +59,29 @@ def assign_channels(
     sending: dict[tuple[int, int], int] = {}  # (rank, channel) -> thread blocks
     receiving: dict[tuple[int, int], int] = {}
     next_channel: dict[int, int] = {}  # link -> first channel that no part of it has
-    pieces = [(part, line) for line in lines for part in range(parts.get(line, 1))]
-    for part, line in sorted(pieces, key=lambda piece: piece[0]):
-        transfers = lines[line]
-        number = parts.get(line, 1)
-        mine = transfers[len(transfers) * part // number : len(transfers) * (part + 1) // number]
-        if not mine:
-            continue
-        src, dst = flow.transfers[mine[0]].src, flow.transfers[mine[0]].dst
-        channel = next_channel.get(line[0], 0)
-        full = limits.blocks_per_channel
+    full = limits.blocks_per_channel
+    pieces = [(number, line[0], part) for line, parts in lines.items() for number, part in enumerate(parts)]
+    for _, link, part in sorted(pieces, key=lambda piece: piece[0]):
+        src, dst = flow.transfers[part[0]].src, flow.transfers[part[0]].dst
+        channel = next_channel.get(link, 0)
         while sending.get((src, channel), 0) >= full or receiving.get((dst, channel), 0) >= full:
             channel += 1
         if channel >= limits.channels:
-            raise ProgramLimitError(
-                f"the transfers from rank {src} to rank {dst} do not fit into {limits.channels} channels",
-                findings=[
-                    f"a channel holds {full} peers of a rank, a thread block {limits.steps} steps; "
-                    f"rank {src} sends {len(transfers)} times to rank {dst}"
-                ],
-                hint="fewer chunks or instances, or a --target with more steps per thread block (msccl)",
-            )
-        next_channel[line[0]] = channel + 1
+            raise _too_many(src, dst, limits)
+        next_channel[link] = channel + 1
         sending[src, channel] = sending.get((src, channel), 0) + 1
         receiving[dst, channel] = receiving.get((dst, channel), 0) + 1
-        for index in mine:
+        for index in part:
             channels[index] = channel
     return channels
+
+
+def _too_many(src: int, dst: int, limits: RuntimeLimits) -> ProgramLimitError:
+    return ProgramLimitError(
+        f"what rank {src} sends to rank {dst} does not fit into {limits.channels} channels",
+        findings=[
+            f"a thread block holds {limits.steps} steps, and a channel one thread block for each "
+            f"direction and peer, at most {limits.blocks_per_channel} per rank and direction"
+        ],
+        hint="fewer chunks or instances, or --target msccl, which holds 256 steps per thread block",
+    )

@@ -17,15 +17,14 @@ from taccl.backend.program import Buffer, Op
 
 def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
     """Whether no input cell is read after the output cell that it shares memory with was changed."""
-    changed: set[int] = set()
+    changed: set[Place] = set()
     for action in actions:
-        own = _copies_onto_itself(action, input_shift)
-        for place in action.reads():
-            if place.buffer is Buffer.INPUT and place.offset in changed and not own:
-                return False
-        for place in action.writes():
-            if place.buffer is Buffer.OUTPUT and not own:
-                changed.add(place.offset - input_shift)
+        if action.src.buffer is Buffer.INPUT and not changed.isdisjoint(
+            _cell(place, input_shift) for place in action.reads()
+        ):
+            return False
+        if action.dst.buffer is Buffer.OUTPUT and not _copies_onto_itself(action, input_shift):
+            changed.update(action.writes())
     return True
 
 
@@ -34,33 +33,35 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
 
     Parameters
     ----------
-    input_shift : in place, input cell k is output cell k + this; None if never run in place.
+    input_shift : in place, input cell k is output cell k + this; None if never run in place. What is
+        ordered for the shared memory is also ordered for the two apart.
     """
     writer: dict[Place, int] = {}
     readers: dict[Place, list[int]] = {}
     waits: list[list[int]] = []
     for number, action in enumerate(actions):
         needed: set[int] = set(action.held_back)
-        own = input_shift is not None and _copies_onto_itself(action, input_shift)
-        reads, writes = list(action.reads()), list(action.writes())
-        for place in reads:
-            if place in writer:
-                needed.add(writer[place])
-        for place in writes:
-            if place in writer:
-                needed.add(writer[place])
-            needed.update(readers.pop(place, ()))
-            if input_shift is not None and place.buffer is Buffer.OUTPUT and not own:
-                needed.update(readers.pop(Place(Buffer.INPUT, place.offset - input_shift), ()))
-        for place in reads:
-            # Copying a cell onto itself in place changes nothing, so no one need wait for it.
-            if not (own and place.buffer is Buffer.INPUT):
-                readers.setdefault(place, []).append(number)
-        for place in writes:
-            writer[place] = number
-        needed.discard(number)
+        reads = [_cell(place, input_shift) for place in action.reads()]
+        for cell in reads:
+            if cell in writer:
+                needed.add(writer[cell])
+        for place in action.writes():
+            cell = _cell(place, input_shift)
+            if cell in writer:
+                needed.add(writer[cell])
+            needed.update(readers.pop(cell, ()))
+            writer[cell] = number
+        for cell in reads:
+            if writer.get(cell) != number:
+                readers.setdefault(cell, []).append(number)
         waits.append(sorted(needed))
     return waits
+
+
+def _cell(place: Place, input_shift: int | None) -> Place:
+    if input_shift is None or place.buffer is not Buffer.INPUT:
+        return place
+    return Place(Buffer.OUTPUT, place.offset + input_shift)
 
 
 def drop_implied(

@@ -7,6 +7,9 @@ received is added or copied on. The order is a topological order of these rules,
 - a receive comes after its send, and before the next send of its line;
 - the receive of several chunks comes directly after its send.
 
+Of sends at one moment, those whose chunks have come furthest go first: a chain of ranks then passes on
+before it takes more, and a single step can do both.
+
 Why no program that follows it can deadlock: take the first event in the order that has not happened.
 All that its thread block does before has happened, and so has all that it waits for. If it is a send
 of one chunk, the message before it on the connection has been taken, so a single slot is free; if it
@@ -31,6 +34,9 @@ class Kind(IntEnum):
     SEND = 2
 
 
+#: Times that agree to so many decimals (of a microsecond) are one moment.
+_DECIMALS = 6
+
 #: (what, transfer)
 Event = tuple[Kind, int]
 
@@ -44,43 +50,48 @@ def _events(flow: Flow) -> Iterator[Event]:
     transfers = flow.transfers
     missing = [0] * len(transfers)
     waiting: dict[int, list[int]] = {}
-    heap: list[tuple[float, Kind, int]] = []
+    heap: list[tuple[float, Kind, int, int]] = []
+    hops = [0] * len(transfers)  # how many transfers led to this one, at most
+
+    def push(time_us: float, kind: Kind, index: int) -> None:
+        heapq.heappush(heap, (round(time_us, _DECIMALS), kind, -hops[index], index))
+
     for transfer in transfers:
         sources = flow.sources(transfer)
         missing[transfer.index] = len(sources)
         for source in sources:
             waiting.setdefault(source, []).append(transfer.index)
         if not sources:
-            heap.append((transfer.start_us, Kind.SEND, transfer.index))
-    heapq.heapify(heap)
+            push(transfer.start_us, Kind.SEND, transfer.index)
 
     under_way: dict[tuple[int, int], int] = {}
     received = [False] * len(transfers)
     while heap:
-        _, kind, index = heapq.heappop(heap)
+        _, kind, _, index = heapq.heappop(heap)
         transfer = transfers[index]
         if kind is Kind.SEND:
             before = under_way.get(transfer.line)
             if before is not None and not received[before]:
                 received[before] = True
                 yield Kind.RECEIVE, before
-                heapq.heappush(heap, (transfers[before].end_us, Kind.ARRIVE, before))
+                push(transfers[before].end_us, Kind.ARRIVE, before)
             under_way[transfer.line] = index
             yield Kind.SEND, index
             if len(transfer.chunks) > 1:
                 received[index] = True
                 yield Kind.RECEIVE, index
-                heapq.heappush(heap, (transfer.end_us, Kind.ARRIVE, index))
+                push(transfer.end_us, Kind.ARRIVE, index)
             else:
-                heapq.heappush(heap, (transfer.end_us, Kind.RECEIVE, index))
+                push(transfer.end_us, Kind.RECEIVE, index)
         elif kind is Kind.RECEIVE:
             if not received[index]:
                 received[index] = True
                 yield Kind.RECEIVE, index
-                heapq.heappush(heap, (transfer.end_us, Kind.ARRIVE, index))
+                push(transfer.end_us, Kind.ARRIVE, index)
         else:
             yield Kind.ARRIVE, index
             for follower in waiting.get(index, ()):
                 missing[follower] -= 1
+                hops[follower] = max(hops[follower], hops[index] + 1)
                 if not missing[follower]:
-                    heapq.heappush(heap, (transfers[follower].start_us, Kind.SEND, follower))
+                    push(transfers[follower].start_us, Kind.SEND, follower)
