@@ -38,48 +38,68 @@ def check_schedule(schedule: Schedule) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Facts:
-    """When things are where: arrays of shape (num_chunks * num_ranks,), at chunk * num_ranks + rank."""
+    """When things are where.
 
-    src_cell: IntArray
-    dst_cell: IntArray
-    root_cell: IntArray  # cell of each chunk's root of the sum; -1 if not reduced or not unique
-    partial_ready_us: FloatArray  # all contributions expected there have arrived
-    held_from_us: FloatArray  # the finished chunk is there from then on; inf: never
+    A *cell* is a chunk at a rank. Only cells that matter are numbered: where a chunk starts, is wanted,
+    comes from or goes to. So an AlltoAll over a thousand ranks has a few million and not 10**9.
+    """
+
+    chunk: IntArray  # of each cell
+    rank: IntArray  # of each cell
+    src: IntArray  # cell that each row comes from
+    dst: IntArray  # cell that each row goes to
+    wanted: IntArray  # cell of each row of the postcondition
+    is_start: BoolArray  # per cell: in the precondition
+    is_origin: BoolArray  # per cell: the finished chunk is there without being copied to it
+    root: IntArray  # cell of each chunk's root of the sum; -1 if not reduced or not unique
+    partial_ready_us: FloatArray  # per cell: all contributions expected there have arrived
+    held_from_us: FloatArray  # per cell: the finished chunk is there from then on; inf: never
 
     @staticmethod
     def of(schedule: Schedule) -> _Facts:
-        collective = schedule.problem.collective
-        ranks = schedule.problem.num_ranks
-        cells = collective.num_chunks * ranks
-        src_cell = schedule.chunk * ranks + schedule.src
-        dst_cell = schedule.chunk * ranks + schedule.dst
+        collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
+        parts = (
+            collective.inputs.chunk * ranks + collective.inputs.rank,
+            collective.outputs.chunk * ranks + collective.outputs.rank,
+            schedule.chunk * ranks + schedule.src,
+            schedule.chunk * ranks + schedule.dst,
+        )
+        keys, inverse = np.unique(np.concatenate(parts), return_inverse=True)
+        starts, wanted, src, dst = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
+        chunk, rank = np.divmod(keys, ranks)
+        is_start = np.zeros(len(keys), dtype=np.bool_)
+        is_start[starts] = True
         adds, copies = schedule.reduce, ~schedule.reduce
 
-        partial_ready = np.zeros(cells)
-        np.maximum.at(partial_ready, dst_cell[adds], schedule.end_us[adds])
-        root_cell = _roots(schedule, src_cell[adds], dst_cell[adds])
+        partial_ready = np.zeros(len(keys))
+        np.maximum.at(partial_ready, dst[adds], schedule.end_us[adds])
+        root = _roots(
+            collective.num_chunks, chunk, is_start & collective.reduces[chunk], src[adds], dst[adds]
+        )
 
-        held = np.full(cells, _NEVER)
-        np.minimum.at(held, dst_cell[copies], schedule.end_us[copies])
-        held[(collective.pre & ~collective.reduces[:, None]).ravel()] = 0.0
-        known = root_cell[root_cell >= 0]
-        held[known] = partial_ready[known]
-        return _Facts(src_cell, dst_cell, root_cell, partial_ready, held)
+        is_origin = is_start & ~collective.reduces[chunk]
+        is_origin[root[root >= 0]] = True
+        held = np.where(is_origin, partial_ready, _NEVER)
+        np.minimum.at(held, dst[copies], schedule.end_us[copies])
+        return _Facts(chunk, rank, src, dst, wanted, is_start, is_origin, root, partial_ready, held)
 
 
-def _roots(schedule: Schedule, add_src: IntArray, add_dst: IntArray) -> IntArray:
-    """The one cell of each reduced chunk that takes part in its sum and passes nothing on."""
-    collective = schedule.problem.collective
-    takes_part = (collective.pre & collective.reduces[:, None]).ravel()
+def _roots(
+    num_chunks: int, chunk: IntArray, contributes: BoolArray, add_src: IntArray, add_dst: IntArray
+) -> IntArray:
+    """For each chunk, the one cell that takes part in its sum and passes nothing on; else -1."""
+    root = np.full(num_chunks, -1, dtype=np.int64)
+    ends = _ends(contributes, add_src, add_dst)
+    root[chunk[ends]] = ends
+    root[np.bincount(chunk[ends], minlength=num_chunks) != 1] = -1
+    return root
+
+
+def _ends(contributes: BoolArray, add_src: IntArray, add_dst: IntArray) -> IntArray:
+    takes_part = contributes.copy()
     takes_part[add_dst] = True
-    passes_on = np.zeros_like(takes_part)
-    passes_on[add_src] = True
-    ends = np.flatnonzero(takes_part & ~passes_on)
-    chunk_of_end = ends // schedule.problem.num_ranks
-    root_cell = np.full(collective.num_chunks, -1, dtype=np.int64)
-    root_cell[chunk_of_end] = ends
-    root_cell[np.bincount(chunk_of_end, minlength=collective.num_chunks) != 1] = -1
-    return root_cell
+    takes_part[add_src] = False
+    return np.flatnonzero(takes_part)
 
 
 def _columns_are_well_formed(schedule: Schedule) -> str | None:
@@ -141,11 +161,12 @@ def _durations_follow_the_cost_model(schedule: Schedule, facts: _Facts) -> str |
 def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: _Facts) -> str | None:
     sends, topology = schedule.sends, schedule.problem.topology
     busy = topology.busy_us(sends.link, sends.count * schedule.problem.chunk_mb)
+    serves = np.flatnonzero(busy > TOLERANCE_US)  # what takes no time is in nobody's way
     link, port = topology.incidence
     ports_per_link = np.bincount(link, minlength=topology.num_links)
     first_pair = np.concatenate([[0], np.cumsum(ports_per_link)[:-1]])
-    repeats = ports_per_link[sends.link]
-    send = np.repeat(np.arange(len(sends)), repeats)
+    repeats = ports_per_link[sends.link[serves]]
+    send = np.repeat(serves, repeats)
     within = np.arange(len(send)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     port_of = port[first_pair[sends.link[send]] + within]
     order = np.lexsort((busy[send], sends.start_us[send], port_of))
@@ -164,16 +185,16 @@ def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: _Facts) -> str |
 
 def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str | None:
     """For each reduced chunk, the adding transfers are a tree into one rank, in time order."""
-    collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
+    collective = schedule.problem.collective
     rows = np.flatnonzero(schedule.reduce)
-    src, dst = facts.src_cell[rows], facts.dst_cell[rows]
+    src, dst = facts.src[rows], facts.dst[rows]
     bad = _first(~collective.reduces[schedule.chunk[rows]])
     if bad is not None:
         return f"{_row(schedule, rows[bad])}: adds a chunk that is not reduced"
     twice = _first_repeated(src)
     if twice is not None:
         return f"{_row(schedule, rows[twice])}: its sender passes its contribution on twice"
-    takes_part = collective.pre.ravel().copy()
+    takes_part = facts.is_start.copy()
     takes_part[dst] = True
     bad = _first(~takes_part[src])
     if bad is not None:
@@ -181,20 +202,20 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
     bad = _first(schedule.start_us[rows] < facts.partial_ready_us[src] - TOLERANCE_US)
     if bad is not None:
         return f"{_row(schedule, rows[bad])}: leaves before all contributions to it have arrived"
-    rootless = _first(collective.reduces & (facts.root_cell < 0))
+    rootless = _first(collective.reduces & (facts.root < 0))
     if rootless is not None:
-        return f"{collective.describe_chunk(rootless)}: its contributions do not meet at one rank"
-    parent = np.arange(collective.num_chunks * ranks)
-    parent[src] = dst
-    for _ in range(max(1, ranks).bit_length()):
-        parent = parent[parent]
-    bad = _first(parent[src] != facts.root_cell[schedule.chunk[rows]])
+        ends = _ends(facts.is_start, src, dst)
+        ranks = ", ".join(str(rank) for rank in facts.rank[ends[facts.chunk[ends] == rootless]][:8])
+        where = f"they end at ranks {ranks}" if ranks else "they end nowhere"
+        return f"{collective.describe_chunk(rootless)}: its contributions do not meet at one rank; {where}"
+    last = _followed_to_the_end(dst, src, facts, schedule.problem.num_ranks)
+    bad = _first(last[src] != facts.root[schedule.chunk[rows]])
     return None if bad is None else f"{_row(schedule, rows[bad])}: goes round in a circle of reductions"
 
 
 def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | None:
     copies = ~schedule.reduce
-    held = facts.held_from_us[facts.src_cell]
+    held = facts.held_from_us[facts.src]
     bad = _first(copies & (schedule.start_us < held - TOLERANCE_US))
     if bad is None:
         return None
@@ -204,40 +225,42 @@ def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | Non
 
 def _each_rank_receives_once(schedule: Schedule, facts: _Facts) -> str | None:
     """No copy arrives where the chunk is already, or arrives a second time."""
-    collective = schedule.problem.collective
     rows = np.flatnonzero(~schedule.reduce)
-    cell = facts.dst_cell[rows]
+    cell = facts.dst[rows]
     twice = _first_repeated(cell)
     if twice is not None:
         return f"{_row(schedule, rows[twice])}: its receiver gets it twice"
-    there: BoolArray = (collective.pre & ~collective.reduces[:, None]).ravel()
-    there[facts.root_cell[facts.root_cell >= 0]] = True
-    bad = _first(there[cell])
+    bad = _first(facts.is_origin[cell])
     return None if bad is None else f"{_row(schedule, rows[bad])}: its receiver has it already"
 
 
 def _demand_is_met(schedule: Schedule, facts: _Facts) -> str | None:
-    collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
-    wanted = collective.outputs.chunk * ranks + collective.outputs.rank
-    missing = facts.held_from_us[wanted] == _NEVER
+    missing = facts.held_from_us[facts.wanted] == _NEVER
     bad = _first(missing)
     if bad is None:
         return None
-    chunk, rank = divmod(int(wanted[bad]), ranks)
-    which = collective.describe_chunk(chunk)
-    return f"rank {rank} never gets {which} ({int(missing.sum())} demands are not met)"
+    cell = facts.wanted[bad]
+    which = schedule.problem.collective.describe_chunk(int(facts.chunk[cell]))
+    return f"rank {facts.rank[cell]} never gets {which} ({int(missing.sum())} demands are not met)"
 
 
 def _copies_do_not_move_in_a_circle(schedule: Schedule, facts: _Facts) -> str | None:
     """With links that cost nothing, time order alone does not rule out circles of copies."""
-    rows = np.flatnonzero(~schedule.reduce)
-    cells = schedule.problem.num_chunks * schedule.problem.num_ranks
-    parent = np.arange(cells)
-    parent[facts.dst_cell[rows]] = facts.src_cell[rows]
-    for _ in range(max(1, schedule.problem.num_ranks).bit_length()):
-        parent = parent[parent]
-    bad = _first(np.isin(parent[facts.dst_cell[rows]], facts.dst_cell[rows]))
+    rows = np.flatnonzero(~schedule.reduce & ~facts.is_origin[facts.dst])
+    first = _followed_to_the_end(facts.src[rows], facts.dst[rows], facts, schedule.problem.num_ranks)
+    is_dst = np.zeros(len(facts.rank), dtype=np.bool_)
+    is_dst[facts.dst[rows]] = True
+    bad = _first(is_dst[first[facts.dst[rows]]])
     return None if bad is None else f"{_row(schedule, rows[bad])}: goes round in a circle of copies"
+
+
+def _followed_to_the_end(to: IntArray, cell: IntArray, facts: _Facts, num_ranks: int) -> IntArray:
+    """Where each cell leads if `cell` leads on to `to`, again and again; inside a circle, anywhere in it."""
+    leads_to = np.arange(len(facts.rank))
+    leads_to[cell] = to
+    for _ in range(max(1, num_ranks).bit_length()):
+        leads_to = leads_to[leads_to]
+    return leads_to
 
 
 _RULES: tuple[Callable[[Schedule, _Facts], str | None], ...] = (

@@ -1,0 +1,125 @@
+"""The rules of a schedule once more, with plain loops over rows, to hold the vectorised checks against.
+
+Where the checks reason about columns, this plays the transfers: a row happens once its sender has what
+it sends. What never happens, or happens too early, twice or in vain, is a fault.
+"""
+
+from collections import Counter, defaultdict
+
+from taccl.schedule import TOLERANCE_US, Schedule
+
+
+def faults(schedule: Schedule) -> set[str]:
+    """The kinds of faults; empty for a valid schedule."""
+    return {
+        *_local_faults(schedule),
+        *(fault for chunk in range(schedule.problem.num_chunks) for fault in _flow_faults(schedule, chunk)),
+    }
+
+
+def _sends(schedule: Schedule) -> dict[int, list[int]]:
+    rows = defaultdict(list)
+    for row, group in enumerate(schedule.group):
+        rows[int(group)].append(row)
+    return rows
+
+
+def _local_faults(schedule: Schedule) -> set[str]:
+    found, problem = set(), schedule.problem
+    topology = problem.topology
+    busy = []
+    for rows in _sends(schedule).values():
+        alike = {
+            (schedule.link[r], schedule.start_us[r], schedule.end_us[r], schedule.reduce[r]) for r in rows
+        }
+        if (
+            len(alike) > 1
+            or len({schedule.chunk[r] for r in rows}) < len(rows)
+            or len(rows) > problem.max_group
+        ):
+            found.add("group")
+        link, start, end, _ = (
+            schedule.link[rows[0]],
+            schedule.start_us[rows[0]],
+            schedule.end_us[rows[0]],
+            0,
+        )
+        body = topology.beta_us_per_mb[link] * problem.chunk_mb * len(rows)
+        alpha = topology.alpha_us[link]
+        if abs(end - start - alpha - body) > TOLERANCE_US:
+            found.add("duration")
+        until = start + body + (alpha if topology.occupancy == "serial" else 0.0)
+        busy += [(port, start, until) for port in topology.ports[link]]
+        if start < -TOLERANCE_US:
+            found.add("start")
+    for i, (port, start, until) in enumerate(busy):
+        for other_port, other_start, other_until in busy[:i]:
+            overlap = min(until, other_until) - max(start, other_start)
+            if port == other_port and overlap > TOLERANCE_US:
+                found.add("port")
+    return found
+
+
+def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
+    collective, found = schedule.problem.collective, set()
+    rows = [row for row in range(len(schedule)) if schedule.chunk[row] == chunk]
+    adds = [row for row in rows if schedule.reduce[row]]
+    copies = [row for row in rows if not schedule.reduce[row]]
+    start_at = [rank for rank in range(schedule.problem.num_ranks) if collective.pre[chunk, rank]]
+    if collective.reduces[chunk]:
+        held = _play_sums(schedule, adds, start_at, found)
+    else:
+        held = dict.fromkeys(start_at, 0.0)
+        if adds:
+            found.add("sum")
+    _play_copies(schedule, copies, held, found)
+    if any(collective.post[chunk, rank] and rank not in held for rank in range(schedule.problem.num_ranks)):
+        found.add("demand")
+    return found
+
+
+def _play_sums(schedule: Schedule, adds: list[int], start_at: list[int], found: set[str]) -> dict[int, float]:
+    """Each rank adds up what reaches it and passes the sum on once; all must meet in one place."""
+    value = {rank: Counter([rank]) for rank in start_at}
+    ready: dict[int, float] = defaultdict(float)
+    waiting = list(adds)
+    passed_on = set()
+    while waiting:
+        awaited = {int(schedule.dst[row]) for row in waiting}
+        now = [row for row in waiting if int(schedule.src[row]) not in awaited]
+        if not now:
+            found.add("sum")
+            return {}
+        row = now[0]
+        waiting.remove(row)
+        src, dst = int(schedule.src[row]), int(schedule.dst[row])
+        if src in passed_on or not value.get(src) or schedule.start_us[row] < ready[src] - TOLERANCE_US:
+            found.add("sum")
+        passed_on.add(src)
+        value.setdefault(dst, Counter()).update(value.get(src, Counter()))
+        ready[dst] = max(ready[dst], float(schedule.end_us[row]))
+    ends = [rank for rank in value if rank not in passed_on]
+    if len(ends) != 1 or value[ends[0]] != Counter(start_at):
+        found.add("sum")
+        return {}
+    return {ends[0]: ready[ends[0]]}
+
+
+def _play_copies(schedule: Schedule, copies: list[int], held: dict[int, float], found: set[str]) -> None:
+    waiting = list(copies)
+    while True:
+        now = [
+            row
+            for row in waiting
+            if held.get(int(schedule.src[row]), float("inf")) <= schedule.start_us[row] + TOLERANCE_US
+        ]
+        if not now:
+            break
+        waiting.remove(now[0])
+        dst = int(schedule.dst[now[0]])
+        if dst in held:
+            found.add("twice")
+        else:
+            held[dst] = float(schedule.end_us[now[0]])
+    if waiting:
+        found.add("not held")

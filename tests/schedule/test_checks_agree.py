@@ -1,0 +1,44 @@
+"""The vectorised checks against a slow second telling of the same rules."""
+
+import random
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from slow_rules import faults
+from strategies_schedule import mutated, schedules
+
+from taccl.errors import ScheduleError
+from taccl.schedule import Schedule
+
+#: Words of the findings of rules that look at single sends or ports, and so must agree one by one.
+LOCAL = {"group": "group", "cost": "duration", "use port": "port", "starts before": "start"}
+
+
+def findings(schedule: Schedule) -> tuple[str, ...]:
+    try:
+        schedule.check()
+    except ScheduleError as fault:
+        assert fault.findings
+        return fault.findings
+    return ()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schedules())
+def test_a_schedule_made_by_placing_sends_is_valid_for_both(schedule: Schedule) -> None:
+    assert not findings(schedule)
+    assert not faults(schedule)
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schedules(), st.integers(0, 2**32), st.integers(1, 3))
+def test_checks_and_slow_rules_agree_on_mutated_schedules(schedule: Schedule, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(count):
+        schedule = mutated(schedule, chance)
+    found, expected = findings(schedule), faults(schedule)
+    event("valid" if not expected else "not valid")
+    assert bool(found) == bool(expected), (found, expected)
+    for words, kind in LOCAL.items():
+        if not {"start", "group"} & expected or (kind in ("start", "group") and "start" not in expected):
+            assert any(words in finding for finding in found) == (kind in expected), (kind, found, expected)
