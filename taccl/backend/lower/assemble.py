@@ -50,6 +50,8 @@ class _Rank:
 def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[RankProgram, ...], bool]:
     """The programs of all ranks, and whether they also work in place.
 
+    An AlltoAll is never said to: microsoft/msccl refuses such calls, and would not use the file for others.
+
     Raises
     ------
     ProgramLimitError : there are not enough channels.
@@ -91,7 +93,9 @@ def _assemble_once(
             fuse(rank, blocks, next_send)
         actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits.steps)
         filled.append((actions, blocks, rank.input_shift))
-    in_place = all(works_in_place(actions, shift) for actions, _, shift in filled)
+    in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
+        works_in_place(actions, shift) for actions, _, shift in filled
+    )
     ranks = []
     for actions, blocks, shift in filled:
         waits = hazards(actions, shift if in_place else None)

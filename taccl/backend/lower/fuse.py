@@ -18,7 +18,7 @@ from taccl.backend.lower.actions import Place
 from taccl.backend.lower.blocks import Block
 from taccl.backend.lower.expand import RankActions
 from taccl.backend.lower.hazards import hazards
-from taccl.backend.program import Op
+from taccl.backend.program import Buffer, Op
 from taccl.schedule import TOLERANCE_US
 
 _FUSED = {Op.RECV: Op.RECV_COPY_SEND, Op.RECV_REDUCE_COPY: Op.RECV_REDUCE_COPY_SEND}
@@ -45,10 +45,10 @@ class _Fusion:
         for number, waits in enumerate(hazards(rank.actions, rank.input_shift)):
             for wait in waits:
                 self.followers[wait].append(number)
-        self.users: dict[Place, set[int]] = {}
+        self.users: dict[Place, list[int]] = {}
         for number, action in enumerate(rank.actions):
-            for place in (*action.reads(), *action.writes()):
-                self.users.setdefault(place, set()).add(number)
+            for place in {*action.reads(), *action.writes()}:
+                self.users.setdefault(place, []).append(number)
         self.begins_with = {accumulator: own for own, accumulator in rank.early}
         self.gone: set[int] = set()
         self.after: dict[int, int] = {}  # a copy -> the fused step that it now has to follow
@@ -65,7 +65,7 @@ class _Fusion:
         place = received.dst
         own = self.begins_with.get(place)
         adds = received.op is Op.RECV_REDUCE_COPY
-        if adds and own is not None and self.users[place] == {receive, send}:
+        if adds and own is not None and self._nobody_else_uses(place, receive, send):
             sent.op, place = Op.RECV_REDUCE_SEND, own
             del self.begins_with[received.dst]
         else:
@@ -90,6 +90,15 @@ class _Fusion:
             action.held_back = tuple(renumbered[number] for number in action.held_back)
         for block in blocks:
             block.actions = sorted(renumbered[n] for n in block.actions if n not in self.gone)
+
+    def _nobody_else_uses(self, accumulator: Place, receive: int, send: int) -> bool:
+        """Whether what the receive stores is only there for the send."""
+        users = self.users[accumulator]
+        if users[:2] != [receive, send]:
+            return False
+        if len(users) == 2:
+            return accumulator.buffer is Buffer.SCRATCH
+        return accumulator not in self.actions[users[2]].reads()
 
     def _partner(self, numbers: Sequence[int], at: int) -> int | None:
         """The send that follows a receive in its block, but for copies that no one waits for."""

@@ -13,18 +13,30 @@ import numpy as np
 
 from taccl.backend.lower.actions import Action, Place
 from taccl.backend.program import Buffer, Op
+from taccl.schedule import TOLERANCE_US
 
 
 def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
-    """Whether no input cell is read after the output cell that it shares memory with was changed."""
+    """Whether the input and the output may share memory.
+
+    No input cell may be read after the output cell under it was changed, and no change may have to
+    wait, beyond the times of the schedule, for an earlier reader of the input.
+    """
     changed: set[Place] = set()
+    read_until: dict[Place, float] = {}
     for action in actions:
-        if action.src.buffer is Buffer.INPUT and not changed.isdisjoint(
-            _cell(place, input_shift) for place in action.reads()
-        ):
-            return False
-        if action.dst.buffer is Buffer.OUTPUT and not _copies_onto_itself(action, input_shift):
-            changed.update(action.writes())
+        own = _copies_onto_itself(action, input_shift)
+        if action.src.buffer is Buffer.INPUT and not own:
+            for place in action.reads():
+                cell = _cell(place, input_shift)
+                if cell in changed:
+                    return False
+                read_until[cell] = max(read_until.get(cell, 0.0), action.done_us)
+        if action.dst.buffer is Buffer.OUTPUT and not own:
+            for place in action.writes():
+                if read_until.get(place, 0.0) > action.ready_us + TOLERANCE_US:
+                    return False
+                changed.add(place)
     return True
 
 

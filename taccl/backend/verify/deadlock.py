@@ -58,10 +58,11 @@ def check_bounded(
     """Findings for each runtime whose depth is not enough, for a program that ends with unbounded ones."""
     program = transfers.columns.program
     available = SLOTS[program.protocol]
+    most_chunks = int(transfers.columns.count.max(initial=1))
     outcomes: dict[tuple[int, int], Outcome] = {}
 
     def run(slots: int, per_piece: int) -> Outcome:
-        key = (slots, per_piece)
+        key = (slots, min(per_piece, most_chunks))
         if key not in outcomes:
             outcomes[key] = execute(transfers, connections, slots, per_piece, ITERATIONS)
         return outcomes[key]

@@ -98,6 +98,7 @@ class _Run:
         self.sends_on: list[int] = connections.sends_on.tolist()
         self.sender: list[int] = connections.sender.tolist()
         self.receiver: list[int] = connections.receiver.tolist()
+        self.waits = transfers.waits
         self.never = {transfer for transfer, _ in transfers.never}
         num_blocks = len(self.first) - 1
         self.at = self.first[:-1]
@@ -123,40 +124,41 @@ class _Run:
     def _advance(self, block: int) -> list[int]:
         """Run one block until it blocks or ends; the blocks that this may have freed."""
         woken: list[int] = []
-        end = self.first[block + 1]
-        start = self.first[block]
-        if start == end:
+        first, end = self.first[block], self.first[block + 1]
+        if first == end:
             return woken
+        receives_on, sends_on = self.receives_on, self.sends_on
+        sent, received = self.sent, self.received
         while self.iteration[block] < self.iterations:
             transfer = self.at[block]
             if self._waits_for_flag(block, transfer):
-                return woken
+                break
             moved = self.left[block]
-            into, out = self.receives_on[transfer], self.sends_on[transfer]
-            if into >= 0:
-                moved = min(moved, self.sent[into] - self.received[into])
-            if out >= 0:
-                moved = min(moved, self.slots - self.sent[out] + self.received[out])
+            into, out = receives_on[transfer], sends_on[transfer]
+            if into >= 0 and sent[into] - received[into] < moved:
+                moved = sent[into] - received[into]
+            if out >= 0 and self.slots - sent[out] + received[out] < moved:
+                moved = self.slots - sent[out] + received[out]
             if moved <= 0:
-                return woken
+                break
             if into >= 0:
-                self.received[into] += moved
+                received[into] += moved
                 woken.append(self.sender[into])
             if out >= 0:
-                self.sent[out] += moved
+                sent[out] += moved
                 woken.append(self.receiver[out])
             self.left[block] -= moved
             if self.left[block] == 0:
-                self._complete(block, transfer, start, end)
-                woken.extend(self.flag_waiters.pop(transfer, ()))
+                self._complete(block, transfer, first, end)
+                if transfer in self.flag_waiters:
+                    woken.extend(self.flag_waiters.pop(transfer))
         return woken
 
     def _waits_for_flag(self, block: int, transfer: int) -> bool:
-        iteration = self.iteration[block]
         if transfer in self.never:
             return True
-        for awaited in self.transfers.waits[transfer]:
-            if self.completed[awaited] <= iteration:
+        for awaited in self.waits[transfer]:
+            if self.completed[awaited] <= self.iteration[block]:
                 self.flag_waiters.setdefault(awaited, []).append(block)
                 return True
         return False

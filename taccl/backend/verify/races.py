@@ -40,7 +40,7 @@ def check_races(
     """
     _overlaps(transfers, memory, collector)
     sequence = np.array(order, dtype=np.int64)
-    first, second, cell = _conflicts(transfers, sequence, memory)
+    first, second, cell = conflicts(transfers, sequence, memory)
     apart = transfers.block[first] != transfers.block[second]
     first, second, cell = first[apart], second[apart], cell[apart]
     _, kept = np.unique(first * len(transfers) + second, return_index=True)
@@ -74,7 +74,7 @@ def _accesses(transfers: Transfers, memory: Memory) -> tuple[IntArray, IntArray,
     return np.repeat(row, counts), np.repeat(cell, counts) + within, np.repeat(is_write, counts)
 
 
-def _conflicts(
+def conflicts(
     transfers: Transfers, sequence: IntArray, memory: Memory
 ) -> tuple[IntArray, IntArray, IntArray]:
     """(earlier transfer, later transfer, cell) of the pairs that have to be ordered."""

@@ -31,6 +31,7 @@ from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.transfers import Transfers
+from taccl.backend.verify.visibility import check_visibility
 from taccl.collectives import BoolArray, Collective
 
 
@@ -168,6 +169,7 @@ def _behaviour(
             trace = run_symbolically(transfers, connections, unbounded.order, memory, has_input)
             verdicts[mode] = check_meaning(transfers, expectation, memory, trace, collector)
             races += check_races(transfers, connections, unbounded.order, memory, collector)
+            check_visibility(transfers, unbounded.order, memory, collector)
         facts = replace(facts, races=races)
     return replace(
         facts,
