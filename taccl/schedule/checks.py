@@ -1,7 +1,8 @@
 """The rules that every schedule keeps, one function each.
 
 Each rule looks at whole columns and returns a sentence about the first row that breaks it, or None.
-`check_schedule` runs them all. They rely on no engine: a schedule is judged by COST_MODEL alone.
+`check_schedule` runs them all. They rely on no engine: a schedule is judged by the cost model and by
+the problem's `may_use` alone.
 
 A reduced chunk moves in two phases. First every contribution travels once towards one rank, the
 *root of the sum*; the transfers marked `reduce` form a tree into it. Then copies of the finished sum
@@ -107,6 +108,10 @@ def _columns_are_well_formed(schedule: Schedule) -> str | None:
     columns = (schedule.link, schedule.start_us, schedule.end_us, schedule.reduce, schedule.group)
     if any(column.shape != schedule.chunk.shape for column in columns):
         return "the columns differ in length"
+    for name, kind in (("chunk", "i"), ("link", "i"), ("group", "i"), ("reduce", "b")):
+        dtype = getattr(schedule, name).dtype
+        if dtype.kind != kind:
+            return f"column {name} must be {'booleans' if kind == 'b' else 'integers'}, not {dtype}"
     if problem.collective.num_ranks != problem.num_ranks:
         return f"the collective has {problem.collective.num_ranks} ranks, the topology {problem.num_ranks}"
     for name, column, limit in (
@@ -213,6 +218,16 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
     return None if bad is None else f"{_row(schedule, rows[bad])}: goes round in a circle of reductions"
 
 
+def _links_are_allowed(schedule: Schedule, facts: _Facts) -> str | None:
+    """No chunk travels over a link that the designer rules out for its home."""
+    may_use = schedule.problem.limits.may_use
+    if may_use is None:
+        return None
+    home = schedule.problem.collective.home[schedule.chunk]
+    bad = _first(~may_use[home, schedule.link])
+    return None if bad is None else f"{_row(schedule, bad)}: rank {home[bad]}'s chunks may not use this link"
+
+
 def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | None:
     copies = ~schedule.reduce
     held = facts.held_from_us[facts.src]
@@ -267,6 +282,7 @@ _RULES: tuple[Callable[[Schedule, _Facts], str | None], ...] = (
     _groups_are_one_send,
     _durations_follow_the_cost_model,
     _ports_serve_one_group_at_a_time,
+    _links_are_allowed,
     _each_contribution_is_added_once,
     _senders_hold_what_they_copy,
     _each_rank_receives_once,

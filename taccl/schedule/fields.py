@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -126,12 +127,10 @@ class Fields:
     def integer_lists(self, key: str, length: int | None = None) -> list[IntArray]:
         """A column of lists of whole numbers, none negative."""
         column, label = self._column(key, length), self._label(key)
-        return [
-            self._integers(row, f"{label}[{i}]", 0, 2**62)
-            if isinstance(row, list)
-            else self.fail(f"{label}[{i}] must be a list")
-            for i, row in enumerate(column)
-        ]
+        self._all_of(column, (list,), label, "a list")
+        lists = [row for row in column if isinstance(row, list)]
+        joined = self._integers(list(chain.from_iterable(lists)), f"{label} (joined)", 0, 2**62)
+        return np.split(joined, np.cumsum([len(row) for row in lists])[:-1]) if lists else []
 
     def floats(self, key: str, length: int | None = None) -> FloatArray:
         """A column of finite numbers."""

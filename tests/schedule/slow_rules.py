@@ -50,7 +50,7 @@ def _local_faults(schedule: Schedule) -> set[str]:
             found.add("duration")
         until = start + body + (alpha if topology.occupancy == "serial" else 0.0)
         busy += [(port, start, until) for port in topology.ports[link]]
-        if start < -TOLERANCE_US:
+        if any(schedule.start_us[r] < -TOLERANCE_US for r in rows):
             found.add("start")
     for i, (port, start, until) in enumerate(busy):
         for other_port, other_start, other_until in busy[:i]:
