@@ -96,7 +96,7 @@ class _Expansion:
         if transfer.reduce:
             for chunk in transfer.chunks:
                 self.passed_on[transfer.src, chunk] = len(actions)
-        self._add(transfer, transfer.src, Op.SEND, position, transfer.start_us, transfer.end_us)
+        self._add(transfer, transfer.src, Op.SEND, position, transfer.start_us, transfer.sent_us)
         before = self.last_send.get(transfer.line)
         if before is not None and actions[before].lane != actions[-1].lane:
             actions[-1].held_back = (before,)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.problem import FloatArray
 from taccl.schedule import Schedule
 
 #: (rank, chunk)
@@ -29,6 +30,7 @@ class Transfer:
     src, dst : ranks.
     line : (link, instance): transfers of one line share a connection, or several in turn.
     start_us, end_us : when it starts, and when the receiver holds the chunks.
+    sent_us : when the sender is done with it: at the end, or earlier where latency is not occupancy.
     reduce : whether the receiver adds them to what it has.
     """
 
@@ -39,6 +41,7 @@ class Transfer:
     line: tuple[int, int]
     start_us: float
     end_us: float
+    sent_us: float
     reduce: bool
 
 
@@ -138,6 +141,7 @@ def _transfers(schedule: Schedule, instance: IntArray, position: IntArray) -> It
     order = np.lexsort((position[schedule.chunk], sends.of_row))
     chunks = schedule.chunk[order].tolist()
     stop = np.cumsum(sends.count)
+    sent = _sent_us(schedule)
     by_start = np.lexsort((sends.link, instance[sends.first_row], sends.start_us))
     for index, send in enumerate(by_start.tolist()):
         link = int(sends.link[send])
@@ -149,5 +153,13 @@ def _transfers(schedule: Schedule, instance: IntArray, position: IntArray) -> It
             line=(link, int(instance[sends.first_row[send]])),
             start_us=float(sends.start_us[send]),
             end_us=float(sends.end_us[send]),
+            sent_us=float(sent[send]),
             reduce=bool(sends.reduce[send]),
         )
+
+
+def _sent_us(schedule: Schedule) -> FloatArray:
+    """When each send leaves its ports. Instances share the time of the whole chunk."""
+    topology, sends = schedule.problem.topology, schedule.sends
+    latency = topology.alpha_us[sends.link] if topology.occupancy == "pipelined" else 0.0
+    return np.asarray(np.maximum(sends.end_us - latency, sends.start_us))

@@ -20,7 +20,6 @@ per connection, in every iteration of the runtime's loop.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from enum import IntEnum
 
 from taccl.backend.lower.flow import Flow
@@ -42,56 +41,74 @@ Event = tuple[Kind, int]
 
 
 def order_events(flow: Flow) -> list[Event]:
-    """All events of a valid schedule. A receive counts at the end of its transfer (see above)."""
-    return list(_events(flow))
+    """All events of a valid schedule. A receive of one chunk counts at the end of its transfer."""
+    return _Ordering(flow).run()
 
 
-def _events(flow: Flow) -> Iterator[Event]:
-    transfers = flow.transfers
-    missing = [0] * len(transfers)
-    waiting: dict[int, list[int]] = {}
-    heap: list[tuple[float, Kind, int, int]] = []
-    hops = [0] * len(transfers)  # how many transfers led to this one, at most
+class _Ordering:
+    def __init__(self, flow: Flow) -> None:
+        self.transfers = flow.transfers
+        self.events: list[Event] = []
+        self.happened: set[Event] = set()
+        self.heap: list[tuple[float, Kind, int, int]] = []
+        self.hops = [0] * len(self.transfers)  # how many transfers led to this one, at most
+        self.missing = [0] * len(self.transfers)
+        self.waiting: dict[int, list[int]] = {}
+        self.under_way: dict[tuple[int, int], int] = {}  # the last transfer of each line
+        for transfer in self.transfers:
+            sources = flow.sources(transfer)
+            self.missing[transfer.index] = len(sources)
+            for source in sources:
+                self.waiting.setdefault(source, []).append(transfer.index)
+            if not sources:
+                self._push(transfer.start_us, Kind.SEND, transfer.index)
 
-    def push(time_us: float, kind: Kind, index: int) -> None:
-        heapq.heappush(heap, (round(time_us, _DECIMALS), kind, -hops[index], index))
-
-    for transfer in transfers:
-        sources = flow.sources(transfer)
-        missing[transfer.index] = len(sources)
-        for source in sources:
-            waiting.setdefault(source, []).append(transfer.index)
-        if not sources:
-            push(transfer.start_us, Kind.SEND, transfer.index)
-
-    under_way: dict[tuple[int, int], int] = {}
-    received = [False] * len(transfers)
-    while heap:
-        _, kind, _, index = heapq.heappop(heap)
-        transfer = transfers[index]
-        if kind is Kind.SEND:
-            before = under_way.get(transfer.line)
-            if before is not None and not received[before]:
-                received[before] = True
-                yield Kind.RECEIVE, before
-                push(transfers[before].end_us, Kind.ARRIVE, before)
-            under_way[transfer.line] = index
-            yield Kind.SEND, index
-            if len(transfer.chunks) > 1:
-                received[index] = True
-                yield Kind.RECEIVE, index
-                push(transfer.end_us, Kind.ARRIVE, index)
+    def run(self) -> list[Event]:
+        while self.heap:
+            _, kind, _, index = heapq.heappop(self.heap)
+            if (kind, index) in self.happened:
+                continue
+            if kind is Kind.SEND:
+                self._send(index)
+            elif kind is Kind.RECEIVE:
+                self._receive(index)
             else:
-                push(transfer.end_us, Kind.RECEIVE, index)
-        elif kind is Kind.RECEIVE:
-            if not received[index]:
-                received[index] = True
-                yield Kind.RECEIVE, index
-                push(transfer.end_us, Kind.ARRIVE, index)
+                self._arrive(index)
+        return self.events
+
+    def _push(self, time_us: float, kind: Kind, index: int) -> None:
+        heapq.heappush(self.heap, (round(time_us, _DECIMALS), kind, -self.hops[index], index))
+
+    def _happens(self, kind: Kind, index: int) -> None:
+        self.events.append((kind, index))
+        self.happened.add((kind, index))
+
+    def _send(self, index: int) -> None:
+        transfer = self.transfers[index]
+        is_group = len(transfer.chunks) > 1
+        before = self.under_way.get(transfer.line)
+        if before is not None:
+            self._receive(before)
+            if is_group:  # else the receive of this group would stand before what is done with the last
+                self._arrive(before)
+        self.under_way[transfer.line] = index
+        self._happens(Kind.SEND, index)
+        if is_group:
+            self._receive(index)
         else:
-            yield Kind.ARRIVE, index
-            for follower in waiting.get(index, ()):
-                missing[follower] -= 1
-                hops[follower] = max(hops[follower], hops[index] + 1)
-                if not missing[follower]:
-                    push(transfers[follower].start_us, Kind.SEND, follower)
+            self._push(transfer.end_us, Kind.RECEIVE, index)
+
+    def _receive(self, index: int) -> None:
+        if (Kind.RECEIVE, index) not in self.happened:
+            self._happens(Kind.RECEIVE, index)
+            self._push(self.transfers[index].end_us, Kind.ARRIVE, index)
+
+    def _arrive(self, index: int) -> None:
+        if (Kind.ARRIVE, index) in self.happened:
+            return
+        self._happens(Kind.ARRIVE, index)
+        for follower in self.waiting.get(index, ()):
+            self.missing[follower] -= 1
+            self.hops[follower] = max(self.hops[follower], self.hops[index] + 1)
+            if not self.missing[follower]:
+                self._push(self.transfers[follower].start_us, Kind.SEND, follower)
