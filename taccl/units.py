@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 from taccl.errors import UnitError
 
@@ -19,7 +20,8 @@ _SUFFIXES = {"": 1, "B": 1}
 for _letter, _factor in (("K", KB), ("M", MB), ("G", GB), ("T", GB * KB)):
     _SUFFIXES |= {_letter: _factor, f"{_letter}B": _factor, f"{_letter}IB": _factor}
 
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*")
+#: So few digits that no size is slow, or too long, to turn into a number.
+_SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})\s*([a-zA-Z]*)\s*")
 
 
 def parse_size(text: str | int) -> int:
@@ -35,9 +37,9 @@ def parse_size(text: str | int) -> int:
     suffix = None if match is None else match[2].upper()
     if match is None or suffix not in _SUFFIXES:
         raise UnitError(f"{text!r} is not a size", hint="write it like 64KB, 16MB or 1GB")
-    size = float(match[1]) * _SUFFIXES[suffix] if "." in match[1] else int(match[1]) * _SUFFIXES[suffix]
-    if size != int(size):
-        raise UnitError(f"{text!r} is {size} bytes, which is not a whole number")
+    size = Fraction(match[1].rstrip(".")) * _SUFFIXES[suffix]
+    if size.denominator != 1:
+        raise UnitError(f"{text!r} is {float(size)} bytes, which is not a whole number")
     if size <= 0:
         raise UnitError(f"a size must be positive, not {text!r}")
     return int(size)
