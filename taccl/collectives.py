@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,13 @@ class Placement:
         offset = np.full((num_chunks, num_ranks), -1, dtype=np.int64)
         offset[self.chunk, self.rank] = self.offset
         return offset
+
+    def ranks_by_chunk(self, num_chunks: int, rank_map: IntArray) -> list[bytes]:
+        """For each chunk, the ranks that hold it after `rank_map`, in order, as bytes to compare by."""
+        rank = np.asarray(rank_map, dtype=np.int64)[self.rank]
+        order = np.lexsort((rank, self.chunk))
+        rank, first = rank[order], np.searchsorted(self.chunk[order], np.arange(num_chunks + 1))
+        return [rank[a:b].tobytes() for a, b in pairwise(first)]
 
     def buffer_size(self, num_ranks: int) -> IntArray:
         """Chunks that the buffer of each rank must have room for, shape (num_ranks,)."""
@@ -133,7 +141,7 @@ class Collective:
             raise CollectiveError(f"{self.name} has no mirror image: it both copies and reduces")
         return replace(
             self,
-            name=_MIRROR.get(self.name, f"{self.name}-reversed"),
+            name=_mirrored(self.name),
             inputs=self.outputs,
             outputs=self.inputs,
             reduces=~self.reduces,
@@ -162,17 +170,15 @@ class Collective:
         return mapped
 
     def _signatures(self, rank_map: IntArray) -> list[tuple[object, ...]]:
-        pre, post = np.zeros_like(self.pre), np.zeros_like(self.post)
-        pre[:, rank_map], post[:, rank_map] = self.pre, self.post
-        return [
-            (
-                int(rank_map[self.home[c]]),
-                bool(self.reduces[c]),
-                pre[c].tobytes(),
-                post[c].tobytes(),
+        return list(
+            zip(
+                rank_map[self.home].tolist(),
+                self.reduces.tolist(),
+                self.inputs.ranks_by_chunk(self.num_chunks, rank_map),
+                self.outputs.ranks_by_chunk(self.num_chunks, rank_map),
+                strict=True,
             )
-            for c in range(self.num_chunks)
-        ]
+        )
 
 
 _MIRROR = {
@@ -181,6 +187,13 @@ _MIRROR = {
     "broadcast": "reduce",
     "reduce": "broadcast",
 }
+_REVERSED = "-reversed"
+
+
+def _mirrored(name: str) -> str:
+    if name.endswith(_REVERSED):
+        return name.removesuffix(_REVERSED)
+    return _MIRROR.get(name, name + _REVERSED)
 
 
 def _parts(num_ranks: int, pieces: int) -> tuple[IntArray, IntArray]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,8 @@ class LogicalTopology:
 
     Raises
     ------
-    TopologyError : columns of unequal length, a rank, port or cost out of range, a double link.
+    TopologyError : columns of unequal length, a rank, port or cost out of range, a double link or
+        port, an unknown occupancy.
     """
 
     name: str
@@ -81,6 +82,10 @@ class LogicalTopology:
                 raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
         if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
+        if any(len(set(ports)) < len(ports) for ports in self.ports):
+            raise TopologyError(f"a link of {self.name!r} uses a port twice")
+        if self.occupancy not in get_args(Occupancy):
+            raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
 
     @property
     def num_ranks(self) -> int:
