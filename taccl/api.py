@@ -155,7 +155,7 @@ def synthesize(
     found = search(stated.problem, options, on_progress)
     files: tuple[XmlFile, ...] = ()
     if xml:
-        lowered = lower(
+        programs = lower(
             found.schedule,
             protocol=wire,
             target=target,
@@ -164,7 +164,8 @@ def synthesize(
             max_bytes=max_bytes,
             name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
         )
-        files = tuple(_verified(each, stated.problem.collective) for each in lowered)
+        verified = (_verified(each, stated.problem.collective) for each in programs)
+        files = tuple(sorted(verified, key=lambda file: -len(file.readers)))
     return Result(
         found=found,
         options=options,

@@ -34,7 +34,7 @@ class Result:
     found : the schedule, its bound, and how the search ended.
     options : what was asked of the engines.
     topology, sketch : their names; sketch is None when all links are used as they are.
-    files : the verified MSCCL-XML texts; none if no XML was asked for.
+    files : the verified MSCCL-XML texts, that for most runtimes first; none if no XML was asked for.
     notes : what the user should know about how the request was understood.
     """
 
@@ -118,14 +118,12 @@ class Result:
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`.
 
-        No spelling of reduce-scatter suits every runtime, so it may take two files: the one with
-        more readers gets `path`, another one `NAME.READER.xml` beside it.
+        No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
+        `path`, another one `NAME.READER.xml` beside it.
         """
         path = Path(path)
-        order = sorted(range(len(self.files)), key=lambda i: -len(self.files[i].readers))
-        name = {i: path.with_name(f"{path.stem}.{self.files[i].readers[0]}{path.suffix}") for i in order}
-        name[order[0]] = path
-        return tuple(name[i] for i in range(len(self.files)))
+        others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])
+        return (path, *others) if self.files else ()
 
     def write(self, path: str | Path) -> tuple[Path, ...]:
         """Write the XML to `path` (and see `paths`); returns the files written.
@@ -134,7 +132,7 @@ class Result:
         ------
         FileError : a file cannot be written; files that were there are then as they were.
         """
-        paths = self.paths(path) if self.files else ()
+        paths = self.paths(path)
         for each in paths:
             ensure_writable(each)
         for file, each in zip(self.files, paths, strict=True):

@@ -9,6 +9,7 @@ import click
 from taccl.backend.verify import Facts, Report, verify_file
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
+from taccl.collectives import Collective
 from taccl.errors import CheckError
 
 
@@ -17,9 +18,7 @@ from taccl.errors import CheckError
 @click.option(
     "--target",
     type=click.Choice(["all", "msccl", "executor", "rccl"]),
-    default="all",
-    show_default=True,
-    help="The runtime that must take the file.",
+    help="The runtimes that must take the file. Default: those that take it, and one must.",
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
 @click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
@@ -28,7 +27,7 @@ from taccl.errors import CheckError
 def verify(
     ctx: click.Context,
     files: tuple[Path, ...],
-    target: str,
+    target: str | None,
     root: int | None,
     collective: str | None,
     as_json: bool,
@@ -39,7 +38,7 @@ def verify(
     Exit code 0: all files are right; 4: a check failed; 2: a file is not MSCCL-XML at all.
     """
     wanted = None if collective is None else load_collective(collective)
-    reports = [(path, verify_file(path, targets=target, collective=wanted, root=root)) for path in files]
+    reports = [(path, _judged(path, target, wanted, root)) for path in files]
     ok = all(report.ok for _, report in reports)
     if as_json:
         show_json({"ok": ok, "files": [report.as_dict() for _, report in reports]})
@@ -48,6 +47,15 @@ def verify(
             _show(path, report)
     if not ok:
         ctx.exit(CheckError.exit_code)
+
+
+def _judged(path: Path, target: str | None, wanted: Collective | None, root: int | None) -> Report:
+    """What is wrong for the target; without one, for the runtimes that take the file."""
+    report = verify_file(path, targets=target or "all", collective=wanted, root=root)
+    takers = [name for name, can in report.facts.readers.items() if can == "yes"]
+    if target is not None or report.ok or not takers:
+        return report
+    return verify_file(path, targets=takers, collective=wanted, root=root)
 
 
 def _show(path: Path, report: Report) -> None:

@@ -51,6 +51,14 @@ def test_a_wrong_file_exits_4_and_each_finding_has_its_line(taccl: Taccl, files:
     assert "error: " in done.stdout
 
 
+def test_without_a_target_a_file_is_judged_for_the_runtimes_that_take_it(taccl: Taccl) -> None:
+    Path("old.xml").write_text(SWAP.replace(' outofplace="0" minBytes="0"', ""))
+    assert taccl("verify", "old.xml").exit_code == 0
+    assert taccl("verify", "old.xml", "--target", "msccl").exit_code == 0
+    assert taccl("verify", "old.xml", "--target", "executor").exit_code == 4
+    assert taccl("verify", "old.xml", "--target", "all").exit_code == 4
+
+
 def test_json_is_one_object_for_all_files(taccl: Taccl, files: tuple[Path, Path]) -> None:
     done = taccl("verify", *files, "--json")
     assert done.exit_code == 4
