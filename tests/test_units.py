@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl import units
@@ -63,6 +63,7 @@ def test_a_size_is_written_in_its_largest_exact_unit(size: int, text: str) -> No
     assert format_size(size) == text
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**60))
 def test_a_written_size_is_read_back(size: int) -> None:
     assert parse_size(format_size(size)) == size
@@ -73,6 +74,7 @@ def test_a_beta_counts_mb_and_a_bandwidth_counts_10_to_the_9() -> None:
     assert beta_from_bandwidth(25.0) == pytest.approx(41.94304)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-3, 1e6))
 def test_a_mb_at_a_bandwidth_takes_beta_microseconds(bandwidth: float) -> None:
     assert bandwidth_gbps(units.MB, beta_from_bandwidth(bandwidth)) == pytest.approx(bandwidth)

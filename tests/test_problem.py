@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from taccl.collectives import make_collective
+from taccl.errors import TopologyError
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+
+
+def triangle(**changes) -> LogicalTopology:
+    """0 -> 1, 1 -> 2 and 2 -> 0; the first two share port `nic`."""
+    fields = {
+        "name": "triangle",
+        "node_of": np.array([0, 0, 1]),
+        "src": np.array([0, 1, 2]),
+        "dst": np.array([1, 2, 0]),
+        "alpha_us": np.array([1.0, 2.0, 3.0]),
+        "beta_us_per_mb": np.array([10.0, 20.0, 30.0]),
+        "ports": ((0, 1), (1,), (2,)),
+        "port_names": ("0->1", "nic", "2->0"),
+    }
+    return LogicalTopology(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dst": np.array([1, 2])}, "link columns of 'triangle' differ in length"),
+        ({"ports": ((0,), (1,))}, "link columns of 'triangle' differ in length"),
+        ({"dst": np.array([1, 2, 3])}, "ends at a rank outside 0 .. 2"),
+        ({"src": np.array([0, -1, 2])}, "ends at a rank outside 0 .. 2"),
+        ({"dst": np.array([1, 1, 0])}, "from a rank to itself"),
+        ({"src": np.array([0, 0, 2]), "dst": np.array([1, 1, 0])}, "two links between the same ranks"),
+        ({"alpha_us": np.array([1.0, -1.0, 1.0])}, "negative or not finite"),
+        ({"beta_us_per_mb": np.array([1.0, np.nan, 1.0])}, "negative or not finite"),
+        ({"beta_us_per_mb": np.array([1.0, np.inf, 1.0])}, "negative or not finite"),
+        ({"ports": ((0,), (), (2,))}, "no port, or one that does not exist"),
+        ({"ports": ((0,), (3,), (2,))}, "no port, or one that does not exist"),
+        ({"ports": ((0,), (1, 1), (2,))}, "uses a port twice"),
+        ({"occupancy": "Serial"}, "occupancy must be serial or pipelined, not 'Serial'"),
+    ],
+)
+def test_a_topology_that_cannot_be_is_refused(changes: dict, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        triangle(**changes)
+
+
+def test_a_topology_may_have_no_links() -> None:
+    alone = LogicalTopology(
+        "alone", np.zeros(1, int), *[np.zeros(0, int)] * 2, *[np.zeros(0)] * 2, ports=(), port_names=()
+    )
+    assert (alone.num_ranks, alone.num_links, alone.num_nodes) == (1, 0, 1)
+    assert [len(column) for column in alone.incidence] == [0, 0]
+
+
+def test_links_are_found_by_their_ends_and_their_ports() -> None:
+    it = triangle()
+    assert it.link_index == {(0, 1): 0, (1, 2): 1, (2, 0): 2}
+    assert it.links_from == ((0,), (1,), (2,))
+    assert it.links_into == ((2,), (0,), (1,))
+    assert it.port_links == ((0,), (0, 1), (2,))
+    assert [column.tolist() for column in it.incidence] == [[0, 0, 1, 2], [0, 1, 1, 2]]
+    assert it.internode.tolist() == [False, True, True]
+    assert (it.num_ranks, it.num_links, it.num_ports, it.num_nodes) == (3, 3, 3, 2)
+    assert it.describe_link(1) == "1 -> 2"
+
+
+@pytest.mark.parametrize(("occupancy", "busy"), [("serial", [6.0, 12.0]), ("pipelined", [5.0, 10.0])])
+def test_alpha_keeps_ports_busy_only_if_occupancy_is_serial(occupancy: str, busy: list[float]) -> None:
+    it, links = triangle(occupancy=occupancy), np.array([0, 1])
+    assert it.duration_us(links, 0.5).tolist() == [6.0, 12.0]
+    assert it.busy_us(links, 0.5).tolist() == busy
+
+
+def test_costs_follow_sizes_that_differ_by_link() -> None:
+    assert triangle().duration_us(np.array([0, 2]), np.array([1.0, 2.0])).tolist() == [11.0, 63.0]
+
+
+def test_a_reversed_topology_turns_links_and_keeps_their_costs_and_ports() -> None:
+    it = triangle()
+    turned = it.reversed()
+    assert turned.link_index == {(1, 0): 0, (2, 1): 1, (0, 2): 2}
+    assert turned.alpha_us is it.alpha_us
+    assert turned.ports == it.ports
+    assert turned.reversed().link_index == it.link_index
+
+
+def test_a_problem_knows_its_size_as_nccl_tests_prints_it() -> None:
+    problem = Problem(triangle(), make_collective("allgather", 3, 2), chunk_mb=0.5)
+    assert problem.size_bytes == 3 * 2**20
+    assert (problem.num_ranks, problem.num_chunks) == (3, 6)
+
+
+def test_a_chunk_may_use_what_its_home_may_use() -> None:
+    may_use = np.array([[True, True, False], [False, True, True], [True, False, True]])
+    problem = Problem(triangle(), make_collective("allgather", 3, 2), 0.5, limits=RoutingLimits(may_use))
+    assert [problem.usable(chunk).tolist() for chunk in (1, 2, 5)] == may_use.tolist()
+    assert replace(problem, limits=RoutingLimits()).usable(0).tolist() == [True, True, True]
+
+
+def test_a_reversed_problem_sums_what_the_problem_copies_and_forgets_who_leaves_first() -> None:
+    limits = RoutingLimits(np.ones((3, 3), dtype=bool), own_first=np.ones(3, dtype=bool), spread_load=True)
+    turned = Problem(triangle(), make_collective("allgather", 3), 0.5, limits=limits, max_group=7).reversed()
+    assert turned.collective.name == "reducescatter"
+    assert turned.topology.link_index == {(1, 0): 0, (2, 1): 1, (0, 2): 2}
+    assert turned.limits.own_first is None
+    assert turned.limits.may_use is limits.may_use
+    assert (turned.limits.spread_load, turned.max_group, turned.chunk_mb) == (True, 7, 0.5)
