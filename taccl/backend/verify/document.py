@@ -25,6 +25,7 @@ _REQUIRED = {
 _INNER = {"algo": "gpu", "gpu": "tb", "tb": "step", "step": None}
 _TEXTS = frozenset({"name", "proto", "coll", "type", "srcbuf", "dstbuf"})
 _NUMBERS = _REQUIRED["gpu"] | _REQUIRED["tb"] | (_REQUIRED["step"] - _TEXTS)
+_ALGO_NUMBERS = frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES)) - _TEXTS
 _MOST_STEPS = min(runtime.steps for runtime in RUNTIMES)
 
 
@@ -48,7 +49,7 @@ def check_document(document: Document, collector: Collector) -> None:
         if element.children:
             _ignored_children(element, rank, block, collector)
         for name, text in attributes.items():
-            if name in _NUMBERS and not text.isdecimal() and text != "-1":
+            if name in _NUMBERS and not _is_plain(text):
                 _unusual_number(element, name, text, rank, block, collector)
 
 
@@ -107,12 +108,9 @@ def _algo_attributes(algo: Element, collector: Collector) -> None:
     for name, runtimes in missing.items():
         by_runtimes.setdefault(runtimes, []).append(name)
     for runtimes, names in by_runtimes.items():
-        similar = [key for key in algo.attributes for name in names if key.lower() == name.lower()]
-        hint = (
-            f"spell {similar[0]} with capitals as above"
-            if similar
-            else "add " + " and ".join(f'{name}="..."' for name in names)
-        )
+        similar = [(key, name) for key in algo.attributes for name in names if key.lower() == name.lower()]
+        added = " and ".join(f'{name}="..."' for name in names)
+        hint = f"write {similar[0][1]} for {similar[0][0]}" if similar else f"add {added}"
         message = f"<algo> has no {', '.join(names)}"
         collector.add(
             _finding(algo, "error", "missing-attribute", message, hint, runtimes=runtimes, refusal="load")
@@ -122,12 +120,8 @@ def _algo_attributes(algo: Element, collector: Collector) -> None:
         collector.add(
             _finding(algo, "warning", "missing-attribute", message, 'add maxBytes="..."', runtimes=("msccl",))
         )
-    for name in algo.attributes.keys() - _TEXTS:
-        text = algo.attributes[name]
-        if (
-            name in frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES))
-            and not text.isdecimal()
-        ):
+    for name, text in algo.attributes.items():
+        if name in _ALGO_NUMBERS and not _is_plain(text):
             _unusual_number(algo, name, text, None, None, collector)
     threads = parse_whole(algo.attributes.get("nthreads", "32"))
     if threads is None or threads <= 0 or threads % 32:
@@ -208,6 +202,10 @@ def _ignored_children(element: Element, rank: int | None, block: int | None, col
         message = f"{len(ignored)} elements {tags} in <{element.tag}> are ignored by every runtime"
         hint = "write cpy steps for copies that are meant" if tags == "<copy>" else "remove them"
         collector.add(_finding(ignored[0], "warning", "ignored-element", message, hint, (rank, block)))
+
+
+def _is_plain(text: str) -> bool:
+    return (text.isdecimal() and (text[0] != "0" or text == "0")) or text == "-1"
 
 
 def _unusual_number(

@@ -172,8 +172,7 @@ def _report(transfers: Transfers, memory: Memory, u: int, v: int, cell: int, col
             "race",
             f"touches {memory.name(rank, cell)} {memory.mode}, and so does thread block {block}, step "
             f"{columns.position[u_step]}{where}; one of them writes, and nothing says which comes first",
-            hint=f'if this one is the later, give it depid="{block}" deps="{columns.position[u_step]}" '
-            f'and the other hasdep="1"',
+            hint='let the one that has to come second wait for the other (depid, deps; hasdep="1" there)',
         )
     )
 

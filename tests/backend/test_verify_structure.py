@@ -1,0 +1,382 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from programs import (
+    block,
+    direct_alltoall,
+    edit,
+    nop,
+    program,
+    ring_allgather,
+    ring_allreduce,
+    step,
+    with_block,
+    with_steps,
+)
+
+from taccl.backend.msccl_xml import to_xml
+from taccl.backend.verify import verify_file, verify_program, verify_text
+from taccl.errors import TacclError, XmlError
+
+DATA = Path(__file__).parents[1] / "data" / "xml"
+GOOD = to_xml(ring_allgather(3, max_bytes=2**20))
+
+
+def finding(report, rule):
+    found = [each for each in report.findings if each.rule == rule]
+    assert found, (rule, report.findings)
+    return found[0]
+
+
+def test_a_plain_file_is_taken_by_all():
+    report = verify_text(GOOD)
+    assert report.findings == ()
+    assert report.facts.readers == {"msccl": "yes", "executor": "yes", "rccl": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "runtimes"),
+    [
+        ({"collective": "alltonext"}, "collective-name", ("msccl", "executor", "rccl")),
+        ({"collective": "reduce_scatter"}, "collective-name", ("executor", "rccl")),
+        ({"collective": "reducescatter"}, "collective-name", ("msccl",)),
+        ({"collective": "gather"}, "collective-name", ("msccl",)),
+        ({"num_channels": 33}, "channel-limit", ("msccl", "executor")),
+        ({"num_channels": 0}, "channel-limit", ("msccl", "executor", "rccl")),
+        ({"max_bytes": 0}, "never-selected", ("msccl",)),
+        ({"min_bytes": 64, "max_bytes": 64}, "never-selected", ("msccl",)),
+        ({"min_bytes": 65, "max_bytes": 64}, "never-selected", ("executor", "rccl")),
+        ({"min_bytes": 65, "max_bytes": 64}, "size-range", ("msccl",)),
+        ({"min_bytes": -1}, "size-range", ("msccl", "executor", "rccl")),
+        ({"in_place": False, "out_of_place": False}, "no-mode", ("executor", "rccl")),
+        ({"chunks_per_loop": 0}, "chunks-per-loop", ("msccl", "executor", "rccl")),
+        ({"name": "n" * 64}, "long-name", ("msccl",)),
+    ],
+)
+def test_what_a_header_gets_wrong_is_said_with_the_runtimes_it_concerns(change, rule, runtimes):
+    assert finding(verify_program(replace(ring_allgather(3), **change)), rule).runtimes == runtimes
+
+
+def test_the_other_spelling_of_a_collective_is_offered():
+    made = replace(ring_allgather(3), collective="reduce_scatter")
+    assert "they spell it reducescatter" in finding(verify_program(made), "collective-name").message
+
+
+def test_the_reserved_name_of_an_alltoall_is_an_error():
+    assert finding(verify_program(direct_alltoall(3, name="2D")), "reserved-name").runtimes == ("msccl",)
+
+
+def test_findings_of_other_runtimes_do_not_count():
+    made = replace(ring_allgather(3), max_bytes=0)
+    assert not verify_program(made, targets="msccl").ok
+    assert verify_program(made, targets=("executor", "rccl")).ok
+
+
+def test_an_unknown_runtime_is_named():
+    with pytest.raises(TacclError, match="nccl"):
+        verify_program(ring_allgather(2), targets="nccl")
+
+
+def test_fused_steps_are_refused_by_rccl_when_called():
+    report = verify_program(ring_allreduce(4))
+    assert report.facts.readers == {"msccl": "yes", "executor": "yes", "rccl": "launch"}
+    assert finding(report, "fused-step").runtimes == ("rccl",)
+
+
+def long_block(steps):
+    made = ring_allgather(2)
+    return with_steps(made, 0, 2, lambda old: (*old, *[step("cpy", "i0", "o0")] * (steps - 1)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "runtimes"),
+    [
+        (64, None),
+        (65, ("executor", "rccl")),
+        (256, ("executor", "rccl")),
+        (257, ("msccl", "executor", "rccl")),
+    ],
+)
+def test_a_block_has_so_many_steps_and_no_more(steps, runtimes):
+    found = [each for each in verify_program(long_block(steps)).findings if each.rule == "step-limit"]
+    assert (found[0].runtimes if found else None) == runtimes
+
+
+def many_blocks(count):
+    made = ring_allgather(2)
+    extra = [block(3 + k, -1, -1, step("cpy", "i0", f"s{k}")) for k in range(count - 3)]
+    blocks = (*made.ranks[0].thread_blocks, *extra)
+    ranks = (replace(made.ranks[0], thread_blocks=blocks, scratch_chunks=count), made.ranks[1])
+    return replace(made, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("count", "runtimes"),
+    [
+        (64, None),
+        (65, ("rccl",)),
+        (216, ("rccl",)),
+        (217, ("msccl", "rccl")),
+        (1025, ("msccl", "executor", "rccl")),
+    ],
+)
+def test_a_rank_has_so_many_blocks_and_no_more(count, runtimes):
+    report = verify_program(many_blocks(count))
+    found = [each for each in report.findings if each.rule == "thread-block-limit"]
+    assert (found[0].runtimes if found else None) == runtimes
+    assert any(each.rule == "resident-blocks" for each in report.findings) == (count > 108)
+
+
+def test_blocks_that_are_waited_for_need_small_ids():
+    made = many_blocks(140)
+    made = edit(made, 0, 139, 0, has_dependent=True)
+    made = edit(made, 0, 2, 0, depends=(139, 0))
+    assert finding(verify_program(made), "wait-range").runtimes == ("msccl", "executor", "rccl")
+
+
+def test_the_element_room_of_a_reader_is_counted():
+    made = replace(many_blocks(400), max_bytes=2**10)
+    for number in range(3, 20):
+        made = with_steps(made, 0, number, lambda old: old * 230)
+    assert "4095" in finding(verify_program(made), "reader-room").message
+
+
+def test_a_rank_without_thread_blocks_cannot_be_launched():
+    made = direct_alltoall(2)
+    made = replace(made, ranks=(made.ranks[0], replace(made.ranks[1], thread_blocks=())))
+    assert finding(verify_program(made), "no-thread-block").rank == 1
+
+
+def test_block_ids_without_holes():
+    made = with_block(ring_allgather(2), 0, 2, id=5)
+    assert (
+        "has 3 thread blocks with the ids 0, 1, 5"
+        in finding(verify_program(made), "thread-block-ids").message
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"send": 0}, "peer-range"),
+        ({"send": 7}, "peer-range"),
+        ({"recv": -2}, "peer-range"),
+        ({"send": -1}, "missing-peer"),
+        ({"channel": 1}, "channel-range"),
+        ({"channel": -1}, "channel-range"),
+    ],
+)
+def test_a_block_with_impossible_ends_is_named(change, rule):
+    found = finding(verify_program(with_block(ring_allgather(3), 0, 0, **change)), rule)
+    assert (found.rank, found.thread_block) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"count": 0}, "count-range"),
+        ({"count": 72}, "count-range"),
+        ({"count": -1}, "count-range"),
+        ({"dst_offset": 40000}, "offset-range"),
+        ({"dst_offset": 3}, "declared-chunks"),
+        ({"depends": (9, 0)}, "wait-range"),
+        ({"depends": (1, 9)}, "wait-range"),
+    ],
+)
+def test_a_step_with_impossible_numbers_is_named(change, rule):
+    found = finding(verify_program(edit(ring_allgather(3), 0, 2, 0, **change)), rule)
+    assert (found.rank, found.thread_block, found.step) == (0, 2, 0)
+
+
+def test_microsoft_msccl_compares_buffer_sizes_with_the_collective():
+    made = ring_allgather(3)
+    ranks = (replace(made.ranks[0], output_chunks=4), *made.ranks[1:])
+    found = finding(verify_program(replace(made, ranks=ranks)), "buffer-chunks")
+    assert (found.runtimes, found.rank) == (("msccl",), 0)
+
+
+def test_a_buffer_that_a_rank_does_not_name_may_be_zero():
+    made = ring_allreduce(3)
+    ranks = tuple(replace(rank, output_chunks=0) for rank in made.ranks)
+    assert verify_program(replace(made, ranks=ranks), targets="msccl").ok
+
+
+def test_a_crowded_channel_is_named():
+    n = 35
+    ranks = [
+        tuple(
+            block(
+                k,
+                (r + k + 1) % n,
+                (r - k - 1) % n,
+                step("s", f"i{(r + k + 1) % n}"),
+                step("r", f"o{(r - k - 1) % n}"),
+            )
+            for k in range(n - 1)
+        )
+        for r in range(n)
+    ]
+    assert (
+        "is one of 34"
+        in finding(verify_program(program("alltoall", n, *ranks)), "blocks-per-channel").message
+    )
+
+
+def test_silly_scratch_is_a_warning():
+    made = replace(many_blocks(64), max_bytes=2**60)
+    assert finding(verify_program(made), "scratch-size").severity == "warning"
+
+
+def test_simple_broadcasts_between_nodes_are_a_warning():
+    made = replace(ring_allgather(2), collective="broadcast", chunks_per_loop=2)
+    assert finding(verify_program(made), "simple-across-nodes").severity == "warning"
+
+
+def test_a_program_of_nothing_is_an_error():
+    made = program("allreduce", 1, (block(0, -1, -1),), (block(0, -1, -1),))
+    assert finding(verify_program(made), "no-steps").severity == "error"
+
+
+def test_huge_buffers_are_refused_rather_than_tried():
+    made = ring_allgather(2)
+    ranks = tuple(replace(rank, scratch_chunks=2**31 - 1) for rank in made.ranks)
+    assert finding(verify_program(replace(made, ranks=ranks)), "too-large")
+    assert not verify_program(replace(made, chunks_per_loop=2**31 - 2)).ok
+
+
+@pytest.mark.parametrize("attribute", ["outofplace", "minBytes", "maxBytes"])
+def test_what_old_writers_leave_out_is_refused_by_the_later_runtimes(attribute):
+    old = re.sub(f' {attribute}="[0-9]*"', "", GOOD)
+    report = verify_text(old)
+    found = finding(report, "missing-attribute")
+    assert attribute in found.message
+    assert found.runtimes == ("executor", "rccl")
+    assert report.facts.readers["msccl"] == "yes"
+
+
+@pytest.mark.parametrize("attribute", ["depid", "deps", "hasdep", "s"])
+def test_every_attribute_of_a_step_is_wanted(attribute):
+    line = next(line for line in GOOD.split("\n") if 'type="cpy"' in line)
+    without = re.sub(f' {attribute}="[-0-9]*"', "", line)
+    report = verify_text(GOOD.replace(line, without))
+    found = finding(report, "missing-attribute")
+    assert f"<step> has no {attribute}" in found.message
+    assert set(report.facts.readers.values()) == {"no"}
+
+
+def test_a_misspelled_attribute_is_recognised():
+    assert "maxBytes" in finding(verify_text(GOOD.replace("maxBytes", "maxbytes")), "missing-attribute").hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("<algo", '<?xml version="1.0"?>\n<algo', "XML declaration"),
+        ("<algo", "\ufeff<algo", "byte order mark"),
+        ("  <gpu", "\t<gpu", "tab stands between"),
+        ("<tb id=", "<tb\tid=", "tab inside the tag"),
+        ("<tb id=", "<tb\nid=", "line break inside the tag"),
+        ('chan="0"', "chan='0'", "single quotes"),
+        ('chan="0"', 'chan = "0"', "blanks round ="),
+        ("</tb>", "</tb >", "blank in the closing tag"),
+        ("<algo", "<!-- a=b -->\n<algo", "first word of the comment"),
+        ('coll="allgather"', 'coll="&#97;llgather"', "not decoded"),
+    ],
+)
+def test_what_the_scanner_of_the_runtimes_does_not_read_is_found(old, new, words):
+    report = verify_text(GOOD.replace(old, new, 1))
+    assert words in finding(report, "scanner").message
+    assert set(report.facts.readers.values()) == {"no"}
+
+
+def test_what_the_scanner_reads_is_no_finding():
+    fine = (
+        GOOD.replace("<algo", "<!-- Copyright, x=1 -->\r\n<algo").replace("/>", "></step>").replace("  ", "")
+    )
+    assert verify_text(fine).findings == ()
+
+
+def test_the_line_of_a_fault_is_right():
+    lines = GOOD.split("\n")
+    lines[6] = "\t" + lines[6]
+    assert finding(verify_text("\n".join(lines)), "scanner").line == 7
+
+
+def test_attributes_beyond_the_sixteenth_are_lost():
+    line = next(line for line in GOOD.split("\n") if 'type="cpy"' in line)
+    more = " ".join(f'x{k}="1"' for k in range(7))
+    assert finding(
+        verify_text(GOOD.replace(line, line.replace("<step", f"<step {more}"))), "too-many-attributes"
+    )
+    wide = GOOD.replace(line, line.replace(" hasdep", " " * 8 + "hasdep"))
+    assert "hasdep" in finding(verify_text(wide), "too-many-attributes").message
+    harmless = GOOD.replace(line, line.replace("/>", f" {more}/>"))
+    assert finding(verify_text(harmless), "too-many-attributes").severity == "warning"
+
+
+def test_a_long_attribute_overwrites_memory():
+    assert finding(verify_text(GOOD.replace('name="test"', f'name="{"n" * 300}"')), "long-attribute")
+
+
+def test_elements_that_no_runtime_reads_are_told():
+    report = verify_text(GOOD.replace('s_chunks="0">', 's_chunks="0"><copy i_off="0" o_off="0"/>', 1))
+    assert "<copy>" in finding(report, "ignored-element").message
+    assert report.ok
+
+
+def test_something_inside_a_step_crashes_every_runtime():
+    line = next(line for line in GOOD.split("\n") if 'type="cpy"' in line)
+    assert finding(verify_text(GOOD.replace(line, line.replace("/>", "><x/></step>"))), "child-of-step")
+
+
+def test_step_numbers_are_compared_with_the_order():
+    assert (
+        finding(verify_text(GOOD.replace('<step s="1"', '<step s="2"', 1)), "step-number").severity
+        == "warning"
+    )
+    assert finding(verify_text(GOOD.replace('<step s="1"', '<step s="99"', 1)), "step-number").runtimes == (
+        "executor",
+        "rccl",
+    )
+    assert (
+        finding(verify_text(GOOD.replace('<step s="1"', '<step s="-1"', 1)), "step-number").refusal == "load"
+    )
+
+
+def test_odd_numbers_are_shown_as_the_runtimes_read_them():
+    report = verify_text(GOOD.replace('nchunksperloop="3"', 'nchunksperloop="03"'))
+    assert "which the runtimes read as 3" in finding(report, "unusual-number").message
+
+
+def test_thread_counts_are_multiples_of_a_warp():
+    assert finding(verify_text(GOOD.replace("<algo", '<algo nthreads="100"')), "thread-count").runtimes == (
+        "msccl",
+    )
+
+
+def test_a_nop_that_others_wait_for_is_a_warning():
+    made = ring_allgather(3)
+    made = with_steps(
+        made, 0, 0, lambda steps: (steps[0], replace(nop((1, 0)), has_dependent=True), steps[1])
+    )
+    report = verify_program(made)
+    assert report.ok
+    assert finding(report, "nop-hasdep").step == 1
+
+
+def test_a_file_that_is_not_msccl_xml_is_an_error_not_a_report(tmp_path):
+    (tmp_path / "a.xml").write_text("<plan/>")
+    with pytest.raises(XmlError):
+        verify_file(tmp_path / "a.xml")
+
+
+def test_a_report_is_made_of_plain_data():
+    import json
+
+    report = verify_file(DATA / "mscclang-allreduce_pcie_hierarchical_4.xml")
+    told = json.loads(json.dumps(report.as_dict()))
+    assert told["ok"] is False
+    assert told["facts"]["in_place"] == "wrong"
+    assert {"layer", "severity", "rule", "message", "rank", "line", "hint"} <= told["findings"][0].keys()
