@@ -1,0 +1,90 @@
+from hypothesis import given, settings
+from small_schedules import by_hand, direct_allgather, program_of, ring_allgather, ring_allreduce
+from strategies import schedules
+from timing import assert_keeps_the_schedules_times
+
+from taccl.backend.lower import lower
+from taccl.backend.program import Op, Program
+from taccl.collectives import make_collective
+from taccl.schedule import Schedule
+
+
+def lanes_are_paired(program: Program) -> None:
+    sends = [(b.channel, r.rank, b.send) for r in program.ranks for b in r.thread_blocks if b.send >= 0]
+    receives = [(b.channel, b.recv, r.rank) for r in program.ranks for b in r.thread_blocks if b.recv >= 0]
+    assert len(set(sends)) == len(sends)
+    assert sorted(sends) == sorted(receives)
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedule=schedules())
+def test_no_thread_block_delays_the_schedule(schedule: Schedule) -> None:
+    for lowered in lower(schedule):
+        assert_keeps_the_schedules_times(lowered.program, schedule)
+
+
+@settings(max_examples=25, deadline=None)
+@given(schedule=schedules(["allreduce", "broadcast", "allgather"]))
+def test_no_fused_step_delays_the_schedule(schedule: Schedule) -> None:
+    for lowered in lower(schedule, target="msccl"):
+        assert_keeps_the_schedules_times(lowered.program, schedule)
+
+
+@settings(max_examples=25, deadline=None)
+@given(schedule=schedules())
+def test_no_two_thread_blocks_share_a_peer_direction_and_channel(schedule: Schedule) -> None:
+    for lowered in lower(schedule, instances=2):
+        lanes_are_paired(lowered.program)
+
+
+def test_a_receive_and_a_send_that_do_not_overlap_share_a_thread_block() -> None:
+    program = program_of(ring_allgather(5))
+    assert {len(rank.thread_blocks) for rank in program.ranks} == {1}
+    lanes_are_paired(program)
+
+
+def test_a_receive_that_would_hold_a_send_up_has_a_thread_block_of_its_own() -> None:
+    # Rank 1 takes a group from 0 until 4, and sends at 1.
+    rows = [(0.0, 0, 1, (0, 1, 2), False), (1.0, 1, 2, (3,), False)]
+    rows += [(0.0, 2, 0, (6, 7, 8), False), (5.0, 2, 1, (6, 7, 8), False)]
+    rows += [(0.0, 1, 0, (3, 4, 5), False), (3.0, 1, 2, (4, 5), False), (0.0, 0, 2, (0, 1, 2), False)]
+    program = program_of(by_hand(make_collective("allgather", 3, 3), rows))
+    for block in program.ranks[1].thread_blocks:
+        assert not (block.recv == 0 and block.send == 2)
+    lanes_are_paired(program)
+
+
+def test_waited_for_thread_blocks_have_the_lowest_ids() -> None:
+    program = program_of(ring_allreduce(5, pieces=6), target="rccl")
+    for rank in program.ranks:
+        waited = {step.depends[0] for b in rank.thread_blocks for step in b.steps if step.depends}
+        assert waited <= set(range(len(waited)))
+
+
+def test_own_data_are_copied_last_and_after_they_were_sent() -> None:
+    program = program_of(direct_allgather(4))
+    for rank in program.ranks:
+        (block,) = [b for b in rank.thread_blocks if any(step.op is Op.COPY for step in b.steps)]
+        assert block.steps[-1].op is Op.COPY
+        waits = sum(step.op is Op.NOP for step in block.steps) + (block.steps[-1].depends is not None)
+        assert waits + (block.send >= 0) == 3
+
+
+def test_own_data_are_copied_first_where_too_many_sends_would_have_to_be_waited_for() -> None:
+    program = program_of(direct_allgather(40))
+    for rank in program.ranks:
+        assert not any(step.op is Op.NOP for b in rank.thread_blocks for step in b.steps)
+        sends = [step for b in rank.thread_blocks for step in b.steps if step.op is Op.SEND]
+        assert sum(step.depends is not None for step in sends) >= 38
+    lanes_are_paired(program)
+
+
+def test_nops_wait_and_stand_before_a_step_that_waits() -> None:
+    for schedule in (direct_allgather(5), ring_allreduce(4, pieces=10)):
+        for rank in program_of(schedule).ranks:
+            for block in rank.thread_blocks:
+                for step, after in zip(block.steps, [*block.steps[1:], None], strict=True):
+                    if step.op is Op.NOP:
+                        assert step.depends is not None and not step.has_dependent
+                        assert after is not None and after.depends is not None
+                        assert (step.src_offset, step.dst_offset, step.count) == (-1, -1, 0)
