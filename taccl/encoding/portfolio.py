@@ -9,11 +9,12 @@ from taccl.encoding.combine import reducing
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
+from taccl.encoding.milp import milp
 from taccl.errors import SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp}
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)

@@ -1,0 +1,95 @@
+"""The MILP engine: TACCL's three steps, each starting from the best schedule so far.
+
+1. `routing` decides which links each chunk takes. 2. The order on each port is found by passes of the
+greedy engine confined to those links. 3. `contiguity` decides which neighbours share a send, and the
+exact times. Step 3 is also given the best schedule of any other engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.encoding.distance import distances_us
+from taccl.encoding.engine import Budget, SolveOptions, Update
+from taccl.encoding.greedy.engine import greedy
+from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.milp.contiguity import rejoined
+from taccl.encoding.milp.routing import RoutingOptions, routed
+from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
+from taccl.encoding.timing import Decision, list_schedule
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
+_ROUTINGS = tuple(
+    RoutingOptions(slack, alpha_share) for slack in (1.0, 1.5, 2.0) for alpha_share in (1.0, 0.25)
+)
+_GROUPS = (1, 2, 4, 8, 10**9)
+_HOLDS = (1, 2, 4, 8)
+
+
+def milp(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield improving schedules until all routings are tried or the budget is over."""
+    best = incumbent
+    if best is None:
+        first = next(greedy(problem, options, Budget(0.0), None))
+        best = first.schedule
+        yield first
+    assert best is not None, "the greedy engine always finds a schedule"
+    symmetry = symmetry_group(problem)
+    for left, routing in zip(range(len(_ROUTINGS), 0, -1), _ROUTINGS, strict=True):
+        if not budget.remaining_s():
+            return
+        share = budget.share(1.0 / left)
+        for schedule in _three_steps(best, symmetry, routing, options, share):
+            if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+                best = schedule
+                yield Update("milp", best)
+
+
+def _three_steps(
+    best: Schedule, symmetry: SymmetryGroup, routing: RoutingOptions, options: SolveOptions, budget: Budget
+) -> Iterator[Schedule]:
+    solver, seed = options.solver, options.seed
+    uses = routed(best, symmetry, routing, solver, budget.remaining_s() * 0.4, seed)
+    ordered = best
+    if uses is not None:
+        ordered = _ordered(best.problem, symmetry, uses, seed, budget.share(0.5))
+        yield ordered
+    if ordered.makespan_us > best.makespan_us:
+        ordered = best
+    joined = rejoined(ordered, symmetry, solver, budget.remaining_s(), seed)
+    if joined is not None:
+        yield joined
+
+
+def _ordered(
+    problem: Problem, symmetry: SymmetryGroup, uses: BoolArray, seed: int, budget: Budget
+) -> Schedule:
+    """The best order found on the given routes: passes under every policy, then with random ties."""
+    topology = problem.topology
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    left = np.zeros((problem.num_chunks, problem.num_ranks))
+    terrain = Terrain(problem, symmetry, distances_us(topology, duration), uses, left)
+    alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
+    best = list_schedule(problem, alone)
+    random = np.random.default_rng(seed)
+    for number, policy in enumerate(_policies()):
+        if number and not budget.remaining_s():
+            break
+        schedule = flood(terrain, policy, random)
+        if schedule is not None and schedule.makespan_us < best.makespan_us:
+            best = schedule
+    return best
+
+
+def _policies() -> Iterator[Policy]:
+    for noise in (0.0, 0.3, 1.0, 3.0):
+        for group, internode_group, hold in itertools.product(_GROUPS, _GROUPS, _HOLDS):
+            yield Policy(group, internode_group, hold, defer=False, noise=noise)
