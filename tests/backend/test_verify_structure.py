@@ -3,6 +3,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import (
     block,
     direct_alltoall,
@@ -380,3 +382,40 @@ def test_a_report_is_made_of_plain_data():
     assert told["ok"] is False
     assert told["facts"]["in_place"] == "wrong"
     assert {"layer", "severity", "rule", "message", "rank", "line", "hint"} <= told["findings"][0].keys()
+
+
+_EXTREMES = ["-2147483648", "-2", "-1", "0", "1", "2", "3", "64", "71", "255", "32767", "32768", "2147483647"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_numbers_in_a_file_give_a_report_or_a_clean_error(data):
+    """Hostile numbers cost neither a traceback nor much time or memory."""
+    numbers = list(re.finditer(r'(?<=")-?[0-9]+(?=")', GOOD))
+    text = GOOD
+    chosen = data.draw(st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True))
+    for place in sorted(chosen, reverse=True):
+        found = numbers[place]
+        text = text[: found.start()] + data.draw(st.sampled_from(_EXTREMES)) + text[found.end() :]
+    try:
+        report = verify_text(text)
+    except XmlError as error:
+        assert error.line is not None
+    else:
+        assert report.ok == (not report.errors)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_words_in_a_file_give_a_report_or_a_clean_error(data):
+    words = list(re.finditer(r'(?<=")[a-zA-Z]+(?=")', GOOD))
+    found = words[data.draw(st.integers(0, len(words) - 1))]
+    known = ["s", "r", "re", "rrc", "rcs", "rrs", "rrcs", "nop", "cpy", "i", "o", "LL", "custom"]
+    known += ["allreduce", "reduce", "broadcast", "gather", "scatter", "alltoall", "reduce_scatter"]
+    text = GOOD[: found.start()] + data.draw(st.sampled_from(known)) + GOOD[found.end() :]
+    try:
+        report = verify_text(text)
+    except XmlError as error:
+        assert error.line is not None
+    else:
+        assert report.ok == (not report.errors)

@@ -25,8 +25,8 @@ Value = tuple[Entry, ...]
 
 #: The offset of the entry that stands for memory that nobody wrote.
 NOWHERE = -1
-#: The most cells, over all ranks, of the output buffers that are compared.
-MAX_CELLS = 50_000_000
+#: The most chunks that are looked at, in the buffers of all ranks and in all steps.
+MAX_CELLS = 16_000_000
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _CUT_BY_RANK = ("allgather", "reducescatter", "alltoall")

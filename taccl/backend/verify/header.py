@@ -158,7 +158,7 @@ def _the_reader_has_room_for_the_file(subject: Subject) -> None:
     program = subject.program
     if program.num_ranks > limits.MAX_CHILDREN:
         message = f"there are {program.num_ranks} ranks; the readers have room for {limits.MAX_CHILDREN}"
-        subject.file("reader-room", message, "use fewer ranks", refusal="load")
+        subject.file("reader-room", message, "use fewer ranks", refusal="load", fatal=True)
     for rank in program.ranks:
         nodes = 1 + program.num_ranks + sum(1 + len(block.steps) for block in rank.thread_blocks)
         widest = max([len(rank.thread_blocks), *(len(block.steps) for block in rank.thread_blocks)])

@@ -43,12 +43,14 @@ class Subject:
         runtimes: tuple[str, ...] = ALL,
         refusal: Refusal | None = None,
         severity: Severity = "error",
+        fatal: bool = False,
     ) -> None:
         """About the file as a whole."""
         if runtimes:
-            self.collector.add(
-                Finding("structure", severity, rule, message, None, None, None, None, runtimes, hint, refusal)
+            finding = Finding(
+                "structure", severity, rule, message, runtimes=runtimes, hint=hint, refusal=refusal
             )
+            self.collector.add(finding, fatal)
 
     def rank(
         self,

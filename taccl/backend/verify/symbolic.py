@@ -25,34 +25,57 @@ UNWRITTEN = 0
 
 
 class Values:
-    """The distinct values that occur, numbered; number `UNWRITTEN` is unwritten memory."""
+    """The values that occur, numbered: 0 is unwritten memory, then come the inputs, then sums as they occur.
 
-    def __init__(self) -> None:
-        self._value: list[Value] = [((NOWHERE, 1, 0),)]
-        self._number: dict[Value, int] = {self._value[0]: UNWRITTEN}
-        self._sums: dict[tuple[int, int], int] = {}
+    `width` is the largest number of chunks in an input buffer; input chunk k of rank r has the number
+    1 + r * width + k, so inputs cost no memory.
+    """
+
+    def __init__(self, num_ranks: int, width: int) -> None:
+        self._width = width
+        self._first_sum = 1 + num_ranks * width
+        self._sum_of: list[Value] = []
+        self._number_of: dict[Value, int] = {}
+        self._known: dict[tuple[int, int], int] = {}
 
     def __getitem__(self, number: int) -> Value:
-        return self._value[number]
+        if number == UNWRITTEN:
+            return ((NOWHERE, 1, 0),)
+        if number < self._first_sum:
+            rank, offset = divmod(number - 1, self._width)
+            return ((offset, 1 << rank, 0),)
+        return self._sum_of[number - self._first_sum]
+
+    def inputs(self, rank: int, size: int) -> range:
+        """The numbers of the first `size` input chunks of a rank."""
+        first = 1 + rank * self._width
+        return range(first, first + size)
 
     def number(self, value: Value) -> int:
-        number = self._number.get(value)
+        """The number of a value, new if it has not occurred."""
+        if len(value) == 1:
+            offset, ranks, twice = value[0]
+            if offset == NOWHERE:
+                return UNWRITTEN
+            if not twice and ranks & (ranks - 1) == 0 and offset < self._width:
+                return self.inputs(ranks.bit_length() - 1, self._width)[offset]
+        number = self._number_of.get(value)
         if number is None:
-            number = self._number[value] = len(self._value)
-            self._value.append(value)
+            number = self._number_of[value] = self._first_sum + len(self._sum_of)
+            self._sum_of.append(value)
         return number
 
     def sum(self, a: int, b: int) -> int:
         """The union of two multisets; three times counts as twice."""
         key = (a, b)
-        known = self._sums.get(key)
+        known = self._known.get(key)
         if known is None:
-            known = self._sums[key] = self.number(_union(self._value[a], self._value[b]))
+            known = self._known[key] = self.number(_union(self[a], self[b]))
         return known
 
     def is_tainted(self, number: int) -> bool:
         """Whether unwritten memory is part of it."""
-        return self._value[number][0][0] == NOWHERE
+        return self[number][0][0] == NOWHERE
 
 
 def _union(a: Value, b: Value) -> Value:
@@ -149,11 +172,11 @@ def run_symbolically(
 
 
 def _initial(memory: Memory, has_input: BoolArray) -> Trace:
-    values = Values()
+    values = Values(len(memory.size), int(memory.size[:, INPUT].max(initial=0)))
     cells = [UNWRITTEN] * memory.num_cells
     for rank in np.flatnonzero(has_input).tolist():
         size, base = int(memory.size[rank, INPUT]), int(memory.base[rank, INPUT])
-        cells[base : base + size] = [values.number(((offset, 1 << rank, 0),)) for offset in range(size)]
+        cells[base : base + size] = values.inputs(rank, size)
     return Trace(values, cells, [-1] * memory.num_cells)
 
 

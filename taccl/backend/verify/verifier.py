@@ -55,7 +55,8 @@ def verify_file(
     FileError, XmlError : it cannot be read, or is not MSCCL-XML at all.
     TacclError : a target that is no runtime.
     """
-    return _verify(read_document(path), None, targets, collective, root)
+    document = read_document(path)
+    return _verify(document.program, document, targets, collective, root)
 
 
 def verify_text(
@@ -66,7 +67,8 @@ def verify_text(
     root: int | None = None,
 ) -> Report:
     """Check the text of an MSCCL-XML file; otherwise as `verify_file`."""
-    return _verify(parse_document(text), None, targets, collective, root)
+    document = parse_document(text)
+    return _verify(document.program, document, targets, collective, root)
 
 
 def verify_program(
@@ -77,20 +79,18 @@ def verify_program(
     root: int | None = None,
 ) -> Report:
     """Check a program that is not in a file: all but the spelling; otherwise as `verify_file`."""
-    return _verify(None, program, targets, collective, root)
+    return _verify(program, None, targets, collective, root)
 
 
 def _verify(
+    program: Program,
     document: Document | None,
-    given: Program | None,
     targets: str | Iterable[str],
     collective: Collective | None,
     root: int | None,
 ) -> Report:
     wanted = find_runtimes(targets)
     collector = Collector()
-    program = given if document is None else document.program
-    assert program is not None
     columns = Columns.of(program)
     if document is not None:
         check_document(document, collector)
