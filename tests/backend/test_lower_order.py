@@ -33,6 +33,7 @@ def test_the_order_keeps_its_rules(schedule: Schedule) -> None:
             assert received == sent + 1
         if transfer.line in last_of_line:
             assert at[Kind.RECEIVE, last_of_line[transfer.line]] < sent
+            assert at[Kind.ARRIVE, last_of_line[transfer.line]] < received
         last_of_line[transfer.line] = index
 
 

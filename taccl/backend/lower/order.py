@@ -5,7 +5,12 @@ received is added or copied on. The order is a topological order of these rules,
 
 - a send comes after the arrivals of all that it carries;
 - a receive comes after its send, and before the next send of its line;
-- the receive of several chunks comes directly after its send.
+- the receive of several chunks comes directly after its send;
+- an arrival comes before the next receive of its line.
+
+The last rule only ever moves an arrival ahead of its time where messages of one line overlap, because
+latency is not occupancy. An addition to the same sum from another line may then wait for it, by that
+latency at most.
 
 Of sends at one moment, those whose chunks have come furthest go first: a chain of ranks then passes on
 before it takes more, and a single step can do both.
@@ -55,6 +60,7 @@ class _Ordering:
         self.missing = [0] * len(self.transfers)
         self.waiting: dict[int, list[int]] = {}
         self.under_way: dict[tuple[int, int], int] = {}  # the last transfer of each line
+        self.before: dict[int, int] = {}  # the transfer before it on its line
         for transfer in self.transfers:
             sources = flow.sources(transfer)
             self.missing[transfer.index] = len(sources)
@@ -85,23 +91,26 @@ class _Ordering:
 
     def _send(self, index: int) -> None:
         transfer = self.transfers[index]
-        is_group = len(transfer.chunks) > 1
         before = self.under_way.get(transfer.line)
         if before is not None:
             self._receive(before)
-            if is_group:  # else the receive of this group would stand before what is done with the last
+            self.before[index] = before
+            if len(transfer.chunks) > 1:
                 self._arrive(before)
         self.under_way[transfer.line] = index
         self._happens(Kind.SEND, index)
-        if is_group:
+        if len(transfer.chunks) > 1:
             self._receive(index)
         else:
             self._push(transfer.end_us, Kind.RECEIVE, index)
 
     def _receive(self, index: int) -> None:
-        if (Kind.RECEIVE, index) not in self.happened:
-            self._happens(Kind.RECEIVE, index)
-            self._push(self.transfers[index].end_us, Kind.ARRIVE, index)
+        if (Kind.RECEIVE, index) in self.happened:
+            return
+        if index in self.before:
+            self._arrive(self.before[index])
+        self._happens(Kind.RECEIVE, index)
+        self._push(self.transfers[index].end_us, Kind.ARRIVE, index)
 
     def _arrive(self, index: int) -> None:
         if (Kind.ARRIVE, index) in self.happened:
