@@ -70,7 +70,7 @@ class _Facts:
         chunk, rank = np.divmod(keys, ranks)
         is_start = np.zeros(len(keys), dtype=np.bool_)
         is_start[starts] = True
-        adds, copies = schedule.reduce, ~schedule.reduce
+        adds, copies = schedule.reduce & collective.reduces[schedule.chunk], ~schedule.reduce
 
         partial_ready = np.zeros(len(keys))
         np.maximum.at(partial_ready, dst[adds], schedule.end_us[adds])

@@ -50,6 +50,10 @@ def _local_faults(schedule: Schedule) -> set[str]:
             found.add("duration")
         until = start + body + (alpha if topology.occupancy == "serial" else 0.0)
         busy += [(port, start, until) for port in topology.ports[link]]
+        for row in rows:
+            home = problem.collective.home[schedule.chunk[row]]
+            if problem.limits.may_use is not None and not problem.limits.may_use[home, schedule.link[row]]:
+                found.add("limit")
         if any(schedule.start_us[r] < -TOLERANCE_US for r in rows):
             found.add("start")
     for i, (port, start, until) in enumerate(busy):

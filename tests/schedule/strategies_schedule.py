@@ -106,9 +106,19 @@ def problems(draw) -> Problem:
 
 @st.composite
 def schedules(draw) -> Schedule:
-    """A valid schedule of a random problem."""
-    problem = draw(problems())
-    return placed(problem, random.Random(draw(st.integers(0, 2**32))))
+    """A valid schedule of a random problem; often, links that it does not use are ruled out."""
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    schedule = placed(draw(problems()), chance)
+    return _ruled_out(schedule, chance) if draw(st.booleans()) else schedule
+
+
+def _ruled_out(schedule: Schedule, chance: random.Random) -> Schedule:
+    problem = schedule.problem
+    ranks, links = problem.num_ranks, problem.topology.num_links
+    may_use = np.array([[chance.random() < 0.5 for _ in range(links)] for _ in range(ranks)], dtype=np.bool_)
+    may_use[problem.collective.home[schedule.chunk], schedule.link] = True
+    limits = replace(problem.limits, may_use=may_use)
+    return replace(schedule, problem=replace(problem, limits=limits))
 
 
 @dataclass

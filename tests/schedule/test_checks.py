@@ -1,0 +1,410 @@
+"""Each rule by a schedule that fits on a napkin, and the smallest change that breaks it.
+
+Unless said otherwise a transfer of n chunks takes 1 + 2n us: alpha 1 us, beta 2 us/MB, chunks of 1 MB.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from strategies_schedule import machine
+
+from taccl.collectives import Collective, Placement, make_collective
+from taccl.errors import ScheduleError
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule, Send, schedule_from_sends
+
+LINKS = [(0, 1), (1, 2), (2, 1), (1, 0), (0, 2), (2, 0)]
+ZERO = np.zeros(len(LINKS))
+
+
+def planned(name_or_collective: str | Collective, sends: list[tuple], topology=None, **changes) -> Schedule:
+    """A schedule of sends written as (chunks, (src, dst), start) or (chunks, (src, dst), start, "add")."""
+    topology = topology or machine(3, LINKS)
+    collective = name_or_collective
+    if isinstance(collective, str):
+        collective = make_collective(collective, topology.num_ranks)
+    problem = replace(Problem(topology, collective, chunk_mb=1.0), **changes)
+    return schedule_from_sends(
+        problem,
+        [Send(tuple(c), topology.link_index[ends], start, bool(add)) for c, ends, start, *add in sends],
+    )
+
+
+def edited(schedule: Schedule, rows: list[int], **values) -> Schedule:
+    columns = {name: getattr(schedule, name).copy() for name in values}
+    for name, value in values.items():
+        columns[name][rows] = value
+    return replace(schedule, **columns)
+
+
+def findings(schedule: Schedule) -> tuple[str, ...]:
+    with pytest.raises(ScheduleError, match="the schedule is not valid") as caught:
+        schedule.check()
+    return caught.value.findings
+
+
+def sum_of(starts: list[int], wanted: list[int], num_ranks: int = 3) -> Collective:
+    """One chunk, the sum over some ranks, wanted by some ranks."""
+    zero = np.zeros(1, dtype=np.int64)
+    return Collective(
+        name="partial-sum",
+        num_ranks=num_ranks,
+        chunks_per_rank=1,
+        chunks_per_size=1,
+        inputs=Placement(zero.repeat(len(starts)), np.array(starts), zero.repeat(len(starts))),
+        outputs=Placement(zero.repeat(len(wanted)), np.array(wanted), zero.repeat(len(wanted))),
+        reduces=np.ones(1, dtype=np.bool_),
+        home=zero + wanted[0],
+        in_place_shift=np.zeros(num_ranks, dtype=np.int64),
+    )
+
+
+def chain(**changes) -> Schedule:
+    """Two chunks of rank 0, together to rank 1 and on to rank 2: rows 0 and 1, then 2 and 3."""
+    broadcast = make_collective("broadcast", 3, 2)
+    return planned(broadcast, [([0, 1], (0, 1), 0.0), ([0, 1], (1, 2), 5.0)], **changes)
+
+
+def sum_chain(*more: tuple) -> Schedule:
+    """Rank 2's contribution to rank 1, both to rank 0."""
+    return planned("reduce", [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0, "add"), *more])
+
+
+# -- valid schedules -----------------------------------------------------------------------------
+
+
+def test_a_chain_of_groups_is_valid() -> None:
+    schedule = chain()
+    schedule.check()
+    assert schedule.makespan_us == 10.0
+
+
+def test_a_chain_of_sums_is_valid() -> None:
+    sum_chain().check()
+    assert sum_chain().makespan_us == 6.0
+
+
+def test_allreduce_by_a_tree_and_back_is_valid() -> None:
+    every = [0, 1, 2]
+    schedule = planned(
+        "allreduce",
+        [
+            (every, (2, 1), 0.0, "add"),
+            (every, (1, 0), 7.0, "add"),
+            (every, (0, 1), 14.0),
+            (every, (1, 2), 21.0),
+        ],
+    )
+    schedule.check()
+    assert schedule.makespan_us == 28.0
+
+
+def test_allreduce_by_trees_with_a_root_for_each_chunk_is_valid() -> None:
+    ends = [(a, b) for a in range(3) for b in range(3) if a != b]
+    planned(
+        "allreduce",
+        [([b], (a, b), 0.0, "add") for a, b in ends] + [([a], (a, b), 3.0) for a, b in ends],
+    ).check()
+
+
+def test_a_sum_may_meet_anywhere_and_be_copied_to_where_it_is_wanted() -> None:
+    planned("reduce", [([0], (0, 1), 0.0, "add"), ([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0)]).check()
+
+
+def test_a_rank_that_adds_nothing_may_pass_a_sum_on() -> None:
+    planned(sum_of([0, 2], wanted=[0]), [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0, "add")]).check()
+
+
+def test_a_sum_of_one_contribution_is_there_from_the_start() -> None:
+    planned(sum_of([1], wanted=[1]), []).check()
+    planned(sum_of([1], wanted=[0]), [([0], (1, 0), 0.0)]).check()
+
+
+def test_a_schedule_of_one_rank_is_empty() -> None:
+    alone = LogicalTopology("alone", np.zeros(1, int), *[np.zeros(0, int)] * 2, *[np.zeros(0)] * 2, (), ())
+    schedule = planned("allgather", [], alone)
+    schedule.check()
+    assert schedule.makespan_us == 0.0
+
+
+def test_a_rank_sends_and_receives_at_once() -> None:
+    ring = [(0, 1), (1, 2), (2, 0)]
+    planned(
+        "allgather",
+        [([a], (a, b), 0.0) for a, b in ring] + [([(a - 1) % 3], (a, b), 3.0) for a, b in ring],
+    ).check()
+
+
+def test_times_within_the_tolerance_are_equal() -> None:
+    edited(chain(), [2, 3], start_us=5.0 - 1e-8, end_us=10.0 - 1e-8).check()
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [{"start_us": 5.5}, {"end_us": 10.5}, {"reduce": True}])
+def test_a_group_has_one_time_and_kind(change: dict) -> None:
+    found = findings(edited(chain(), [3], **change))
+    assert found[0].startswith("row 3 (chunk 1, 1 -> 2, ")
+    assert found[0].endswith("differs in link, time or kind from the rest of its group")
+    assert len(found) == (3 if "reduce" in change else 1)
+
+
+def test_a_group_has_one_link() -> None:
+    schedule = chain()
+    found = findings(edited(schedule, [3], link=schedule.problem.topology.link_index[0, 2]))
+    assert found == (
+        "row 3 (chunk 1, 0 -> 2, 5.000 us): differs in link, time or kind from the rest of its group",
+    )
+
+
+def test_a_group_has_no_chunk_twice() -> None:
+    found = findings(edited(chain(), [3], chunk=0))
+    assert found[0] == "row 3 (chunk 0, 1 -> 2, 5.000 us): is in group 1 twice"
+
+
+def test_a_group_is_no_larger_than_a_step_holds() -> None:
+    chain(max_group=2).check()
+    assert findings(chain(max_group=1)) == (
+        "row 0 (chunk 0, 0 -> 1, 0.000 us): its group of 2 chunks is over the limit of 1",
+    )
+
+
+# -- durations and ports -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end_us", [9.0, 11.0])
+def test_a_transfer_takes_what_the_cost_model_says(end_us: float) -> None:
+    assert findings(edited(chain(), [2, 3], end_us=end_us)) == (
+        f"row 2 (chunk 0, 1 -> 2, 5.000 us): takes {end_us - 5:.6f} us, the link's cost is 5.000000 us",
+    )
+
+
+def test_chunks_that_travel_apart_pay_alpha_each() -> None:
+    apart = edited(chain(), [3], group=7)
+    assert findings(apart)[0].endswith("takes 5.000000 us, the link's cost is 3.000000 us")
+
+
+def shared_port(start_us: float, **changes) -> Schedule:
+    """Rank 0's chunk to ranks 1 and 2 through one port, the second from `start_us` on."""
+    topology = machine(
+        3, [(0, 1), (0, 2)], ports=((0, 2), (1, 2)), port_names=("0->1", "0->2", "out of 0"), **changes
+    )
+    return planned("broadcast", [([0], (0, 1), 0.0), ([0], (0, 2), start_us)], topology)
+
+
+@pytest.mark.parametrize(("occupancy", "free_us"), [("serial", 3.0), ("pipelined", 2.0)])
+def test_a_port_serves_one_group_at_a_time(occupancy: str, free_us: float) -> None:
+    shared_port(free_us, occupancy=occupancy).check()
+    assert findings(shared_port(free_us - 0.25, occupancy=occupancy)) == (
+        f"row 0 (chunk 0, 0 -> 1, 0.000 us) and row 1 (chunk 0, 0 -> 2, {free_us - 0.25:.3f} us): "
+        "both use port out of 0 at once",
+    )
+
+
+def test_a_long_transfer_is_in_the_way_of_all_that_start_in_it() -> None:
+    topology = machine(
+        4,
+        [(0, 1), (0, 2), (0, 3)],
+        beta_us_per_mb=np.array([99.0, 2.0, 2.0]),
+        ports=((0,), (0,), (0,)),
+        port_names=("out of 0",),
+    )
+    late = planned("broadcast", [([0], (0, 1), 0.0), ([0], (0, 2), 100.0), ([0], (0, 3), 103.0)], topology)
+    late.check()
+    assert "port out of 0" in findings(edited(late, [2], start_us=50.0, end_us=53.0))[0]
+
+
+def test_what_takes_no_time_is_in_nobodys_way() -> None:
+    topology = machine(
+        3, [(0, 1), (0, 2)], alpha_us=np.array([9.0, 0.0]), beta_us_per_mb=np.array([0.0, 0.0]),
+        ports=((0,), (0,)), port_names=("out of 0",),
+    )  # fmt: skip
+    planned("broadcast", [([0], (0, 1), 0.0), ([0], (0, 2), 4.0)], topology).check()
+
+
+# -- limits --------------------------------------------------------------------------------------
+
+
+def test_a_chunk_keeps_off_the_links_that_its_home_may_not_use() -> None:
+    may_use = np.ones((3, len(LINKS)), dtype=np.bool_)
+    may_use[1:] = False
+    chain(limits=RoutingLimits(may_use)).check()
+    may_use[0, 1] = False
+    assert findings(chain(limits=RoutingLimits(may_use))) == (
+        "row 2 (chunk 0, 1 -> 2, 5.000 us): rank 0's chunks may not use this link",
+    )
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def test_only_reduced_chunks_are_added() -> None:
+    sends = [([0], (0, 1), 0.0), ([0], (1, 2), 3.0), ([0], (1, 2), 6.0, "add")]
+    assert findings(planned("broadcast", sends)) == (
+        "row 2 (chunk 0, 1 -> 2, 6.000 us): adds a chunk that is not reduced",
+    )
+
+
+def test_a_contribution_is_passed_on_once() -> None:
+    assert findings(sum_chain(([0], (2, 0), 6.0, "add"))) == (
+        "row 2 (chunk 0, 2 -> 0, 6.000 us): its sender passes its contribution on twice",
+    )
+
+
+def test_who_has_no_contribution_adds_nothing() -> None:
+    sends = [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0, "add")]
+    assert findings(planned(sum_of([0, 1], wanted=[0]), sends)) == (
+        "row 0 (chunk 0, 2 -> 1, 0.000 us): its sender has no contribution",
+    )
+
+
+def test_a_sum_waits_for_all_that_is_added_to_it() -> None:
+    assert findings(edited(sum_chain(), [1], start_us=2.5, end_us=5.5)) == (
+        "row 1 (chunk 0, 1 -> 0, 2.500 us): leaves before all contributions to it have arrived",
+    )
+
+
+def test_contributions_meet_at_one_rank() -> None:
+    found = findings(sum_chain().take(np.array([1])))
+    assert found[0].startswith(
+        "chunk 0 (piece 0 of rank 0's part): its contributions do not meet at one rank"
+    )
+    assert found[0].endswith("they end at ranks 0, 2")
+
+
+def test_no_sum_goes_round_in_a_circle_even_where_links_are_free() -> None:
+    free = machine(3, LINKS, alpha_us=ZERO, beta_us_per_mb=ZERO)
+    sends = [([0], (1, 2), 0.0, "add"), ([0], (2, 1), 0.0, "add")]
+    assert findings(planned(sum_of([0], wanted=[0]), sends, free)) == (
+        "row 0 (chunk 0, 1 -> 2, 0.000 us): goes round in a circle of reductions",
+    )
+
+
+def test_a_sum_all_of_which_goes_round_ends_nowhere() -> None:
+    free = machine(3, LINKS, alpha_us=ZERO, beta_us_per_mb=ZERO)
+    sends = [([0], (1, 2), 0.0, "add"), ([0], (2, 1), 0.0, "add")]
+    assert findings(planned(sum_of([1, 2], wanted=[1]), sends, free))[0].endswith("they end nowhere")
+
+
+def test_a_finished_sum_is_copied_only_when_it_is_finished() -> None:
+    every = [0, 1, 2]
+    schedule = planned(
+        "allreduce",
+        [
+            (every, (2, 1), 0.0, "add"),
+            (every, (1, 0), 7.0, "add"),
+            (every, (0, 1), 13.0),
+            (every, (1, 2), 21.0),
+        ],
+    )
+    assert findings(schedule) == (
+        "row 6 (chunk 0, 0 -> 1, 13.000 us): its sender does not hold it yet (does from 14.000 us on)",
+    )
+
+
+# -- copies --------------------------------------------------------------------------------------
+
+
+def test_a_sender_holds_what_it_sends() -> None:
+    assert findings(edited(chain(), [2, 3], start_us=4.0, end_us=9.0)) == (
+        "row 2 (chunk 0, 1 -> 2, 4.000 us): its sender does not hold it yet (does from 5.000 us on)",
+    )
+
+
+def gathered(*more: tuple, **costs) -> Schedule:
+    """Chunks 1 and 2 to rank 0, where they are wanted, and what else is sent."""
+    return planned("gather", [([1], (1, 0), 0.0), ([2], (2, 0), 0.0), *more], machine(3, LINKS, **costs))
+
+
+def test_a_sender_that_never_gets_a_chunk_cannot_send_it() -> None:
+    gathered().check()
+    assert findings(gathered(([0], (1, 2), 0.0))) == (
+        "row 0 (chunk 0, 1 -> 2, 0.000 us): its sender does not hold it yet (never does)",
+    )
+
+
+def test_a_receiver_gets_a_chunk_once() -> None:
+    broadcast = [([0], (0, 1), 0.0), ([0], (1, 2), 3.0)]
+    assert findings(planned("broadcast", [*broadcast, ([0], (0, 2), 3.0)])) == (
+        "row 2 (chunk 0, 0 -> 2, 3.000 us): its receiver gets it twice",
+    )
+
+
+def test_no_chunk_is_sent_to_where_it_starts() -> None:
+    broadcast = [([0], (0, 1), 0.0), ([0], (1, 2), 3.0)]
+    assert findings(planned("broadcast", [*broadcast, ([0], (2, 0), 6.0)])) == (
+        "row 2 (chunk 0, 2 -> 0, 6.000 us): its receiver has it already",
+    )
+
+
+def test_no_sum_is_sent_back_to_where_it_was_made() -> None:
+    assert findings(sum_chain(([0], (0, 1), 6.0), ([0], (1, 0), 9.0))) == (
+        "row 3 (chunk 0, 1 -> 0, 9.000 us): its receiver has it already",
+    )
+
+
+def test_no_copy_goes_round_in_a_circle_even_where_links_are_free() -> None:
+    circle = [([0], (1, 2), 0.0), ([0], (2, 1), 0.0)]
+    assert findings(gathered(*circle, alpha_us=ZERO, beta_us_per_mb=ZERO)) == (
+        "row 0 (chunk 0, 1 -> 2, 0.000 us): goes round in a circle of copies",
+    )
+
+
+def test_every_demand_is_met() -> None:
+    assert findings(chain().take(np.array([0, 1]))) == (
+        "rank 2 never gets chunk 0 (piece 0 of rank 0's part) (2 demands are not met)",
+    )
+
+
+def test_an_empty_schedule_meets_no_demand() -> None:
+    found = findings(chain().take(np.array([], dtype=np.int64)))
+    assert found == ("rank 1 never gets chunk 0 (piece 0 of rank 0's part) (4 demands are not met)",)
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "change", "finding"),
+    [
+        ([2], {"chunk": 2}, "row 2: chunk 2 is outside 0 .. 1"),
+        ([1], {"chunk": -1}, "row 1: chunk -1 is outside 0 .. 1"),
+        ([3], {"link": 6}, "row 3: link 6 is outside 0 .. 5"),
+        ([0], {"start_us": np.nan}, "row 0: a time is not finite"),
+        ([0], {"end_us": np.inf}, "row 0: a time is not finite"),
+        ([0, 1], {"start_us": -1.0, "end_us": 4.0}, "row 0: starts before 0, at -1.0 us"),
+    ],
+)
+def test_a_value_out_of_range_is_named_before_anything_else(rows: list, change: dict, finding: str) -> None:
+    assert findings(edited(chain(), rows, **change)) == (finding,)
+
+
+def test_columns_have_one_length() -> None:
+    schedule = chain()
+    assert findings(replace(schedule, group=schedule.group[1:])) == ("the columns differ in length",)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "finding"),
+    [
+        ("reduce", np.int64, "column reduce must be booleans, not int64"),
+        ("chunk", np.float64, "column chunk must be integers, not float64"),
+        ("link", np.uint64, "column link must be integers, not uint64"),
+    ],
+)
+def test_columns_have_the_type_that_the_rules_reckon_with(name: str, kind: type, finding: str) -> None:
+    schedule = chain()
+    assert findings(replace(schedule, **{name: getattr(schedule, name).astype(kind)})) == (finding,)
+
+
+def test_topology_and_collective_have_the_same_ranks() -> None:
+    schedule = chain()
+    wider = replace(schedule.problem, collective=make_collective("broadcast", 4, 2))
+    assert findings(replace(schedule, problem=wider)) == ("the collective has 4 ranks, the topology 3",)
+
+
+def test_several_broken_rules_are_all_named() -> None:
+    found = findings(edited(chain(), [2, 3], start_us=4.0, end_us=8.0))
+    assert ["takes 4.0" in f or "does not hold" in f for f in found] == [True, True]
