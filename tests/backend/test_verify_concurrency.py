@@ -1,6 +1,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from programs import (
     block,
     direct_alltoall,
@@ -8,7 +10,6 @@ from programs import (
     nop,
     program,
     ring_allgather,
-    ring_allreduce,
     scratch_allreduce,
     step,
     with_block,
@@ -16,8 +17,13 @@ from programs import (
 )
 from runtime_model import outcomes
 
-from taccl.backend.program import Buffer, Protocol
+from taccl.backend.program import Buffer, Op, Protocol
 from taccl.backend.verify import verify_program
+from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.connections import connect
+from taccl.backend.verify.execution import execute
+from taccl.backend.verify.report import Collector
+from taccl.backend.verify.transfers import Transfers
 
 
 def found(made, rule, **options):
@@ -152,19 +158,40 @@ def test_no_upper_limit_means_the_finest_pieces():
     assert "deadlock" in {finding.rule for finding in verify_program(unlimited, targets="executor").errors}
 
 
-def test_more_iterations_change_nothing():
-    from taccl.backend.verify.columns import Columns
-    from taccl.backend.verify.connections import connect
-    from taccl.backend.verify.execution import execute
-    from taccl.backend.verify.report import Collector
-    from taccl.backend.verify.transfers import Transfers
+@st.composite
+def relays(draw):
+    """Messages that travel around a ring through fused steps, each block's steps a little out of order."""
+    n = draw(st.integers(2, 4))
+    message = st.tuples(st.integers(0, n - 1), st.integers(1, n - 1), st.sampled_from((1, 2, 5, 9)))
+    steps = [[] for _ in range(n)]
+    for start, hops, count in draw(st.lists(message, min_size=1, max_size=7)):
+        for hop in range(hops + 1):
+            kind = "s" if hop == 0 else "r" if hop == hops else "rcs"
+            steps[(start + hop) % n].append(step(kind, "i0", count=count))
+    for rank, place in draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, 8)), max_size=9)):
+        pair = steps[rank][place : place + 2]
+        if {each.op for each in pair} == {Op.SEND, Op.RECV}:  # others keep the order of their connection
+            steps[rank][place : place + 2] = reversed(pair)
+    ranks = [(block(0, (r + 1) % n, (r - 1) % n, *steps[r]),) for r in range(n)]
+    return program("custom", 9, *ranks)
 
-    for made in (crossing(3), crossing(2), ring_allreduce(4), scratch_allreduce(4), ring_allgather(5)):
-        transfers = Transfers.of(Columns.of(made))
-        connections = connect(transfers, Collector())
-        for slots in (1, 2, 3):
-            ends = {execute(transfers, connections, slots, 1, rounds).ends for rounds in (1, 2, 3, 5)}
-            assert len(ends) == 1
+
+@settings(max_examples=150, deadline=None)
+@given(relays())
+def test_more_slots_larger_pieces_and_fewer_iterations_never_hurt(made):
+    """What `deadlock` relies on, so that the hardest setting decides."""
+    collector = Collector()
+    transfers = Transfers.of(Columns.of(made))
+    connections = connect(transfers, collector)
+    assume(not collector.fatal)
+    settings_tried = [(slots, pieces) for slots in (1, 2, 8) for pieces in (1, 2, 71)]
+    ends = {each: execute(transfers, connections, *each, 2).ends for each in settings_tried}
+    for slots, pieces in settings_tried:
+        for more_slots, larger in settings_tried:
+            if more_slots >= slots and larger >= pieces:
+                assert ends[more_slots, larger] or not ends[slots, pieces]
+        rounds = {execute(transfers, connections, slots, pieces, count).ends for count in (1, 2, 4)}
+        assert len(rounds) == 1
 
 
 def test_a_send_without_a_receive_is_named():

@@ -241,6 +241,10 @@ def test_chunks_that_the_ranks_cannot_share_are_an_error():
     assert "no-such-collective" in rules(broken)
 
 
+def test_chunks_that_no_step_can_reach_are_an_error():
+    assert "no-such-collective" in rules(replace(ring_allgather(2), chunks_per_loop=10**6))
+
+
 def custom(num_ranks=2):
     """Rank 0 hands its second chunk to rank 1, which wants it first; both hold the same chunk 2."""
     return Collective(

@@ -90,21 +90,22 @@ def _of_block(transfers: Transfers, block: int, wanted: BoolArray) -> IntArray:
 def _one_block_at_each_end(
     columns: Columns, senders: dict[Key, list[int]], receivers: dict[Key, list[int]], collector: Collector
 ) -> None:
-    for ends, others, verb, other_verb in (
-        (senders, receivers, "sends to", "receives from"),
-        (receivers, senders, "receives from", "sends to"),
+    for ends, others, verbs in (
+        (senders, receivers, ("send to", "sends to", "receives from")),
+        (receivers, senders, ("receive from", "receives from", "sends to")),
     ):
-        for (channel, source, target), blocks in ends.items():
+        for key, blocks in ends.items():
+            channel, source, target = key
             rank, peer = (source, target) if ends is senders else (target, source)
             if len(blocks) > 1:
                 ids = " and ".join(str(columns.block_id[block]) for block in blocks)
                 collector.add(
                     Finding(
-                        layer="concurrency",
-                        severity="error",
-                        rule="shared-connection",
-                        message=f"thread blocks {ids} of rank {rank} both {_plural(verb)} rank {peer} on "
-                        f"channel {channel}; each counts its slots for itself, so data get mixed up",
+                        "concurrency",
+                        "error",
+                        "shared-connection",
+                        f"thread blocks {ids} of rank {rank} both {verbs[0]} rank {peer} on channel "
+                        f"{channel}; each counts its slots for itself, so data get mixed up",
                         rank=rank,
                         thread_block=int(columns.block_id[blocks[1]]),
                         line=int(columns.block_line[blocks[1]]) or None,
@@ -112,23 +113,19 @@ def _one_block_at_each_end(
                     ),
                     fatal=True,
                 )
-            if (channel, source, target) not in others:
+            if key not in others:
                 collector.add(
                     columns.at_block(
                         blocks[0],
                         "concurrency",
                         "error",
                         "unmatched-connection",
-                        f"{verb} rank {peer} on channel {channel}, but no thread block of rank {peer} "
-                        f"{other_verb} rank {rank} on that channel",
+                        f"{verbs[1]} rank {peer} on channel {channel}, but no thread block of rank {peer} "
+                        f"{verbs[2]} rank {rank} on that channel",
                         hint="add the other end, or set the peer to -1",
                     ),
                     fatal=True,
                 )
-
-
-def _plural(verb: str) -> str:
-    return verb.replace("sends", "send").replace("receives", "receive")
 
 
 def _same_length_and_counts(

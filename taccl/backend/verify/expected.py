@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.program import Program
+from taccl.backend.verify.limits import MAX_COUNT, MAX_OFFSET
 from taccl.backend.verify.report import Collector, Finding
 from taccl.collectives import BoolArray, Collective, IntArray
 
@@ -92,6 +93,8 @@ def expect_standard(program: Program, root: int | None, collector: Collector) ->
     problem = None
     if chunks < 1:
         problem = f"nchunksperloop is {chunks}; it must be at least 1"
+    elif chunks > MAX_OFFSET + MAX_COUNT:
+        problem = f"nchunksperloop is {chunks}, and steps reach no chunk beyond {MAX_OFFSET + MAX_COUNT - 1}"
     elif name in _CUT_BY_RANK and chunks % ranks:
         problem = f"nchunksperloop is {chunks}, which {ranks} ranks cannot share equally in {name}"
     elif root is not None and not 0 <= root < ranks:

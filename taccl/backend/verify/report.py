@@ -154,9 +154,6 @@ class Collector:
         """Count `count` findings as `like`, without writing them out."""
         self._seen[(like.rule, like.runtimes)] += count
 
-    def count(self, rule: str) -> int:
-        return sum(count for (name, _), count in self._seen.items() if name == rule)
-
     def findings(self) -> tuple[Finding, ...]:
         """Errors before warnings, each in the order in which they were found."""
         kept = list(self._kept)
