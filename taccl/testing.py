@@ -41,8 +41,8 @@ def assert_same_schedule(one: Schedule, other: Schedule) -> None:
         raise AssertionError(f"one schedule has {len(one)} transfers, the other {len(other)}")
     first, second = one.sorted(), other.sorted()
     differs = {name: np.flatnonzero(getattr(first, name) != getattr(second, name)) for name in _COLUMNS}
-    faults = sorted((int(rows[0]), name) for name, rows in differs.items() if len(rows))
+    faults = [(int(rows[0]), name) for name, rows in differs.items() if len(rows)]
     if faults:
-        row, name = faults[0]
+        row, name = min(faults, key=lambda fault: fault[0])
         here, there = getattr(first, name)[row], getattr(second, name)[row]
         raise AssertionError(f"in order of time, row {row} differs in {name}: {here} and {there}")

@@ -142,6 +142,8 @@ def _collective(fields: Fields, num_ranks: int, rows: int) -> Collective:
     fields.expect(_BY_NAME)
     name, pieces = fields.text("name"), fields.integer("chunks_per_rank", 1, _MAX_CHUNKS_PER_RANK)
     root = None if fields.values["root"] is None else fields.integer("root", 0, num_ranks - 1)
+    if name not in COLLECTIVES:
+        raise CollectiveError(f"unknown collective {name!r}", hint="one of " + ", ".join(COLLECTIVES))
     rooted = name in ("broadcast", "reduce", "gather", "scatter")
     fewest = (num_ranks - 1) * pieces * (1 if rooted else num_ranks)
     if rows < fewest:
