@@ -62,8 +62,8 @@ class _Facts:
         parts = (
             collective.inputs.chunk * ranks + collective.inputs.rank,
             collective.outputs.chunk * ranks + collective.outputs.rank,
-            schedule.chunk * ranks + schedule.src,
-            schedule.chunk * ranks + schedule.dst,
+            schedule.chunk.astype(np.int64) * ranks + schedule.src,
+            schedule.chunk.astype(np.int64) * ranks + schedule.dst,
         )
         keys, inverse = np.unique(np.concatenate(parts), return_inverse=True)
         starts, wanted, src, dst = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])

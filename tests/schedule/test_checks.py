@@ -399,6 +399,15 @@ def test_columns_have_the_type_that_the_rules_reckon_with(name: str, kind: type,
     assert findings(replace(schedule, **{name: getattr(schedule, name).astype(kind)})) == (finding,)
 
 
+def test_columns_of_small_integers_are_reckoned_with_in_full() -> None:
+    topology = machine(3, [(0, 1), (1, 2)])
+    schedule = planned(
+        make_collective("broadcast", 3, 100), [(range(50), (0, 1), 0.0), (range(50, 100), (0, 1), 101.0),
+        (range(50), (1, 2), 101.0), (range(50, 100), (1, 2), 202.0)], topology,
+    )  # fmt: skip
+    replace(schedule, chunk=schedule.chunk.astype(np.int8)).check()
+
+
 def test_topology_and_collective_have_the_same_ranks() -> None:
     schedule = chain()
     wider = replace(schedule.problem, collective=make_collective("broadcast", 4, 2))
@@ -408,3 +417,10 @@ def test_topology_and_collective_have_the_same_ranks() -> None:
 def test_several_broken_rules_are_all_named() -> None:
     found = findings(edited(chain(), [2, 3], start_us=4.0, end_us=8.0))
     assert ["takes 4.0" in f or "does not hold" in f for f in found] == [True, True]
+
+
+def test_checks_look_only_at_cells_that_matter() -> None:
+    collective = make_collective("broadcast", 3, 2)
+    schedule = planned(collective, [([0, 1], (0, 1), 0.0), ([0, 1], (1, 2), 5.0)])
+    schedule.check()
+    assert not {"pre", "post"} & vars(collective).keys()  # dense, and made when first asked for
