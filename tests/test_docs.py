@@ -1,6 +1,6 @@
 """Every example of the README and docs/ is run, in the order of the page, in one folder per page.
 
-- ```console : lines after `$ ` are commands; each must succeed, and what the page shows of its output
+- ```console : lines after `$ ` are taccl commands; each must succeed, and what the page shows of its output
   must be there, numbers apart (`...` stands for anything).
 - ```python : run as it stands, or as doctests where it has `>>>`.
 - ```yaml whose first line is `# NAME.yaml` : written to that file, for the commands that follow.
@@ -8,16 +8,17 @@ Other blocks (such as ```text) are not run.
 """
 
 import doctest
-import os
 import re
+import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from taccl.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -63,15 +64,8 @@ def pattern(line: str) -> re.Pattern[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a reader has at the start: the sketches, and `taccl` on the path."""
+    """What a reader has at the start: the sketches."""
     shutil.copytree(ROOT / "sketches", tmp_path / "sketches")
-    bin_folder = tmp_path / ".bin"
-    bin_folder.mkdir()
-    script = bin_folder / "taccl"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m taccl "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -93,11 +87,12 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
 
 
 def run_command(command: str, shown: list[str], place: str) -> None:
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, f"{place}: {command}\n{done.stdout}{done.stderr}"
-    output = done.stdout + done.stderr
+    program, *words = shlex.split(command.replace("\\\n", " "))
+    assert program == "taccl", f"{place}: only taccl is run here, not {program}"
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, f"{place}: {command}\n{done.output}"
     for line in shown:
-        assert pattern(line).search(output), f"{place}: {command}\nshows no line like {line!r}:\n{output}"
+        assert pattern(line).search(done.output), f"{place}: {command}\nno line like {line!r}:\n{done.output}"
 
 
 def run_doctest(text: str, names: dict[str, object], place: str) -> None:
