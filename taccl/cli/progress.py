@@ -23,7 +23,7 @@ def progress_reports(*, quiet: bool, verbose: bool) -> Iterator[Report | None]:
     if quiet:
         yield None
     elif sys.stderr.isatty() and not verbose:
-        table = _LiveTable()
+        table = LiveTable()
         with Live(console=Console(stderr=True), get_renderable=table.render, transient=True):
             yield table.report
     else:
@@ -53,7 +53,7 @@ def _cells(progress: Progress) -> tuple[str, str, str, str, str]:
     )
 
 
-class _LiveTable:
+class LiveTable:
     """The latest news as a table of one row whose clock goes on between news."""
 
     def __init__(self) -> None:
