@@ -7,7 +7,7 @@ own, until all fit or the channels are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 
@@ -58,7 +58,7 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     """
     lines = lines_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, lines.values())
-    parts: dict[Line, list[Sequence[int]]] = {line: [transfers] for line, transfers in lines.items()}
+    parts = _first_parts(plan, lines, limits)
     alone: list[set[Lane]] = [set() for _ in plan.layouts]
     for spare in count():
         channels = assign_channels(plan.flow, parts, limits)
@@ -76,6 +76,21 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
         number_steps(r, rank.actions, rank.blocks, rank.waits, scratch, sizes) for r, rank in enumerate(ranks)
     )
     return programs, in_place
+
+
+def _first_parts(
+    plan: Plan, lines: Mapping[Line, Sequence[int]], limits: RuntimeLimits
+) -> dict[Line, list[Sequence[int]]]:
+    """The parts of each line by its actions alone: waits, which may add nops, are not known yet."""
+    sender, receiver = [0] * len(plan.flow.transfers), [0] * len(plan.flow.transfers)
+    anywhere = [0] * len(plan.flow.transfers)
+    for rank in expand(plan.flow, plan.events, plan.layouts, plan.adding, anywhere, plan.fused):
+        for action in rank.actions:
+            assert action.lane is not None  # only copies of own data have none, and they come later
+            side = sender if action.lane.sends else receiver
+            side[action.transfer] += 1
+    steps = list(zip(sender, receiver, strict=True))
+    return {line: cut_by_steps(transfers, steps, limits.steps) for line, transfers in lines.items()}
 
 
 def _assemble_once(

@@ -53,12 +53,13 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
     waits: list[list[int]] = []
     for number, action in enumerate(actions):
         needed: set[int] = set(action.held_back)
-        reads = [_cell(place, input_shift) for place in action.reads()]
+        reads = action.reads()
+        if input_shift is not None and action.src.buffer is Buffer.INPUT:
+            reads = tuple(_cell(place, input_shift) for place in reads)
         for cell in reads:
             if cell in writer:
                 needed.add(writer[cell])
-        for place in action.writes():
-            cell = _cell(place, input_shift)
+        for cell in action.writes():
             if cell in writer:
                 needed.add(writer[cell])
             needed.update(readers.pop(cell, ()))
@@ -70,8 +71,9 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
     return waits
 
 
-def _cell(place: Place, input_shift: int | None) -> Place:
-    if input_shift is None or place.buffer is not Buffer.INPUT:
+def _cell(place: Place, input_shift: int) -> Place:
+    """The output cell that is the same memory in place; other cells as they are."""
+    if place.buffer is not Buffer.INPUT:
         return place
     return Place(Buffer.OUTPUT, place.offset + input_shift)
 
