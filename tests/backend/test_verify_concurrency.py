@@ -321,3 +321,12 @@ def test_rccl_is_warned_of_data_that_it_may_not_see():
         for number in (1, 2):
             made = edit(made, rank, number, 2, src=Buffer.OUTPUT)
     assert not verify_program(made, targets="rccl").warnings
+
+
+def test_a_copy_onto_itself_is_nothing_that_rccl_could_miss():
+    """In place the own chunk is copied onto itself, and the send that waits for it reads it as i."""
+    made = ring_allgather(3, in_place=True, out_of_place=False)
+    for rank in range(3):
+        made = edit(made, rank, 2, 0, has_dependent=True)
+        made = edit(made, rank, 0, 0, depends=(2, 0))
+    assert verify_program(made, targets="rccl").findings == ()

@@ -198,6 +198,16 @@ def test_the_root_is_found(made, root):
     assert report.facts.root == root
 
 
+@pytest.mark.parametrize("root", [0, 1])
+def test_the_root_of_a_gather_in_place_is_found_without_a_copy(root):
+    receive = block(0, -1, 1 - root, step("r", f"o{1 - root}"))
+    send = block(0, root, -1, step("s", "i0"))
+    ranks = ((receive,), (send,)) if root == 0 else ((send,), (receive,))
+    report = verify_program(program("gather", 1, *ranks, in_place=True, out_of_place=False), targets="rccl")
+    assert report.ok, report.errors
+    assert report.facts.root == root
+
+
 @pytest.mark.parametrize("made", [broadcast, reverse_of_broadcast, gather, scatter])
 def test_another_root_than_the_one_asked_for_is_wrong(made):
     assert "wrong-result" in {finding.rule for finding in verify_program(made(1), root=2).errors}

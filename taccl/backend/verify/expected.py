@@ -189,19 +189,22 @@ def _alltoall(name: str, ranks: int, chunks: int, root: int | None) -> Expectati
 
 
 def _gather(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    """The call's count is one rank's part, so that is what nchunksperloop cuts."""
+    """The call's count is one rank's part, so that is what nchunksperloop cuts.
+
+    A call is in place for the runtimes if the input is the rank's part of the output, on every rank.
+    """
     offset = np.arange(ranks * chunks)
     values: list[Value] = [((k % chunks, 1 << (k // chunks), 0),) for k in range(ranks * chunks)]
     wanted = (np.full(ranks * chunks, root), offset, offset)
-    shift = np.where(np.arange(ranks) == root, int(root or 0) * chunks, 0)
+    shift = np.arange(ranks) * chunks
     return _specification(name, ranks, (chunks, ranks * chunks), wanted, values, shift=shift, root=root)
 
 
 def _scatter(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    """As in gather, nchunksperloop cuts one rank's part."""
+    """As in gather, nchunksperloop cuts one rank's part, and in place means the same on every rank."""
     rank, offset = _all_pairs(ranks, chunks)
     values: list[Value] = [((k, 1 << int(root or 0), 0),) for k in range(ranks * chunks)]
-    shift = np.where(np.arange(ranks) == root, -int(root or 0) * chunks, 0)
+    shift = -np.arange(ranks) * chunks
     return _specification(
         name,
         ranks,
@@ -274,11 +277,14 @@ def _expectation_of(collective: Collective, pieces: int) -> Expectation:
     input_size, output_size = inputs.buffer_size(ranks), outputs.buffer_size(ranks)
     if name in STANDARD:  # the caller hands over whole buffers on every rank
         input_size[:], output_size[:] = input_size.max(), output_size.max()
+    shift = collective.in_place_shift
+    if name in ("gather", "scatter"):  # known at the root only, where alone both buffers exist
+        shift = np.arange(ranks) * collective.chunks_per_rank * (1 if name == "gather" else -1)
     return Expectation(
         collective=name,
         input_size=input_size * pieces,
         output_size=output_size * pieces,
-        in_place_shift=collective.in_place_shift * pieces,
+        in_place_shift=shift * pieces,
         has_input=has_input,
         wanted_rank=np.repeat(outputs.rank, pieces),
         wanted_offset=np.repeat(outputs.offset, pieces) * pieces + within,

@@ -2,7 +2,8 @@
 
 In RCCL the step that waits acquires only if its `srcbuf` is `o`. In place, a step that reads as `i`
 what another block of its rank has just written there may therefore see the old data, although the
-wait orders the two. Scratch is uncached and needs nothing.
+wait orders the two. Scratch is uncached and needs nothing, and a copy that in place is onto itself
+changes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.backend.verify.columns import INPUT, READS_SOURCE, WRITES_TARGET
+from taccl.backend.program import Op
+from taccl.backend.verify.columns import INPUT, OP_CODE, READS_SOURCE, WRITES_TARGET
 from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.races import conflicts
@@ -30,7 +32,9 @@ def check_visibility(
     source = memory.base[transfers.rank, columns.src[steps]] + columns.src_offset[steps]
     within = (cell >= source[second]) & (cell < source[second] + columns.count[steps[second]])
     reads_as_input = READS_SOURCE[columns.op[steps]] & (columns.src[steps] == INPUT)
-    writes = WRITES_TARGET[columns.op[steps]]
+    target = memory.base[transfers.rank, columns.dst[steps]] + columns.dst_offset[steps]
+    onto_itself = (columns.op[steps] == OP_CODE[Op.COPY]) & (source == target)
+    writes = WRITES_TARGET[columns.op[steps]] & ~onto_itself
     apart = transfers.block[first] != transfers.block[second]
     stale = np.unique(second[within & apart & reads_as_input[second] & writes[first]])
     if len(stale):
