@@ -16,7 +16,7 @@ from taccl.collectives import BoolArray, Collective, Placement
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,10 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 
 
 def reducing(engine: Engine) -> Engine:
-    """The engine, for problems with sums too."""
+    """The engine, for problems with sums too.
+
+    Each half has its own share of the budget, and the rest goes into overlapping them.
+    """
 
     def solve(
         problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
@@ -121,30 +124,57 @@ def reducing(engine: Engine) -> Engine:
         if parts.sums is None:
             yield from engine(problem, options, budget, incumbent)
             return
-        best = None if incumbent is None else incumbent.makespan_us
-        for stage, sums, spread in _halves_in_turn(engine, parts, options, budget):
+        best = incumbent
+        for stage, sums, spread in _pairs(engine, parts, options, budget):
             schedule = joined(problem, sums, spread)
-            if best is None or schedule.makespan_us < best:
-                best = schedule.makespan_us
-                yield Update(stage, schedule)
+            if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+                best = schedule
+                yield Update(stage, best)
+        if best is not None and parts.spread is not None:
+            for schedule in overlapped(best, options.seed, budget):
+                yield Update("overlap", schedule)
 
     return solve
 
 
-def _halves_in_turn(
-    engine: Engine, parts: Halves, options: SolveOptions, budget: Budget
-) -> Iterator[tuple[str, Schedule | None, Schedule | None]]:
+_Pair = tuple[str, Schedule | None, Schedule | None]
+
+
+def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair]:
     """Improving pairs of halves: the first schedule of each at once, then the better ones of each."""
-    if parts.sums is None or parts.spread is None:
-        for update in engine(parts.sums or parts.spread, options, budget, None):
-            halves_found = (update.schedule, None) if parts.spread is None else (None, update.schedule)
-            yield update.stage, *halves_found
+    if parts.sums is not None and parts.spread is None:
+        for update in _with_schedules(engine(parts.sums, options, budget, None)):
+            yield update.stage, update.schedule, None
         return
-    sums_stream = engine(parts.sums, options, budget.share(0.5), None)
-    spread_stream = engine(parts.spread, options, budget, None)
+    assert parts.sums is not None and parts.spread is not None
+    first, second = budget.share(0.4), budget.share(0.8)
+    sums_stream = _with_schedules(engine(parts.sums, options, first, None))
+    spread_stream = _with_schedules(engine(parts.spread, options, second, None))
     sums, spread = next(sums_stream), next(spread_stream)
     yield sums.stage, sums.schedule, spread.schedule
     for sums in sums_stream:
         yield sums.stage, sums.schedule, spread.schedule
     for spread in spread_stream:
         yield spread.stage, sums.schedule, spread.schedule
+
+
+def _with_schedules(updates: Iterator[Update]) -> Iterator[Update]:
+    return (update for update in updates if update.schedule is not None)
+
+
+def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedule]:
+    """Better orders of the same sends: list scheduling with the tails, more and more perturbed."""
+    problem, random = schedule.problem, np.random.default_rng(seed)
+    decisions = decisions_of(schedule)
+    tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
+    best = schedule
+    favoured = tails
+    while budget.remaining_s() and len(decisions):
+        width = float(random.choice((0.02, 0.1, 0.3))) * tails.max()
+        priority = favoured + width * random.standard_normal(len(tails))
+        trial = list_schedule(problem, decisions, priority.tolist())
+        if trial.makespan_us <= best.makespan_us:
+            favoured = priority
+        if trial.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = trial
+            yield best

@@ -8,6 +8,7 @@ model optimal that only ran into its time limit.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -196,7 +197,7 @@ def _solve_by_pulp(model: LinearModel, solver: Any) -> Solution:
         for i in range(model.num_variables)
     ]
     program.setObjective(pulp.LpAffineExpression(zip(variables, cost.tolist(), strict=True)))
-    for row, (first, last) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    for row, (first, last) in enumerate(itertools.pairwise(starts)):
         terms = [(variables[column[i]], float(value[i])) for i in range(first, last)]
         expression = pulp.LpAffineExpression(terms)
         if row_lower[row] == row_upper[row]:

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 
 from taccl.encoding.bounds import Bound, lower_bound
 from taccl.encoding.combine import reducing
+from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
-from taccl.encoding.milp import milp
+from taccl.encoding.milp import milp, rejoined
+from taccl.encoding.symmetry import symmetry_group
 from taccl.errors import SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp}
+#: The engines that `auto` runs after each other, each with its part of the time that is left.
+_AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -34,31 +38,49 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     if options.engine not in ENGINES:
         raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
     check_solver(options.solver)
-    budget = Budget(options.time_limit_s)
     best: Schedule | None = None
     bound = Bound(0.0, "")
-    for update in _updates(problem, options, budget):
+    for update in _updates(problem, options, Budget(options.time_limit_s)):
         if update.schedule is not None:
             update.schedule.check()
             best = update.schedule
         if update.lower_bound_us > bound.value_us:
             bound = Bound(update.lower_bound_us, update.bound_source)
         yield update
-        if best is not None and best.makespan_us - bound.value_us <= options.gap * best.makespan_us + 1e-9:
+        if best is not None and _is_close(best, bound, options.gap):
             return
 
 
+def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
+    """Whether a schedule is within the gap, a fraction of its time, of the bound."""
+    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us
+
+
 def _updates(problem: Problem, options: SolveOptions, budget: Budget) -> Iterator[Update]:
-    """The first greedy schedule, the bound, and then what the engines find."""
-    quick = reducing(greedy)(problem, options, Budget(0.0), None)
-    first = next(quick)
+    """A first schedule, the bound, and then what the engines find."""
+    first = next(reducing(greedy)(problem, options, Budget(0.0), None))
     yield first
     bound = lower_bound(problem)
     yield Update("bound", None, bound.value_us, bound.witness)
     best = first.schedule
-    names = list(_ENGINES) if options.engine == "auto" else [options.engine]
-    for position, name in enumerate(names):
-        share = budget.share(1.0 / (len(names) - position))
-        for update in reducing(_ENGINES[name])(problem, options, share, best):
+    engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
+    for update in reducing(engine)(problem, options, budget.share(0.95), best):
+        yield update
+        best = update.schedule or best
+    if options.engine == "auto" and best is not None:
+        joined = rejoined(best, symmetry_group(problem), options, budget)
+        if joined is not None:
+            yield Update("milp", joined)
+
+
+def _auto(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """The engines after each other, until one meets the bound of this problem."""
+    best, bound = incumbent, lower_bound(problem)
+    for engine, share in _AUTO:
+        for update in engine(problem, options, budget.share(share), best):
             yield update
-            best = update.schedule if update.schedule is not None else best
+            best = update.schedule or best
+            if best is not None and _is_close(best, bound, options.gap):
+                return

@@ -1,4 +1,4 @@
-"""Times for decisions: given who sends what over which link, and in what order, when does it happen?
+"""Times for decisions: who sends what over which link in what order is given, when it happens follows.
 
 Engines decide routes, groups and orders; this module turns them into a `Schedule` whose every send
 starts as early as the decisions allow. It is the only place where starts are computed, so float

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.collectives import IntArray
+from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.cuts import Cut
 from taccl.problem import FloatArray, Problem
 
@@ -40,12 +40,12 @@ def tightest_cut(problem: Problem) -> Cut | None:
         return None
     weight = collective.pre.sum(axis=0)
     network = _Network(problem)
-    into = np.ones(problem.num_ranks, dtype=np.bool_)
-    into[int(weight.argmax())] = False
-    best = None
-    while into is not None:
-        best, ratio = into, weight[~into].sum() / network.bandwidth_into(into)
-        into = network.narrower(weight, ratio)
+    best = np.arange(problem.num_ranks) != int(weight.argmax())
+    narrower: BoolArray | None = best
+    while narrower is not None:
+        best = narrower
+        ratio = weight[~best].sum() / network.bandwidth_into(best)
+        narrower = network.narrower(weight, ratio)
     ranks = np.flatnonzero(best).tolist()
     return Cut(frozenset(ranks), f"into the set {{{', '.join(map(str, ranks))}}}")
 
@@ -81,12 +81,12 @@ class _Network:
         self._head.append(head)
         self._rate.append(rate)
 
-    def bandwidth_into(self, inside: np.ndarray) -> float:
+    def bandwidth_into(self, inside: BoolArray) -> float:
         """MB per microsecond that can enter a set of ranks, all senders and receivers being free."""
         outside = np.where(inside, 0.0, math.inf)
         return self._min_cut(outside, np.flatnonzero(inside))[0]
 
-    def narrower(self, weight: IntArray, ratio: float) -> np.ndarray | None:
+    def narrower(self, weight: IntArray, ratio: float) -> BoolArray | None:
         """A set of ranks with a larger (chunks outside) / bandwidth than `ratio`, or None."""
         need = weight.sum() / ratio
         for target in range(self._ranks):
@@ -95,7 +95,7 @@ class _Network:
                 return ~reached
         return None
 
-    def _min_cut(self, supply: FloatArray, targets: IntArray) -> tuple[float, np.ndarray]:
+    def _min_cut(self, supply: FloatArray, targets: IntArray) -> tuple[float, BoolArray]:
         """Value of the least cut between the source, with these capacities, and the targets."""
         flow = max_flow.SimpleMaxFlow()
         sink = self._source + 1

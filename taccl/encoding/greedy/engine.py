@@ -6,8 +6,8 @@ and random ties. It knows nothing of optimality: its bound is 0.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,37 +17,60 @@ from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.greedy.route import spread_routes
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
 from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)
-_GROUPS = (1, 10**9, 2, 4)
+_GROUPS = (1, 10**9, 2, 4, 8)
 _HOLDS = (1, 2, 3, 4, 6, 8, 16)
+#: How many of the best trials are worth varying.
+_KEPT = 6
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What one pass is run with."""
+
+    policy: Policy
+    congestion: float
 
 
 def greedy(
     problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield improving schedules, the first one always, until all rounds or the budget are over."""
+    """Yield improving schedules, the first one always, until the budget is over.
+
+    First every policy once, then variations of those that did best, with random ties.
+    """
     random = np.random.default_rng(options.seed)
+    symmetry = symmetry_group(problem)
     best = None if incumbent is None else incumbent.makespan_us
-    for number, (terrain, policy) in enumerate(_trials(problem, random)):
+    kept: list[tuple[float, int, _Trial]] = []
+    terrains: dict[float, Terrain] = {}
+    for number, trial in enumerate(_trials(problem, kept, random)):
         if number and not budget.remaining_s():
             return
-        schedule = flood(terrain, policy, random)
-        if schedule is not None and (best is None or schedule.makespan_us < best):
+        if trial.congestion not in terrains:
+            terrains[trial.congestion] = _terrain(problem, symmetry, trial.congestion, random)
+        schedule = flood(terrains[trial.congestion], trial.policy, random)
+        if schedule is None:
+            continue
+        kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
+        if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("greedy", schedule)
 
 
-def _trials(problem: Problem, random: np.random.Generator) -> Iterator[tuple[Terrain, Policy]]:
-    """Every policy once without noise, cheap differences first; then with noise, without end."""
-    symmetry = symmetry_group(problem)
-    policies = _policies(bool(problem.topology.internode.any()))
-    for noise in itertools.chain([0.0], itertools.repeat(0.5)):
-        for congestion in _CONGESTION if _routed_chunks(problem) else (0.0,):
-            terrain = _terrain(problem, symmetry, congestion, random)
-            for policy in policies:
-                yield terrain, Policy(**{**vars(policy), "noise": noise})
+def _trials(
+    problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
+) -> Iterator[_Trial]:
+    """Every policy, cheap differences first; then variations of the trials in `kept`, without end."""
+    routed = bool(_routed_chunks(problem))
+    for congestion in _CONGESTION if routed else (0.0,):
+        for policy in _policies(bool(problem.topology.internode.any())):
+            yield _Trial(policy, congestion)
+    while kept:
+        _, _, trial = kept[random.integers(len(kept))]
+        yield _varied(trial, routed, random)
 
 
 def _policies(has_internode: bool) -> list[Policy]:
@@ -59,6 +82,26 @@ def _policies(has_internode: bool) -> list[Policy]:
         for defer in (True, False)
     ]
     return sorted(wide, key=lambda policy: policy.internode_hold > 1)
+
+
+def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
+    """The trial with noise, and now and then with one other choice."""
+    policy = replace(trial.policy, noise=float(random.choice((0.1, 0.3, 1.0, 3.0))))
+    choice = random.integers(8)
+    if choice == 0:
+        policy = replace(policy, group=_some_group(random))
+    elif choice == 1:
+        policy = replace(policy, internode_group=_some_group(random))
+    elif choice == 2:
+        policy = replace(policy, internode_hold=int(random.integers(1, 17)))
+    elif choice == 3:
+        policy = replace(policy, defer=not policy.defer)
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == 4 else trial.congestion
+    return _Trial(policy, congestion)
+
+
+def _some_group(random: np.random.Generator) -> int:
+    return int(2 ** random.uniform(0, 6.2))
 
 
 def _routed_chunks(problem: Problem) -> list[int]:

@@ -37,9 +37,8 @@ def spread_routes(
     for _ in range(sweeps if congestion > 0 else 1):
         for representative in random.permutation(representatives).tolist():
             orbit = _orbit(symmetry, representative)
-            for chunk, link_map in orbit:
-                if chunk in routes:
-                    loads.add(routes[chunk], -1.0)
+            for chunk, _ in orbit:
+                loads.add(routes.get(chunk, []), -1.0)
             way = _best_way(problem, representative, loads.lengths(congestion))
             for chunk, link_map in orbit:
                 routes[chunk] = link_map[way].tolist()

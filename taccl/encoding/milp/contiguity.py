@@ -12,7 +12,7 @@ time of the given schedule, n the most chunks per send, and a link's cost c = s 
     (ports)      s_b >= busy end of a                         for neighbours a, b on a port over two links
     (apart)      s_next(i) >= busy end of i - U j_i
     (together)   s_i <= s_next(i) <= s_i + U (1 - j_i),   e_i >= e_next(i) - U (1 - j_i)
-    (size)       k_next(i) >= k_i + 1 - n (1 - j_i),   g_i >= k_i,   g_i >= g_next(i) - n (1 - j_i),   g_i <= n
+    (size)       k_next(i) >= k_i + 1 - n (1 - j_i),  g_i >= k_i,  g_i >= g_next(i) - n (1 - j_i),  g_i <= n
 
 The busy end is s_i + c g_i, plus alpha under serial occupancy. One variable stands for an orbit of
 transfers where the schedule is symmetric. TACCL (Shah et al., NSDI 2023), section 5.2 step 3, with the
@@ -21,15 +21,17 @@ sizes of sends exact and without its relaxation of who waits for whom.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.collectives import IntArray
-from taccl.encoding.linear import LinearModel, Solution, solve
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.linear import LinearModel, Solution, Values, solve
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.encoding.timing import Decision, in_order
-from taccl.problem import FloatArray, Problem
+from taccl.problem import FloatArray
 from taccl.schedule import TOLERANCE_US, Schedule
 
 
@@ -52,7 +54,7 @@ class _Order:
 
 
 def rejoined(
-    schedule: Schedule, symmetry: SymmetryGroup, solver: str, time_limit_s: float, seed: int
+    schedule: Schedule, symmetry: SymmetryGroup, options: SolveOptions, budget: Budget
 ) -> Schedule | None:
     """The same transfers in the same orders, joined into sends anew; None if that is no faster.
 
@@ -69,7 +71,8 @@ def rejoined(
     _joined_transfers_go_together(model, schedule, order, columns)
     _sends_count_their_chunks(model, schedule, order, columns)
     start = _given_solution(model, schedule, order, columns)
-    solution = solve(model, solver, time_limit_s, seed=seed, start=start)
+    seconds = budget.remaining_s()
+    solution = solve(model, options.solver, seconds, seed=options.seed, start=start)
     better = _read(schedule, order, columns, solution)
     if better is None or better.makespan_us >= schedule.makespan_us - TOLERANCE_US:
         return None
@@ -189,13 +192,11 @@ def _everything_ends_in_time(model: LinearModel, x: _Columns) -> None:
     _add(model, len(row), [(row, np.repeat(x.finish, len(row)), 1.0), (row, x.end, -1.0)], lower=0.0)
 
 
-def _a_send_takes_its_duration(
-    model: LinearModel, schedule: Schedule, order: _Order, x: _Columns
-) -> None:
+def _a_send_takes_its_duration(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> None:
     """Ends and starts: e_i - s_i - c g_i >= alpha."""
     alpha, cost = _costs(schedule, x.row)
     row = np.arange(len(x.end))
-    terms = [(row, x.end, 1.0), (row, x.start, -1.0), (row, x.size, -cost)]
+    terms: list[_Term] = [(row, x.end, 1.0), (row, x.start, -1.0), (row, x.size, -cost)]
     _add(model, len(row), terms, lower=alpha)
 
 
@@ -207,9 +208,7 @@ def _a_chunk_is_present_before_it_leaves(model: LinearModel, order: _Order, x: _
         _add(model, len(row), [(row, x.start[later], 1.0), (row, x.end[earlier], -1.0)], lower=0.0)
 
 
-def _ports_serve_one_at_a_time(
-    model: LinearModel, schedule: Schedule, order: _Order, x: _Columns
-) -> None:
+def _ports_serve_one_at_a_time(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> None:
     """Neighbours: s_b - s_a - c_a g_a >= alpha_a (serial), with U j_a added for joinable ones."""
     for pairs, join in ((order.neighbours, None), (order.joinable, x.join)):
         if not len(pairs):
@@ -217,7 +216,11 @@ def _ports_serve_one_at_a_time(
         place, earlier, later = _distinct(pairs, order)
         alpha, cost = _costs(schedule, pairs[place, 0])
         row = np.arange(len(later))
-        terms = [(row, x.start[later], 1.0), (row, x.start[earlier], -1.0), (row, x.size[earlier], -cost)]
+        terms: list[_Term] = [
+            (row, x.start[later], 1.0),
+            (row, x.start[earlier], -1.0),
+            (row, x.size[earlier], -cost),
+        ]
         if join is not None:
             most = alpha + cost * schedule.problem.max_group
             terms.append((row, join[place], np.minimum(most, x.latest_us)))
@@ -225,9 +228,7 @@ def _ports_serve_one_at_a_time(
         _add(model, len(row), terms, lower=alpha if serial else 0.0)
 
 
-def _joined_transfers_go_together(
-    model: LinearModel, schedule: Schedule, order: _Order, x: _Columns
-) -> None:
+def _joined_transfers_go_together(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> None:
     """Together: s_next >= s_i;  s_next - s_i + U j <= U;  e_i - e_next - U j >= -U."""
     if not len(order.joinable):
         return
@@ -240,9 +241,7 @@ def _joined_transfers_go_together(
     _add(model, len(row), ends, lower=-most)
 
 
-def _sends_count_their_chunks(
-    model: LinearModel, schedule: Schedule, order: _Order, x: _Columns
-) -> None:
+def _sends_count_their_chunks(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> None:
     """Size: k_next - k_i - n j >= 1 - n;  g_i - k_i >= 0;  g_i - g_next - n j >= -n."""
     row = np.arange(len(x.size))
     _add(model, len(row), [(row, x.size, 1.0), (row, x.place, -1.0)], lower=0.0)
@@ -262,23 +261,25 @@ def _costs(schedule: Schedule, row: IntArray) -> tuple[FloatArray, FloatArray]:
     return topology.alpha_us[link], topology.beta_us_per_mb[link] * schedule.problem.chunk_mb
 
 
+#: (rows, columns, coefficients) of equal length, the coefficients perhaps one for all.
+_Term = tuple[IntArray, IntArray, Values]
+
+
 def _add(
     model: LinearModel,
     count: int,
-    terms: list[tuple[IntArray, IntArray, float | FloatArray]],
-    lower: float | FloatArray = -np.inf,
-    upper: float | FloatArray = np.inf,
+    terms: Sequence[_Term],
+    lower: Values = -np.inf,
+    upper: Values = np.inf,
 ) -> None:
     """Append rows given as a sum of terms (row, column, coefficient)."""
     row = np.concatenate([term[0] for term in terms])
     column = np.concatenate([term[1] for term in terms])
-    value = np.concatenate([np.broadcast_to(term[2], term[0].shape) for term in terms])
+    value = np.concatenate([np.broadcast_to(np.asarray(term[2]), term[0].shape) for term in terms])
     model.add_rows(count, row, column, value, lower, upper)
 
 
-def _given_solution(
-    model: LinearModel, schedule: Schedule, order: _Order, x: _Columns
-) -> FloatArray:
+def _given_solution(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> FloatArray:
     """The schedule itself as a solution to start from."""
     start = np.zeros(model.num_variables)
     sends = schedule.sends
@@ -294,9 +295,7 @@ def _given_solution(
     return start
 
 
-def _read(
-    schedule: Schedule, order: _Order, x: _Columns, solution: Solution
-) -> Schedule | None:
+def _read(schedule: Schedule, order: _Order, x: _Columns, solution: Solution) -> Schedule | None:
     """The schedule that a solution says, with its times computed anew."""
     if solution.values is None:
         return None
@@ -313,7 +312,9 @@ def _read(
     start = solution.values[x.start][order.variable]
     firsts = sorted(members, key=lambda row: (start[members[row][-1]], row))
     decisions = [
-        Decision(tuple(schedule.chunk[members[row]].tolist()), int(schedule.link[row]), bool(schedule.reduce[row]))
+        Decision(
+            tuple(schedule.chunk[members[row]].tolist()), int(schedule.link[row]), bool(schedule.reduce[row])
+        )
         for row in firsts
     ]
     return in_order(schedule.problem, decisions)

@@ -56,15 +56,14 @@ def milp(
 def _three_steps(
     best: Schedule, symmetry: SymmetryGroup, routing: RoutingOptions, options: SolveOptions, budget: Budget
 ) -> Iterator[Schedule]:
-    solver, seed = options.solver, options.seed
-    uses = routed(best, symmetry, routing, solver, budget.remaining_s() * 0.4, seed)
+    uses = routed(best, symmetry, routing, options, budget.share(0.4))
     ordered = best
     if uses is not None:
-        ordered = _ordered(best.problem, symmetry, uses, seed, budget.share(0.5))
+        ordered = _ordered(best.problem, symmetry, uses, options.seed, budget.share(0.5))
         yield ordered
     if ordered.makespan_us > best.makespan_us:
         ordered = best
-    joined = rejoined(ordered, symmetry, solver, budget.remaining_s(), seed)
+    joined = rejoined(ordered, symmetry, options, budget)
     if joined is not None:
         yield joined
 

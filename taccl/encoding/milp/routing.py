@@ -26,7 +26,9 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.distance import distances_us
+from taccl.encoding.engine import Budget, SolveOptions
 from taccl.encoding.linear import LinearModel, Solution, solve
+from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule
@@ -70,9 +72,8 @@ def routed(
     known: Schedule,
     symmetry: SymmetryGroup,
     options: RoutingOptions,
-    solver: str,
-    time_limit_s: float,
-    seed: int,
+    solving: SolveOptions,
+    budget: Budget,
 ) -> BoolArray | None:
     """Which links each chunk uses, shape (num_chunks, num_links); None if nothing was found in time.
 
@@ -87,39 +88,16 @@ def routed(
     _wanted_chunks_arrive_in_time(model, problem, x)
     _ports_have_room(model, problem, options, x)
     _connections_have_a_price(model, problem, x)
-    solution = solve(model, solver, time_limit_s / 2, gap=1e-3, seed=seed)
+    solver, seed, seconds = solving.solver, solving.seed, budget.remaining_s()
+    solution = solve(model, solver, seconds / 2, gap=1e-3, seed=seed)
     if solution.values is None:
         # Only now: from the known routes a solver finds nothing but their like.
         start = _known_solution(model, known, options, x)
-        solution = solve(model, solver, time_limit_s / 2, gap=1e-3, seed=seed, start=start)
+        solution = solve(model, solver, seconds / 2, gap=1e-3, seed=seed, start=start)
     return _read(problem, x, solution)
 
 
-def shortest_path_sets(problem: Problem, slack: float) -> BoolArray:
-    """The links on ways that are short enough for each chunk, shape (num_chunks, num_links)."""
-    topology, collective = problem.topology, problem.collective
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    allowed = np.zeros((collective.num_chunks, topology.num_links), dtype=np.bool_)
-    distance_by_limits: dict[bytes, FloatArray] = {}
-    for chunk in range(collective.num_chunks):
-        usable = problem.usable(chunk)
-        key = usable.tobytes()
-        if key not in distance_by_limits:
-            distance_by_limits[key] = distances_us(topology, duration, usable)
-        distance = distance_by_limits[key]
-        sources, wanting = collective.pre[chunk], collective.post[chunk] & ~collective.pre[chunk]
-        if not wanting.any():
-            continue
-        reach = distance[sources].min(axis=0)
-        through = (reach[topology.src] + duration)[:, None] + distance[topology.dst][:, wanting]
-        short = (through <= slack * reach[wanting] * (1 + 1e-9)).any(axis=1)
-        allowed[chunk] = short & usable & ~sources[topology.dst]
-    return allowed
-
-
-def _space(
-    model: LinearModel, known: Schedule, symmetry: SymmetryGroup, options: RoutingOptions
-) -> _Space:
+def _space(model: LinearModel, known: Schedule, symmetry: SymmetryGroup, options: RoutingOptions) -> _Space:
     problem = known.problem
     allowed = shortest_path_sets(problem, options.slack)
     for chunk_map, link_map in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
@@ -153,9 +131,7 @@ def _port_load_us(problem: Problem, options: RoutingOptions, links: IntArray) ->
     return np.bincount(port, load[link], problem.topology.num_ports) + head + tail
 
 
-def _port_times_us(
-    problem: Problem, options: RoutingOptions
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _port_times_us(problem: Problem, options: RoutingOptions) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(w per link, head per port, tail per port)."""
     topology, collective = problem.topology, problem.collective
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
@@ -171,9 +147,7 @@ def _port_times_us(
     return busy, head, tail
 
 
-def _known_solution(
-    model: LinearModel, known: Schedule, options: RoutingOptions, x: _Space
-) -> FloatArray:
+def _known_solution(model: LinearModel, known: Schedule, options: RoutingOptions, x: _Space) -> FloatArray:
     """The routes of the known schedule as a solution to start from."""
     problem = known.problem
     topology = problem.topology
@@ -268,7 +242,8 @@ def _wanted_chunks_arrive_in_time(model: LinearModel, problem: Problem, x: _Spac
 def _ports_have_room(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> None:
     """Relaxed load: T - sum of w_l x[c, l] >= head + tail, for each port that may be used."""
     busy, head, tail = _port_times_us(problem, options)
-    rows, columns, values, ports = [], [], [], []
+    rows, columns, values = [], [], []
+    ports: list[int] = []
     pairs_of_link = _pairs_by_link(x, problem.topology.num_links)
     for port, links in enumerate(problem.topology.port_links):
         pairs = np.concatenate([pairs_of_link[link] for link in links])
