@@ -40,7 +40,7 @@ class Action:
     transfer : whose step it is, or whose arrival it handles; -1 for neither.
     lane : where it must run; None where any thread block of the rank will do.
     ready_us : until when its thread block must be free for it. For the receive of one chunk that is its
-        end, since the message can wait in its slot.
+        end, since the message can wait in its slot; for what no one waits for, infinite.
     done_us : until when it keeps its thread block.
     known : actions of this rank, by number, that have surely been done when this one starts.
     held_back : actions of this rank that it must wait for, whatever they touch.

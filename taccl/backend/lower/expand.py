@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -54,6 +55,7 @@ def expand(
             expansion.receive(transfer, position)
         else:
             expansion.arrive(transfer, position)
+    expansion.hand_over(len(events))
     return expansion.ranks
 
 
@@ -73,6 +75,8 @@ class _Expansion:
         self.begun: set[Cell] = set()
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
         self.passed_on: dict[Cell, int] = {}  # the action that sent a rank's contribution
+        #: copies to the output, which no one waits for: the next receive of their lane comes after them
+        self.put_off: dict[tuple[int, Lane], tuple[Transfer, Pairs]] = {}
         self.last_send: dict[tuple[int, int], int] = {}  # by line, the action at its sender
 
     def own_copies(self, rank: int) -> None:
@@ -102,7 +106,13 @@ class _Expansion:
             actions[-1].held_back = (before,)
         self.last_send[transfer.line] = len(actions) - 1
 
+    def hand_over(self, position: int) -> None:
+        """The copies to the output that are still put off."""
+        for rank, lane in list(self.put_off):
+            self._hand_over(rank, lane, position)
+
     def receive(self, transfer: Transfer, position: int) -> None:
+        self._hand_over(transfer.dst, self._lane(transfer), position)
         ready = transfer.end_us if len(transfer.chunks) == 1 else transfer.start_us
         if self.plan.get(transfer.index) is Adding.ON_RECEIPT:
             accumulator = self.layouts[transfer.dst].landing[transfer.index]
@@ -135,7 +145,8 @@ class _Expansion:
             if value in layout.handed_over:
                 handed_over.append((home, layout.handed_over[value]))
         self._local(transfer, position, Op.COPY, sorted(copies, key=lambda pair: pair[1]))
-        self._local(transfer, position, Op.COPY, handed_over)
+        if handed_over:
+            self.put_off[transfer.dst, self._lane(transfer)] = (transfer, handed_over)
 
     def _add_up(self, transfer: Transfer, position: int) -> None:
         layout = self.layouts[transfer.dst]
@@ -185,8 +196,21 @@ class _Expansion:
             )
         )
 
+    def _hand_over(self, rank: int, lane: Lane, position: int) -> None:
+        """Copy to the output what arrived last on a lane, now that whoever had to send it on has."""
+        if (rank, lane) not in self.put_off:
+            return
+        transfer, pairs = self.put_off.pop((rank, lane))
+        start = len(self.ranks[rank].actions)
+        self._local(transfer, position, Op.COPY, pairs)
+        for action in self.ranks[rank].actions[start:]:
+            action.ready_us = math.inf
+
+    def _lane(self, transfer: Transfer) -> Lane:
+        return Lane(self.channels[transfer.index], transfer.src, False)
+
     def _local(self, transfer: Transfer, position: int, op: Op, pairs: Iterable[tuple[Place, Place]]) -> None:
-        lane = Lane(self.channels[transfer.index], transfer.src, False)
+        lane = self._lane(transfer)
         when = transfer.end_us
         self.ranks[transfer.dst].actions += [
             Action(op, src, dst, count, position, transfer.index, lane, when, when)

@@ -51,7 +51,6 @@ class _Fusion:
                 self.users.setdefault(place, []).append(number)
         self.begins_with = {accumulator: own for own, accumulator in rank.early}
         self.gone: set[int] = set()
-        self.after: dict[int, int] = {}  # a copy -> the fused step that it now has to follow
 
     def try_receive(self, numbers: Sequence[int], at: int) -> None:
         """Fuse the receive at a place of a thread block with the send that follows it, if they may be."""
@@ -72,16 +71,10 @@ class _Fusion:
             sent.op = _FUSED[received.op]
         sent.src = sent.dst = place
         self.gone.add(receive)
-        for number in self.followers[receive]:
-            if number < send:
-                self.after[number] = send
 
     def apply(self, blocks: Sequence[Block]) -> None:
         """Take the receives out, and number the rest again."""
-        order = sorted(
-            (number for number in range(len(self.actions)) if number not in self.gone),
-            key=lambda number: (self.after.get(number, number), number in self.after, number),
-        )
+        order = [number for number in range(len(self.actions)) if number not in self.gone]
         renumbered = {number: new for new, number in enumerate(order)}
         self.rank.actions = [self.actions[number] for number in order]
         self.rank.early = [(own, place) for place, own in self.begins_with.items()]
@@ -89,7 +82,7 @@ class _Fusion:
             action.known = tuple(renumbered[number] for number in action.known)
             action.held_back = tuple(renumbered[number] for number in action.held_back)
         for block in blocks:
-            block.actions = sorted(renumbered[n] for n in block.actions if n not in self.gone)
+            block.actions = [renumbered[n] for n in block.actions if n not in self.gone]
 
     def _nobody_else_uses(self, accumulator: Place, receive: int, send: int) -> bool:
         """Whether what the receive stores is only there for the send."""
@@ -101,17 +94,13 @@ class _Fusion:
         return accumulator not in self.actions[users[2]].reads()
 
     def _partner(self, numbers: Sequence[int], at: int) -> int | None:
-        """The send that follows a receive in its block, but for copies that no one waits for."""
+        """The send directly after a receive in its block, if it sends what was received."""
         received = self.actions[numbers[at]]
-        if received.op not in _FUSED or received.count != 1:
+        if received.op not in _FUSED or received.count != 1 or at + 1 == len(numbers):
             return None
-        for number in numbers[at + 1 :]:
-            action = self.actions[number]
-            if action.op is Op.SEND and action.src == received.dst and action.count == 1:
-                return number
-            if action.op is not Op.COPY or self.followers[number]:
-                return None
-        return None
+        action = self.actions[numbers[at + 1]]
+        passes_on = action.op is Op.SEND and action.src == received.dst and action.count == 1
+        return numbers[at + 1] if passes_on else None
 
     def _may_fuse(self, receive: int, send: int) -> bool:
         received, sent = self.actions[receive], self.actions[send]
@@ -121,9 +110,7 @@ class _Fusion:
             action = self.actions[number]
             if number == send:
                 continue
-            if action.op is Op.COPY and not self.followers[number] and action.lane == received.lane:
-                continue
-            if number < send or action.op is not Op.SEND:
+            if number < send or action.op not in (Op.SEND, Op.COPY):
                 return False
             if action.ready_us < sent.done_us - TOLERANCE_US:
                 return False
