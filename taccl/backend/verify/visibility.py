@@ -30,13 +30,14 @@ def check_visibility(
     columns, steps = transfers.columns, transfers.step
     first, second, cell = conflicts(transfers, np.array(order, dtype=np.int64), memory)
     source = memory.base[transfers.rank, columns.src[steps]] + columns.src_offset[steps]
-    within = (cell >= source[second]) & (cell < source[second] + columns.count[steps[second]])
-    reads_as_input = READS_SOURCE[columns.op[steps]] & (columns.src[steps] == INPUT)
     target = memory.base[transfers.rank, columns.dst[steps]] + columns.dst_offset[steps]
-    onto_itself = (columns.op[steps] == OP_CODE[Op.COPY]) & (source == target)
-    writes = WRITES_TARGET[columns.op[steps]] & ~onto_itself
+    count, op = columns.count[steps], columns.op[steps]
+    changes = WRITES_TARGET[op] & ~((op == OP_CODE[Op.COPY]) & (source == target))
+    writes = changes[first] & (cell >= target[first]) & (cell < target[first] + count[first])
+    reads_as_input = READS_SOURCE[op] & (columns.src[steps] == INPUT)
+    reads = reads_as_input[second] & (cell >= source[second]) & (cell < source[second] + count[second])
     apart = transfers.block[first] != transfers.block[second]
-    stale = np.unique(second[within & apart & reads_as_input[second] & writes[first]])
+    stale = np.unique(second[writes & reads & apart])
     if len(stale):
         collector.add(
             columns.at_step(
