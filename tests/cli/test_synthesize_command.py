@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -144,3 +146,13 @@ def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
     assert "interrupted" in done.stderr
     assert done.stdout == ""
     assert Path("ag.xml").read_text() == "old"
+
+
+def test_no_solver_writes_to_the_standard_output_of_the_process() -> None:
+    """Solvers are not Python: what they print would not pass through `sys.stdout`."""
+    words = ["--sketch", "ndv2-n1-sk-1", "--time-limit", "2", "--no-xml", "--json", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "taccl", "synthesize", *words], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["status"]
+    assert done.stderr == ""
