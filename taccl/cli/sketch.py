@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from taccl.api import choose_topology
 from taccl.cli.output import claim_outputs, show_json, show_table
 from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError, FileError, InfeasibleError
@@ -83,6 +82,8 @@ def check(
 
     No solver is run. Exit code 0 if some collective can be done, 3 if none can.
     """
+    from taccl.api import choose_topology  # it loads the solvers, which no other command here needs
+
     design = load_sketch(find_sketch(file))
     machine = choose_topology(topology, design, nodes=nodes, profile=profile)
     verdicts = [_try(design, machine, collective) for collective in COLLECTIVES]
