@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -57,9 +58,10 @@ def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
 
 
 def _updates(problem: Problem, options: SolveOptions, budget: Budget) -> Iterator[Update]:
-    """A first schedule, the bound, and then what the engines find."""
+    """A first schedule with a quick bound, the best bound, and then what the engines find."""
     first = next(reducing(greedy)(problem, options, Budget(0.0), None))
-    yield first
+    bound = quick_bound(problem)
+    yield replace(first, lower_bound_us=bound.value_us, bound_source=bound.witness)
     bound = lower_bound(problem)
     yield Update("bound", None, bound.value_us, bound.witness)
     best = first.schedule

@@ -9,15 +9,21 @@ from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.latency import latency_bound
 from taccl.encoding.bounds.tightest import tightest_cut
+from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.combine import halves
 from taccl.encoding.distance import distances_us
-from taccl.problem import Problem
+from taccl.problem import FloatArray, Problem
 
-__all__ = ["Bound", "lower_bound"]
+__all__ = ["Bound", "lower_bound", "quick_bound"]
+
+
+def quick_bound(problem: Problem) -> Bound:
+    """The latency bound alone, which is there at once."""
+    return latency_bound(problem, _distances_us(problem))
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the latency, cut and flow bounds (COST_MODEL, lower bounds a to c).
+    """The best of the latency, cut, volume and flow bounds (COST_MODEL, lower bounds a to c).
 
     A problem that only sums is bounded by its mirror image. One that sums and then copies computes
     either half as well, so the bounds of both halves hold for it, besides its own.
@@ -32,8 +38,7 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def _of_one(problem: Problem) -> Bound:
-    topology = problem.topology
-    distance = distances_us(topology, topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
+    distance = _distances_us(problem)
     cuts = simple_cuts(problem)
     tightest = tightest_cut(problem)
     if tightest is not None:
@@ -41,6 +46,12 @@ def _of_one(problem: Problem) -> Bound:
     return max(
         latency_bound(problem, distance),
         cut_bound(problem, cuts, distance),
+        volume_bound(problem),
         flow_bound(problem),
         key=lambda bound: bound.value_us,
     )
+
+
+def _distances_us(problem: Problem) -> FloatArray:
+    topology = problem.topology
+    return distances_us(topology, topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))

@@ -63,25 +63,29 @@ def greedy(
 def _trials(
     problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
-    """Every policy, cheap differences first; then variations of the trials in `kept`, without end."""
+    """The plainest policy, every other in random order, then variations of those in `kept`, without end."""
     routed = bool(_routed_chunks(problem))
-    for congestion in _CONGESTION if routed else (0.0,):
-        for policy in _policies(bool(problem.topology.internode.any())):
-            yield _Trial(policy, congestion)
+    plain, *others = [
+        _Trial(policy, congestion)
+        for congestion in (_CONGESTION if routed else (0.0,))
+        for policy in _policies(bool(problem.topology.internode.any()))
+    ]
+    yield plain
+    for position in random.permutation(len(others)):
+        yield others[position]
     while kept:
         _, _, trial = kept[random.integers(len(kept))]
         yield _varied(trial, routed, random)
 
 
 def _policies(has_internode: bool) -> list[Policy]:
-    wide = [
+    return [
         Policy(group, internode_group, internode_hold, defer)
         for internode_hold in (_HOLDS if has_internode else (1,))
         for internode_group in (_GROUPS if has_internode else (1,))
         for group in _GROUPS
         for defer in (True, False)
     ]
-    return sorted(wide, key=lambda policy: policy.internode_hold > 1)
 
 
 def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:

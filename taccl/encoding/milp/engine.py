@@ -2,7 +2,7 @@
 
 1. `routing` decides which links each chunk takes. 2. The order on each port is found by passes of the
 greedy engine confined to those links. 3. `contiguity` decides which neighbours share a send, and the
-exact times. Step 3 is also given the best schedule of any other engine.
+exact times. Before all that, step 3 is given the best schedule of the engines before it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def milp(
         yield first
     assert best is not None, "the greedy engine always finds a schedule"
     symmetry = symmetry_group(problem)
+    joined = rejoined(best, symmetry, options, budget.share(0.3))
+    if joined is not None:
+        best = joined
+        yield Update("milp", best)
     for left, routing in zip(range(len(_ROUTINGS), 0, -1), _ROUTINGS, strict=True):
         if not budget.remaining_s():
             return

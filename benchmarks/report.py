@@ -1,0 +1,42 @@
+"""What every benchmark here writes: a Markdown table, the machine, the date and the command."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+
+
+def machine() -> str:
+    """The processor and how many of it, in one line."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores of {model}, Python {platform.python_version()}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(name: str, title: str, intro: str, body: str) -> None:
+    """Write docs/results/NAME.md."""
+    command = shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    text = (
+        f"# {title}\n\n{intro}\n\n{body}\n\n"
+        f"Measured {datetime.date.today()} on {machine()}, with `{command}`.\n"
+    )
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(text)
+    print(f"wrote docs/results/{name}.md", file=sys.stderr)
