@@ -53,9 +53,9 @@ def test_most_damage_that_never_shows_is_let_through(name):
     """Verification is not a way of saying no: harmless changes pass, save for what no order excuses."""
     dice = random.Random(name)
     unjust = []
-    for number in range(MUTANTS // 2):
+    for number in range(MUTANTS // 4):
         done, mutant = mutate(dice, PROGRAMS[name])
         report = verify_program(mutant, targets="msccl")
-        if not report.ok and outcomes(mutant, 4 * RUNS, seed=number * RUNS) == {"right"}:
+        if not report.ok and outcomes(mutant, 2 * RUNS, seed=number * RUNS) == {"right"}:
             unjust.append((done, {finding.layer for finding in report.errors}))
     assert all("meaning" not in layers for _, layers in unjust)
