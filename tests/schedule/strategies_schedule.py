@@ -38,7 +38,7 @@ def topologies(draw, min_ranks: int = 2, max_ranks: int = 4) -> LogicalTopology:
     others = [(a, b) for a in range(ranks) for b in range(ranks) if a != b and (a, b) not in links]
     links += draw(st.lists(st.sampled_from(others), unique=True)) if others else []
     count, shared = len(links), draw(st.integers(0, 2))
-    cost = st.sampled_from([0.0, 0.25, 1.0, 3.0])
+    cost = st.sampled_from(draw(st.sampled_from([[0.0, 0.25, 1.0, 3.0], [1.0, 3.0], [0.0]])))
     return machine(
         ranks,
         links,
@@ -196,6 +196,12 @@ def _summed(problem: Problem, board: _Board, chunk: int) -> dict[int, float]:
     return ready
 
 
+MUTATIONS = (
+    *("drop", "repeat", "chunk", "link", "move", "early", "inside", "end", "kind", "group", "swap"),
+    "circle",
+)
+
+
 def mutated(schedule: Schedule, chance: random.Random) -> Schedule:
     """The schedule with one small change, which may or may not make it wrong."""
     if not len(schedule):
@@ -205,7 +211,9 @@ def mutated(schedule: Schedule, chance: random.Random) -> Schedule:
     if chance.random() < 0.3:
         rows = np.array([row])
     other = chance.randrange(len(schedule))
-    kind = chance.choice(["drop", "repeat", "chunk", "link", "move", "end", "kind", "group", "swap", "early"])
+    kind = chance.choice(MUTATIONS)
+    if kind == "circle":
+        return _with_circle(schedule, chance)
     if kind == "drop":
         return schedule.take(np.setdiff1d(np.arange(len(schedule)), rows))
     if kind == "repeat":
@@ -231,6 +239,10 @@ def mutated(schedule: Schedule, chance: random.Random) -> Schedule:
     elif kind == "early":
         columns["end_us"][rows] -= columns["start_us"][rows]
         columns["start_us"][rows] = 0.0
+    elif kind == "inside":
+        shift = (schedule.start_us[other] + schedule.end_us[other]) / 2 - columns["start_us"][row]
+        columns["start_us"][rows] += shift
+        columns["end_us"][rows] += shift
     elif kind == "end":
         columns["end_us"][rows] += chance.choice([-1e-9, 1e-9, -0.1, 0.1])
     elif kind == "kind":
@@ -241,3 +253,21 @@ def mutated(schedule: Schedule, chance: random.Random) -> Schedule:
         for name in chance.choice([("chunk",), ("start_us", "end_us"), ("link",)]):
             columns[name][[row, other]] = columns[name][[other, row]]
     return replace(schedule, **columns)
+
+
+def _with_circle(schedule: Schedule, chance: random.Random) -> Schedule:
+    """A chunk to and fro between two ranks, at one moment."""
+    index = schedule.problem.topology.link_index
+    pairs = [(link, index[b, a]) for (a, b), link in index.items() if (b, a) in index]
+    if not pairs:
+        return schedule
+    chunk, start = chance.randrange(schedule.problem.num_chunks), float(schedule.end_us.max())
+    reduce = bool(schedule.problem.collective.reduces[chunk]) and chance.random() < 0.5
+    circle = [Send((chunk,), link, start, reduce) for link in chance.choice(pairs)]
+    more = schedule_from_sends(schedule.problem, circle)
+    joined = {
+        name: np.concatenate([getattr(schedule, name), getattr(more, name)])
+        for name in ("chunk", "link", "start_us", "end_us", "reduce")
+    }
+    group = np.concatenate([schedule.group, more.group + schedule.group.max() + 1])
+    return replace(schedule, **joined, group=group)
