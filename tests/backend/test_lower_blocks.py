@@ -95,3 +95,18 @@ def test_nops_wait_and_stand_before_a_step_that_waits() -> None:
                         assert step.depends is not None and not step.has_dependent
                         assert after is not None and after.depends is not None
                         assert (step.src_offset, step.dst_offset, step.count) == (-1, -1, 0)
+
+
+def test_copies_of_own_data_get_a_thread_block_where_all_others_are_full() -> None:
+    rows = [
+        (2.0 * piece, a, b, (a * 62 + piece,), False)
+        for a in range(5)
+        for b in range(5)
+        if a != b
+        for piece in range(62)
+    ]
+    program = program_of(by_hand(make_collective("allgather", 5, 62), rows))
+    for rank in program.ranks:
+        (local,) = [block for block in rank.thread_blocks if block.send == block.recv == -1]
+        assert [step.op.value for step in local.steps] == ["nop", "nop", "nop", "cpy"]
+        assert len(rank.thread_blocks) == 2 * 4 + 1

@@ -7,9 +7,9 @@ own, until all fit or the channels are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import pairwise
 
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.actions import Action, Lane
@@ -47,6 +47,22 @@ class _Rank:
     blocks: list[Block]
 
 
+@dataclass(frozen=True, eq=False)
+class _Wishes:
+    """What full thread blocks have led to: it only ever grows.
+
+    Parameters
+    ----------
+    parts : the parts of each line, which take a channel each.
+    alone : per rank, lanes that share a thread block with none.
+    copies_apart : ranks that copy their own data in thread blocks for that alone.
+    """
+
+    parts: dict[Line, list[Sequence[int]]]
+    alone: list[set[Lane]]
+    copies_apart: set[int]
+
+
 def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[RankProgram, ...], bool]:
     """The programs of all ranks, and whether they also work in place.
 
@@ -58,19 +74,12 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     """
     lines = lines_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, lines.values())
-    parts = _first_parts(plan, lines, limits)
-    alone: list[set[Lane]] = [set() for _ in plan.layouts]
-    for spare in count():
-        channels = assign_channels(plan.flow, parts, limits)
-        ranks, in_place = _assemble_once(plan, channels, next_send, alone, limits)
-        steps = _steps_by_transfer(plan.flow, ranks)
-        more = False
-        for line, shared in _over(plan.flow, ranks, limits.steps, alone):
-            finer = cut_by_steps(lines[line], steps, limits.steps - 2 * spare)
-            more |= shared or len(finer) > len(parts[line])
-            parts[line] = max(parts[line], finer, key=len)
-        if not more:
-            break
+    wishes = _Wishes(_first_parts(plan, lines, limits), [set() for _ in plan.layouts], set())
+    more = True
+    while more:
+        channels = assign_channels(plan.flow, wishes.parts, limits)
+        ranks, in_place = _assemble_once(plan, channels, next_send, wishes, limits)
+        more = _relieve(plan.flow, lines, ranks, limits.steps, wishes)
     scratch = [scratch_map(rank.actions) for rank in ranks]
     programs = tuple(
         number_steps(r, rank.actions, rank.blocks, rank.waits, scratch, sizes) for r, rank in enumerate(ranks)
@@ -97,16 +106,17 @@ def _assemble_once(
     plan: Plan,
     channels: Sequence[int],
     next_send: Sequence[float],
-    alone: Sequence[set[Lane]],
+    wishes: _Wishes,
     limits: RuntimeLimits,
 ) -> tuple[list[_Rank], bool]:
     expanded = expand(plan.flow, plan.events, plan.layouts, plan.adding, channels, plan.fused)
     filled = []
-    for rank, separate in zip(expanded, alone, strict=True):
-        blocks = make_blocks(rank.actions, limits.steps, separate)
+    for number, rank in enumerate(expanded):
+        blocks = make_blocks(rank.actions, limits.steps, wishes.alone[number])
         if plan.fused:
             fuse(rank, blocks, next_send)
-        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits.steps)
+        apart = number in wishes.copies_apart
+        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits.steps, apart)
         filled.append((actions, blocks, rank.input_shift))
     in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
         works_in_place(actions, shift) for actions, _, shift in filled
@@ -118,22 +128,48 @@ def _assemble_once(
     return ranks, in_place
 
 
-def _over(
-    flow: Flow, ranks: Sequence[_Rank], most_steps: int, alone: Sequence[set[Lane]]
-) -> Iterator[tuple[Line, bool]]:
-    """The lines in thread blocks with too many steps, and whether they share theirs.
-
-    Those that share one are made to stand alone.
-    """
+def _relieve(
+    flow: Flow,
+    lines: Mapping[Line, Sequence[int]],
+    ranks: Sequence[_Rank],
+    most_steps: int,
+    wishes: _Wishes,
+) -> bool:
+    """Ask for less in thread blocks with too many steps; whether there was anything to ask for."""
+    steps = _steps_by_transfer(flow, ranks)
+    eased = False
     for number, rank in enumerate(ranks):
         for block in rank.blocks:
             if sum(_num_steps(rank, action) for action in block.actions) <= most_steps:
                 continue
-            shared = block.recv is not None and block.send is not None
-            alone[number].update(lane for lane in (block.recv, block.send) if lane is not None)
-            transfers = {rank.actions[action].transfer for action in block.actions} - {-1}
-            for line in {flow.transfers[transfer].line for transfer in transfers}:
-                yield line, shared
+            lanes = {lane for lane in (block.recv, block.send) if lane is not None}
+            transfers = {rank.actions[action].transfer for action in block.actions}
+            if lanes and -1 in transfers and number not in wishes.copies_apart:
+                wishes.copies_apart.add(number)
+                eased = True
+            elif len(lanes) == 2 and not lanes <= wishes.alone[number]:
+                wishes.alone[number] |= lanes
+                eased = True
+            else:
+                for line in {flow.transfers[transfer].line for transfer in transfers - {-1}}:
+                    eased |= _cut_finer(wishes.parts, line, lines[line], steps, most_steps)
+    return eased
+
+
+def _cut_finer(
+    parts: dict[Line, list[Sequence[int]]],
+    line: Line,
+    transfers: Sequence[int],
+    steps: Sequence[tuple[int, int]],
+    most_steps: int,
+) -> bool:
+    """Cut a line into more parts than it has, if its transfers are enough for that."""
+    for spare in range(0, most_steps, 2):
+        finer = cut_by_steps(transfers, steps, most_steps - spare)
+        if len(finer) > len(parts[line]):
+            parts[line] = finer
+            return True
+    return False
 
 
 def _steps_by_transfer(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:

@@ -95,14 +95,15 @@ def add_own_copies(
     early: Sequence[tuple[Place, Place]],
     late: Sequence[tuple[Place, Place]],
     most_steps: int,
+    apart: bool,
 ) -> list[Action]:
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
 
     Copies that others build on go before the block that has its first work last; the others after the
     block that is done first. In place such a copy changes nothing, but has to be ordered with the
     sends from the cells that it writes: at the end it waits for them all, and where that would
-    take too many nops, it comes first and they wait for it. A rank without a block with room gets
-    blocks for copies alone.
+    take too many nops, it comes first and they wait for it. If wanted `apart`, or where no block has
+    room, there are blocks for copies alone.
     """
     if _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
@@ -125,8 +126,8 @@ def add_own_copies(
     def ends(block: Block) -> float:
         return -max((everything[number].done_us for number in block.actions), default=0.0)
 
-    _place(list(range(len(first))), blocks, starts, most_steps, in_front=True)
-    _place(list(range(len(together), len(everything))), blocks, ends, most_steps, in_front=False)
+    _place(list(range(len(first))), blocks, starts, most_steps, apart, in_front=True)
+    _place(list(range(len(together), len(everything))), blocks, ends, most_steps, apart, in_front=False)
     return everything
 
 
@@ -135,15 +136,17 @@ def _place(
     blocks: list[Block],
     merit: Callable[[Block], float],
     most_steps: int,
+    apart: bool,
     in_front: bool,
 ) -> None:
     if not numbers:
         return
     with_room = [block for block in blocks if len(block.actions) + len(numbers) <= most_steps]
-    if not with_room:
+    if apart or not with_room:
+        # Half full: there is room for the nops of what they wait for.
+        full = max(1, most_steps // 2)
         blocks += [
-            Block(None, None, list(numbers[start : start + most_steps]))
-            for start in range(0, len(numbers), most_steps)
+            Block(None, None, list(numbers[start : start + full])) for start in range(0, len(numbers), full)
         ]
         return
     best = max(with_room, key=merit)
