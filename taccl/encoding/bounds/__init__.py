@@ -25,15 +25,18 @@ def quick_bound(problem: Problem) -> Bound:
 def lower_bound(problem: Problem) -> Bound:
     """The best of the latency, cut, volume and flow bounds (COST_MODEL, lower bounds a to c).
 
-    A problem that only sums is bounded by its mirror image. One that sums and then copies computes
-    either half as well, so the bounds of both halves hold for it, besides its own.
+    A problem that only sums is bounded by its mirror image. One that sums and then copies also
+    computes the sums alone, so their bound holds for it besides its own. It computes the copies too,
+    where each starts at a rank that contributes to the sum: all others still lack its part.
     """
     parts = halves(problem)
     if parts.spread is None and parts.sums is not None:
         return _of_one(parts.sums)
     bounds = [_of_one(problem)]
     if parts.sums is not None and parts.spread is not None:
-        bounds += [_of_one(parts.sums), _of_one(parts.spread)]
+        bounds.append(_of_one(parts.sums))
+        if (parts.spread.collective.pre <= problem.collective.pre).all():
+            bounds.append(_of_one(parts.spread))
     return max(bounds, key=lambda bound: bound.value_us)
 
 
