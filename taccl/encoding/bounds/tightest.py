@@ -42,9 +42,15 @@ def tightest_cut(problem: Problem) -> Cut | None:
     network = _Network(problem)
     best = np.arange(problem.num_ranks) != int(weight.argmax())
     narrower: BoolArray | None = best
+    ratio = 0.0
     while narrower is not None:
+        outside, bandwidth = int(weight[~narrower].sum()), network.bandwidth_into(narrower)
+        if bandwidth * ratio >= outside:
+            break  # no better: the difference is lost in the rounding
         best = narrower
-        ratio = weight[~best].sum() / network.bandwidth_into(best)
+        if not bandwidth:
+            break  # too narrow, beside the fastest port, to tell from nothing
+        ratio = outside / bandwidth
         narrower = network.narrower(weight, ratio)
     ranks = np.flatnonzero(best).tolist()
     return Cut(frozenset(ranks), f"into the set {{{', '.join(map(str, ranks))}}}")
