@@ -1,0 +1,283 @@
+"""Each bound by an example worked out by hand, with its witness."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import fastest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import custom, full, machine, ndv2_node, problem, ring, two_nodes
+
+from taccl.collectives import COLLECTIVES
+from taccl.encoding.bounds import lower_bound, quick_bound
+from taccl.encoding.bounds.capacity import least_time
+from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
+from taccl.encoding.bounds.flow import flow_bound
+from taccl.encoding.bounds.tightest import tightest_cut
+from taccl.encoding.bounds.volume import volume_bound
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+
+
+def test_seven_chunks_enter_a_rank_of_an_ndv2_node_over_two_double_and_two_single_nvlinks() -> None:
+    """By 0.3 + 69 us the double links can bring 3 chunks each and the single ones 1: 8; before, only 6."""
+    node = problem(ndv2_node(), "allgather")
+    bound = cut_bound(node, simple_cuts(node), np.zeros((8, 8)))
+    assert bound.value_us == pytest.approx(69.3)
+    assert bound.witness == "7 chunks into rank 0 through 4 ports"
+
+
+def test_the_best_bound_of_an_ndv2_node_is_a_way_over_a_double_and_a_single_nvlink() -> None:
+    bound = lower_bound(problem(ndv2_node(), "allgather"))
+    assert bound.value_us == pytest.approx(0.3 + 23 + 0.3 + 46)
+    assert bound.witness.startswith("latency of chunk")
+
+
+def test_what_enters_a_node_through_its_nic_still_has_to_reach_the_other_rank() -> None:
+    """Alpha 2 and two chunks of 10 us through 3 -> 0, then 2 us from 0 to 1."""
+    serial = problem(two_nodes(), "allgather")
+    bound = lower_bound(serial)
+    assert bound.value_us == pytest.approx(24.0)
+    assert bound.witness == "2 chunks into node 0 through 3-0"
+    assert fastest(serial).makespan_us == pytest.approx(26.0), "chunk 2 is late, so both pay an alpha"
+
+
+def test_where_alpha_keeps_no_port_busy_the_bound_through_the_nic_is_met() -> None:
+    pipelined = problem(two_nodes(occupancy="pipelined"), "allgather")
+    assert lower_bound(pipelined).value_us == pytest.approx(24.0)
+    assert fastest(pipelined).makespan_us == pytest.approx(24.0)
+
+
+def test_chunks_that_reach_the_nic_late_leave_it_later() -> None:
+    """Gather to rank 0: chunk 2 needs 2 us to rank 3, and 12 us from there."""
+    bound = lower_bound(problem(two_nodes(), "gather"))
+    assert bound.value_us == pytest.approx(22.0), "both through the NIC in one send, from 0 us on"
+    alone = lower_bound(problem(two_nodes(beta_between=0.5), "gather"))
+    assert alone.value_us == pytest.approx(2.0 + 2.5), "the way of chunk 2 is longer than the NIC is busy"
+    assert alone.witness.startswith("latency of chunk 2")
+
+
+def test_the_latency_bound_is_the_longest_of_the_shortest_ways() -> None:
+    halved = problem(ring(4, alpha_us=1.0, beta=4.0), "broadcast", chunk_mb=0.5)
+    assert quick_bound(halved).value_us == pytest.approx(3 * (1.0 + 0.5 * 4.0))
+    assert quick_bound(halved).witness == "latency of chunk 0 (piece 0 of rank 0's part)"
+
+
+def test_a_sum_waits_for_its_farthest_contribution_and_a_copy_for_its_nearest_source() -> None:
+    summed = replace(problem(ring(4), "allreduce"), collective=custom(4, [((0, 1, 2), (3,), True)]))
+    copied = replace(summed, collective=custom(4, [((0, 1, 2), (3,), False)]))
+    assert lower_bound(summed).value_us == pytest.approx(3 * 2.0)
+    assert lower_bound(copied).value_us == pytest.approx(2.0)
+
+
+def test_a_sum_that_no_contributor_must_start_spreading_is_bounded_without_its_spread() -> None:
+    """The home, 1, adds nothing: the sum can stay at rank 0, so the dear link 1 -> 0 is never needed."""
+    topology = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 50.0, 50.0)])
+    sums = Problem(topology, custom(2, [((0,), (1, 0), True)]), 1.0)
+    assert lower_bound(sums).value_us == pytest.approx(2.0)
+    assert fastest(sums).makespan_us == pytest.approx(2.0)
+
+
+def test_reduce_scatter_is_bounded_by_all_gather_on_the_reversed_links() -> None:
+    one_way = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 5.0), (2, 0, 1.0, 2.0), (2, 1, 1.0, 3.0)])
+    scattered = problem(one_way, "reducescatter", 2)
+    gathered = problem(one_way.reversed(), "allgather", 2)
+    assert lower_bound(scattered) == lower_bound(gathered)
+    assert lower_bound(scattered).value_us == pytest.approx(1.0 + 4 * 5.0), "4 sums leave rank 1 by 1 -> 2"
+
+
+def test_all_reduce_takes_two_n_minus_two_transfers_of_each_chunk() -> None:
+    """3 chunks, 2 sums and 2 copies each: 12 over 3 links, 4 each, in one send at best: 1 + 4 us."""
+    bound = volume_bound(problem(ring(3), "allreduce"))
+    assert bound.value_us == pytest.approx(5.0)
+    assert bound.witness == "12 transfers over all 3 ports"
+
+
+def test_copies_count_where_they_are_wanted_and_lacking() -> None:
+    moved = Problem(ring(3), custom(3, [((0, 1), (1, 2), False)]), 1.0)
+    assert volume_bound(moved).witness.startswith("1 transfers")
+    stays = Problem(ring(3), custom(3, [((0, 1), (1,), False)]), 1.0)
+    assert lower_bound(stays).value_us == 0.0
+
+
+def test_all_to_all_round_a_ring_loads_each_link_with_the_hops_of_all_pairs() -> None:
+    """From each of 4 ranks 1 + 2 + 3 hops: 24 chunk-hops over 4 links of 1 us per chunk."""
+    bound = flow_bound(problem(ring(4, alpha_us=0.0), "alltoall"))
+    assert bound.value_us == pytest.approx(6.0, rel=2e-6)
+    assert bound.value_us <= 6.0
+
+
+def test_all_to_all_round_a_ring_both_ways_splits_the_farthest_pairs() -> None:
+    """From each rank 1 + 1 + 2 hops: 16 over 8 links, the two-hop pairs half each way round."""
+    both = problem(ring(4, alpha_us=0.0, both=True), "alltoall")
+    assert flow_bound(both).value_us == pytest.approx(2.0, rel=2e-6)
+
+
+def test_the_flow_bound_is_the_same_with_one_variable_per_orbit() -> None:
+    turn = [1, 2, 3, 0]
+    for topology in (ring(4), ring(4, both=True), full(4)):
+        plain, folded = (problem(topology, "alltoall", 2, symmetry=s) for s in ((), (turn,)))
+        assert flow_bound(folded).value_us == pytest.approx(flow_bound(plain).value_us, rel=1e-6)
+
+
+def test_the_flow_bound_counts_links_that_share_a_port_together() -> None:
+    """Rank 0 scatters 2 chunks over two links behind one port: 3 us each, one after the other."""
+    shared = machine(3, [(0, 1, 0.0, 3.0), (0, 2, 0.0, 3.0)], shared=[(0, 1)])
+    assert flow_bound(problem(shared, "scatter")).value_us == pytest.approx(6.0, rel=2e-6)
+
+
+def test_chunks_that_may_not_use_a_link_do_not_flow_over_it() -> None:
+    """Rank 0's chunk for 2 is kept off the direct link and has to share 0 -> 1."""
+    topology = machine(3, [(0, 1, 0.0, 3.0), (0, 2, 0.0, 3.0), (1, 2, 0.0, 1.0)])
+    may_use = np.ones((3, 3), dtype=np.bool_)
+    free = problem(topology, "scatter", limits=RoutingLimits(may_use=may_use.copy()))
+    may_use[0, 1] = False
+    kept = problem(topology, "scatter", limits=RoutingLimits(may_use=may_use))
+    assert flow_bound(free).value_us == pytest.approx(3.0, rel=2e-6)
+    assert flow_bound(kept).value_us == pytest.approx(6.0, rel=2e-6)
+    assert lower_bound(kept).value_us == pytest.approx(6.0, rel=2e-6)
+
+
+def test_there_is_no_flow_bound_where_a_chunk_has_several_destinations() -> None:
+    assert flow_bound(problem(full(3), "allgather")).value_us == 0.0
+
+
+def test_a_home_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
+    """Two pieces of rank 0 reach rank 1 by 4 us each, though others have a link of 1 us."""
+    topology = machine(
+        3, [(0, 1, 0.0, 4.0), (0, 2, 0.0, 1.0), (2, 1, 0.0, 1.0), (1, 2, 0.0, 1.0), (1, 0, 0.0, 1.0)]
+    )
+    may_use = np.ones((3, 5), dtype=np.bool_)
+    may_use[0, 2] = False
+    free = problem(topology, "broadcast", 2)
+    kept = replace(free, limits=RoutingLimits(may_use=may_use))
+    assert lower_bound(kept).value_us == pytest.approx(8.0)
+    assert lower_bound(kept).witness == "2 chunks into rank 1 through 0-1"
+    assert lower_bound(free).value_us < 8.0
+
+
+def test_links_that_cost_no_time_are_bounded_by_their_alphas() -> None:
+    bound = lower_bound(problem(full(3, alpha_us=2.0, beta=0.0), "allgather", 4))
+    assert bound.value_us == pytest.approx(2.0)
+
+
+def test_a_machine_that_costs_nothing_has_no_bound_but_zero() -> None:
+    for name in COLLECTIVES:
+        assert lower_bound(problem(full(3, alpha_us=0.0, beta=0.0), name)).value_us == 0.0
+
+
+def test_where_nothing_moves_the_bound_is_zero() -> None:
+    for name in COLLECTIVES:
+        assert lower_bound(problem(machine(1, []), name)).value_us == 0.0
+
+
+@pytest.mark.parametrize(
+    ("count", "ports", "time_us"),
+    [
+        (1, [(0.3, 23.0)], 23.3),
+        (7, [(0.3, 23.0), (0.3, 23.0), (0.3, 46.0), (0.3, 46.0)], 69.3),
+        (5, [(0.0, 1.0), (5.0, 10.0)], 5.0),
+        (3, [(4.0, 0.0)], 4.0),
+        (1, [(5.0, 0.0), (0.1, 0.1)], 0.2),
+        (60, [(5.0, 0.0), (0.1, 0.1)], 5.0),
+        (0, [(1.0, 1.0)], 0.0),
+    ],
+)
+def test_whole_chunks_leave_ports_at_alpha_and_multiples_of_their_cost(
+    count: int, ports: list[tuple[float, float]], time_us: float
+) -> None:
+    assert least_time(count, ports) == pytest.approx(time_us, abs=1e-7)
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.tuples(st.floats(0, 10), st.floats(1e-3, 1e3)), min_size=1, max_size=4),
+)
+def test_the_least_time_is_the_moment_when_enough_chunks_are_through(
+    count: int, ports: list[tuple[float, float]]
+) -> None:
+    """The count-th smallest of all the moments alpha + k * cost."""
+    moments = sorted(alpha + k * cost for alpha, cost in ports for k in range(1, count + 1))
+    assert least_time(count, ports) == pytest.approx(moments[count - 1], rel=1e-6)
+
+
+def test_the_tightest_cut_may_be_neither_a_rank_nor_a_node() -> None:
+    """Two pairs of ranks with fast links inside and slow ones between, on what is called one node."""
+    inside = [(a, b, 0.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    between = [(a, b, 0.0, 4.0) for a, b in ((0, 2), (2, 0), (1, 3), (3, 1))]
+    pieces = problem(machine(4, inside + between), "allgather", 4)
+    cut = tightest_cut(pieces)
+    assert cut is not None
+    assert cut.ranks in ({0, 1}, {2, 3})
+    bound = lower_bound(pieces)
+    assert bound.value_us == pytest.approx(16.0), "8 chunks over two links of 4 us, none inside before 4"
+    assert "{" in bound.witness
+
+
+def _chunks_per_rate(problem: Problem, inside: set[int]) -> float:
+    topology = problem.topology
+    rate = sum(
+        1.0 / topology.beta_us_per_mb[link]
+        for link in range(topology.num_links)
+        if topology.src[link] not in inside and topology.dst[link] in inside
+    )
+    outside = [rank for rank in range(problem.num_ranks) if rank not in inside]
+    return float(problem.collective.pre[:, outside].sum() / rate)
+
+
+@st.composite
+def _measured(draw: st.DrawFn) -> LogicalTopology:
+    """Plain links whose betas were measured: many decimals, and perhaps far from each other."""
+    ranks = draw(st.integers(2, 5))
+    pairs = {(r, (r + 1) % ranks) for r in range(ranks)}
+    pairs |= draw(st.sets(st.sampled_from([(a, b) for a in range(ranks) for b in range(ranks) if a != b])))
+    return machine(ranks, [(a, b, 0.0, draw(st.floats(1e-3, 1e3))) for a, b in sorted(pairs)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(_measured(), st.sampled_from(["allgather", "broadcast"]))
+def test_the_tightest_cut_is_the_best_of_all_sets_of_ranks(topology: LogicalTopology, name: str) -> None:
+    copies = problem(topology, name)
+    cut = tightest_cut(copies)
+    assert cut is not None
+    ranks = range(topology.num_ranks)
+    sets = [set(s) for size in range(1, len(ranks)) for s in itertools.combinations(ranks, size)]
+    best = max(_chunks_per_rate(copies, inside) for inside in sets)
+    assert _chunks_per_rate(copies, set(cut.ranks)) == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize("fast", [1e-6, 1e-9, 1e-12])
+def test_a_link_far_faster_than_the_narrow_ones_does_not_break_the_tightest_cut(fast: float) -> None:
+    links = [(0, 1, 0.0, fast), (1, 0, 0.0, fast), (1, 2, 0.0, 7.3), (2, 0, 0.0, 11.9)]
+    copies = problem(machine(3, links), "allgather")
+    with np.errstate(all="raise"):
+        assert tightest_cut(copies) is not None
+    assert lower_bound(copies).value_us == pytest.approx(2 * 7.3, rel=1e-6)
+
+
+def test_the_tightest_cut_sees_that_links_share_a_port() -> None:
+    """All that leaves rank 0 passes one port, so everyone else is short of rank 0's chunks."""
+    links = [(0, r, 0.0, 1.0) for r in (1, 2, 3)] + [
+        (a, b, 0.0, 1.0) for a in (1, 2, 3) for b in range(4) if a != b
+    ]
+    shared = problem(machine(4, links, shared=[(0, 1, 2)]), "broadcast", 5)
+    cut = tightest_cut(shared)
+    assert cut is not None
+    assert cut.ranks == {1, 2, 3}
+
+
+def test_the_tightest_cut_is_not_asked_for_where_it_has_no_meaning() -> None:
+    assert tightest_cut(problem(full(3), "alltoall")) is None
+    assert tightest_cut(problem(full(3), "reducescatter")) is None
+    assert tightest_cut(problem(full(3, beta=0.0), "allgather")) is None
+    assert tightest_cut(problem(machine(1, []), "allgather")) is None
+
+
+def test_ranks_nodes_and_their_complements_are_always_cut() -> None:
+    cuts = {cut.ranks for cut in simple_cuts(problem(two_nodes(), "allgather"))}
+    alone = {frozenset({r}) for r in range(4)}
+    assert alone | {frozenset(range(4)) - {r} for r in range(4)} <= cuts
+    assert {frozenset({0, 1}), frozenset({2, 3})} <= cuts

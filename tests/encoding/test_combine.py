@@ -1,0 +1,166 @@
+"""Sums from copies read backwards, and both joined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from small_problems import (
+    ENGINE_BETAS,
+    custom,
+    custom_problems,
+    full,
+    networks,
+    problem,
+    problems,
+    random_schedules,
+    ring,
+    two_nodes,
+)
+
+from taccl.encoding.combine import halves, joined, mirrored, overlapped, reducing
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.timing import in_order
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import TOLERANCE_US, Schedule
+
+
+def first_of(part: Problem | None) -> Schedule | None:
+    """The first greedy schedule of a half."""
+    if part is None:
+        return None
+    schedule = next(greedy(part, SolveOptions(), Budget(0.0), None)).schedule
+    assert schedule is not None
+    schedule.check()
+    return schedule
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_schedules(["allgather"]))
+def test_an_allgather_read_backwards_is_a_reduce_scatter_that_takes_as_long(gathered: Schedule) -> None:
+    scattered = gathered.problem.reversed()
+    schedule = in_order(scattered, mirrored(scattered, gathered))
+    schedule.check()
+    assert schedule.reduce.all()
+    if scattered.topology.occupancy == "serial":
+        assert schedule.makespan_us <= gathered.makespan_us + TOLERANCE_US
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_schedules(["broadcast"]))
+def test_a_broadcast_read_backwards_is_a_reduce(broadcast: Schedule) -> None:
+    reduced = broadcast.problem.reversed()
+    schedule = in_order(reduced, mirrored(reduced, broadcast))
+    schedule.check()
+    assert reduced.collective.name == "reduce"
+    assert len(schedule) == len(broadcast)
+
+
+def test_on_serial_ports_the_mirror_image_of_a_tight_schedule_takes_exactly_as_long() -> None:
+    gathered = first_of(problem(ring(4), "allgather", 2))
+    assert gathered is not None
+    scattered = gathered.problem.reversed()
+    assert in_order(scattered, mirrored(scattered, gathered)).makespan_us == pytest.approx(
+        gathered.makespan_us
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(betas=ENGINE_BETAS))
+def test_a_joined_all_reduce_is_never_later_than_its_halves_in_sequence(topology: LogicalTopology) -> None:
+    allreduce = problem(topology, "allreduce", 2)
+    parts = halves(allreduce)
+    sums, spread = first_of(parts.sums), first_of(parts.spread)
+    assert sums is not None and spread is not None
+    schedule = joined(allreduce, sums, spread)
+    schedule.check()
+    alone = in_order(allreduce, mirrored(allreduce, sums))
+    assert schedule.makespan_us <= alone.makespan_us + spread.makespan_us + TOLERANCE_US
+
+
+def test_copies_of_an_all_reduce_start_before_all_sums_are_made() -> None:
+    """Sums made inside a node spread there while others still cross: no barrier is between the halves."""
+    allreduce = problem(two_nodes(), "allreduce")
+    parts = halves(allreduce)
+    schedule = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    schedule.check()
+    last_sum = schedule.end_us[schedule.reduce].max()
+    assert schedule.start_us[~schedule.reduce].min() < last_sum
+
+
+def test_a_problem_of_copies_is_its_own_spread() -> None:
+    copies = problem(ring(3), "alltoall")
+    assert halves(copies).sums is None
+    assert halves(copies).spread is copies
+
+
+def test_a_sum_for_one_rank_has_nothing_to_spread() -> None:
+    parts = halves(problem(ring(3), "reducescatter"))
+    assert parts.spread is None
+    assert parts.sums is not None
+    assert parts.sums.collective.name == "allgather"
+    assert parts.sums.topology.src.tolist() == ring(3).dst.tolist()
+
+
+def test_an_all_reduce_is_a_gather_read_backwards_and_a_gather() -> None:
+    parts = halves(problem(ring(3), "allreduce"))
+    assert parts.sums is not None and parts.spread is not None
+    for part in (parts.sums, parts.spread):
+        assert not part.collective.is_reduction
+        assert (part.collective.pre == np.eye(3, dtype=bool)).all()
+        assert part.collective.post.all()
+
+
+def test_own_chunks_first_says_nothing_of_the_sums() -> None:
+    own_first = RoutingLimits(own_first=np.ones(3, dtype=np.bool_))
+    parts = halves(problem(ring(3), "allreduce", limits=own_first))
+    assert parts.sums is not None and parts.spread is not None
+    assert parts.sums.limits.own_first is None
+    assert parts.spread.limits.own_first is not None
+
+
+def test_a_custom_collective_that_copies_and_sums_has_both_halves() -> None:
+    """Chunk 0 is copied from 0 to 1 and 2; chunk 1 is the sum over all for 1 and 2."""
+    both = custom(3, [((0,), (1, 2), False), ((0, 1, 2), (1, 2), True)])
+    parts = halves(Problem(ring(3), both, 1.0))
+    assert parts.sums is not None and parts.spread is not None
+    assert parts.sums.collective.pre.tolist() == [[True, False, False], [False, True, False]]
+    assert parts.sums.collective.post.tolist() == [[True, False, False], [True, True, True]]
+    assert parts.spread.collective.pre.tolist() == [[True, False, False], [False, True, False]]
+    assert parts.spread.collective.post.tolist() == both.post.tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
+def test_every_mix_of_copies_and_sums_gets_a_valid_schedule(mixed: Problem) -> None:
+    update = next(reducing(greedy)(mixed, SolveOptions(), Budget(0.0), None))
+    assert update.schedule is not None
+    update.schedule.check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(names=("allreduce", "reduce", "reducescatter"), betas=ENGINE_BETAS))
+def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Problem) -> None:
+    update = next(reducing(greedy)(summing, SolveOptions(), Budget(0.0), None))
+    assert update.schedule is not None
+    update.schedule.check()
+    assert update.schedule.problem is summing
+
+
+def test_overlapping_only_yields_faster_valid_schedules() -> None:
+    allreduce = problem(full(4), "allreduce", 2)
+    parts = halves(allreduce)
+    best = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    for schedule in overlapped(best, seed=1, budget=Budget(0.3)):
+        schedule.check()
+        assert schedule.makespan_us < best.makespan_us
+        best = schedule
+    assert len(best)
+
+
+def test_without_time_nothing_is_overlapped() -> None:
+    allreduce = problem(full(3), "allreduce")
+    parts = halves(allreduce)
+    first = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    assert list(overlapped(first, seed=1, budget=Budget(0.0))) == []
