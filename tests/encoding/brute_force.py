@@ -130,7 +130,7 @@ class _Search:
                         least, min(max(t, state.now * (r != rank)) + far[r][rank] for r, t in holders)
                     )
                 else:
-                    least = max(least, max(t + far[r][rank] for r, t in parts))
+                    least = max(least, *(t + far[r][rank] for r, t in parts))
         return least
 
     def _next(self, state: _State) -> Iterator[tuple[Send, _State]]:

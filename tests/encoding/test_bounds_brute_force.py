@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-from brute_force import TooLarge, fastest, schedule_before
+from brute_force import TooLarge, schedule_before
 from hypothesis import HealthCheck, assume, given, settings
 from small_problems import custom_problems, problems
 
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.bounds import lower_bound
 from taccl.problem import Problem
 

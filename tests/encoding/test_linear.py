@@ -1,0 +1,165 @@
+"""Linear programs as arrays, and the solvers behind them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from taccl.encoding.linear import LinearModel, check_solver, solve
+from taccl.errors import SolverError
+
+#: PuLP says in warnings what its next version will want.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+_BOTH = ["highs", "cbc"]
+
+
+def _index(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def knapsack(integer: bool = True) -> LinearModel:
+    """Worth 5, 4, 3 and weights 2, 3, 1 of at most 5: take the first and second, 9; the third makes it 6."""
+    model = LinearModel()
+    x = model.add_variables(3, 0.0, 1.0, cost=np.array([-5.0, -4.0, -3.0]), integer=integer)
+    model.add_rows(1, _index(0, 0, 0), x, np.array([2.0, 3.0, 1.0]), upper=5.0)
+    return model
+
+
+def impossible() -> LinearModel:
+    """x >= 2 of a binary."""
+    model = LinearModel()
+    x = model.add_binaries(1, cost=1.0)
+    model.add_rows(1, _index(0), x, 1.0, lower=2.0)
+    return model
+
+
+def hard(items: int = 60, rows: int = 30) -> LinearModel:
+    """A market split problem: equations that no solver decides in a moment, with slack at a price."""
+    random = np.random.default_rng(0)
+    model = LinearModel()
+    x = model.add_binaries(items)
+    weights = random.integers(0, 100, (rows, items)).astype(np.float64)
+    slack = model.add_variables(2 * rows, cost=1.0)
+    row, column = np.divmod(np.arange(rows * items), items)
+    lines = np.arange(rows)
+    half = np.floor(weights.sum(axis=1) / 2)
+    model.add_rows(
+        rows,
+        np.concatenate([row, lines, lines]),
+        np.concatenate([x[column], slack[:rows], slack[rows:]]),
+        np.concatenate([weights.ravel(), np.ones(rows), -np.ones(rows)]),
+        half,
+        half,
+    )
+    return model
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_solvers_agree_on_a_small_program(solver: str) -> None:
+    solution = solve(knapsack(), solver, time_limit_s=20.0)
+    assert solution.objective == pytest.approx(-9.0)
+    assert solution.values == pytest.approx([1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_without_integers_the_last_item_is_cut(solver: str) -> None:
+    solution = solve(knapsack(integer=False), solver, time_limit_s=20.0)
+    assert solution.objective == pytest.approx(-5.0 - 3.0 - 4.0 * 2 / 3)
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_equations_lower_bounds_and_upper_bounds_all_count(solver: str) -> None:
+    """x + y = 4, 1 <= x - y <= 2, and y is cheap: x = 2.5, y = 1.5."""
+    model = LinearModel()
+    x, y = model.add_variables(2, cost=np.array([2.0, 1.0]))
+    model.add_rows(1, _index(0, 0), _index(x, y), 1.0, 4.0, 4.0)
+    model.add_rows(1, _index(0, 0), _index(x, y), np.array([1.0, -1.0]), 1.0, 2.0)
+    solution = solve(model, solver, time_limit_s=20.0)
+    assert solution.values == pytest.approx([2.5, 1.5])
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_a_program_without_solutions_is_infeasible(solver: str) -> None:
+    solution = solve(impossible(), solver, time_limit_s=20.0)
+    assert solution.status == "infeasible"
+    assert solution.values is None
+
+
+def test_highs_proves_what_it_calls_optimal() -> None:
+    solution = solve(knapsack())
+    assert solution.status == "optimal"
+    assert solution.bound == pytest.approx(solution.objective)
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_what_only_ran_into_the_time_limit_is_not_called_optimal(solver: str) -> None:
+    model = hard()
+    solution = solve(model, solver, time_limit_s=0.3)
+    assert solution.status in ("feasible", "unknown")
+    assert solution.bound < solution.objective
+
+
+def test_a_given_solution_is_where_highs_starts() -> None:
+    """With no time at all the start is what comes back, with its own objective."""
+    model = hard()
+    start = np.zeros(model.num_variables)
+    starts, column, value, lower, _ = model.matrix()
+    start[60:90] = lower
+    solution = solve(model, time_limit_s=0.0, start=start)
+    assert solution.values is not None
+    assert solution.objective <= lower.sum() + 1e-6
+
+
+def test_rows_may_come_in_batches_and_out_of_order() -> None:
+    model = LinearModel()
+    x = model.add_variables(2)
+    model.add_rows(2, _index(1, 0, 1), _index(0, 1, 1), np.array([1.0, 2.0, 3.0]), upper=np.array([4.0, 5.0]))
+    model.add_rows(1, _index(0), x[:1], 6.0, lower=7.0)
+    starts, column, value, lower, upper = model.matrix()
+    assert starts.tolist() == [0, 1, 3, 4]
+    assert column.tolist() == [1, 0, 1, 0]
+    assert value.tolist() == [2.0, 1.0, 3.0, 6.0]
+    assert lower.tolist() == [-np.inf, -np.inf, 7.0]
+    assert upper.tolist() == [4.0, 5.0, np.inf]
+
+
+def test_an_unknown_solver_is_named_with_those_that_are_known() -> None:
+    with pytest.raises(SolverError, match="unknown solver 'cplexx'") as caught:
+        solve(knapsack(), "cplexx")
+    assert "highs" in str(caught.value.hint)
+    with pytest.raises(SolverError, match="unknown solver"):
+        check_solver("cplexx")
+
+
+def test_a_solver_that_is_not_installed_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pulp
+
+    monkeypatch.setattr(pulp.XPRESS_CMD, "available", lambda self: False)
+    monkeypatch.setattr(pulp.XPRESS, "available", lambda self: False)
+    with pytest.raises(SolverError, match="'xpress' is not installed here") as caught:
+        check_solver("xpress")
+    assert "highs" in str(caught.value.hint)
+
+
+def test_names_of_solvers_may_be_short_or_as_pulp_has_them() -> None:
+    for name in ("highs", "HiGHS", "cbc", "CBC", "pulp_cbc_cmd"):
+        check_solver(name)
+
+
+@pytest.mark.parametrize("order", ["highspy, ortools", "ortools, highspy"])
+def test_both_solvers_can_be_imported_in_one_process_in_either_order(order: str) -> None:
+    """Both carry a libhighs; from highspy 1.15 on, the second to be imported fails."""
+    modules = [{"highspy": "highspy", "ortools": "ortools.sat.python.cp_model"}[m] for m in order.split(", ")]
+    program = "".join(f"import {module}\n" for module in modules) + (
+        "import highspy\n"
+        "from ortools.sat.python import cp_model\n"
+        "highspy.Highs()\n"
+        "model = cp_model.CpModel()\n"
+        "assert cp_model.CpSolver().solve(model) == cp_model.OPTIMAL\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

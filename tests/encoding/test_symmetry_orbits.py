@@ -1,0 +1,83 @@
+"""The group that symmetries generate, and its orbits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_problems import full, machine, problem, ring
+
+from taccl.encoding.symmetry import link_map, symmetry_group
+from taccl.errors import SketchError
+
+
+def test_without_symmetries_the_group_is_the_identity() -> None:
+    group = symmetry_group(problem(ring(4), "allgather", 2))
+    assert len(group) == 1
+    assert group.rank_map.tolist() == [[0, 1, 2, 3]]
+    assert group.chunk_map.tolist() == [list(range(8))]
+    assert group.link_map.tolist() == [[0, 1, 2, 3]]
+
+
+def test_one_turn_of_a_ring_generates_all_turns() -> None:
+    group = symmetry_group(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+    assert sorted(map(tuple, group.rank_map.tolist())) == [
+        (0, 1, 2, 3),
+        (1, 2, 3, 0),
+        (2, 3, 0, 1),
+        (3, 0, 1, 2),
+    ]
+    assert group.rank_map[0].tolist() == [0, 1, 2, 3]
+
+
+def test_the_group_is_closed_under_composition() -> None:
+    generators = [[1, 0, 2, 3], [0, 2, 3, 1]]
+    elements = {
+        tuple(row) for row in symmetry_group(problem(full(4), "allgather", symmetry=generators)).rank_map
+    }
+    assert len(elements) == 24
+    assert {tuple(np.array(a)[list(b)]) for a in elements for b in elements} == elements
+
+
+def test_chunks_and_links_move_with_the_ranks() -> None:
+    turned = problem(ring(3), "alltoall", 2, symmetry=[[1, 2, 0]])
+    group, topology, collective = symmetry_group(turned), turned.topology, turned.collective
+    for ranks, chunks, links in zip(group.rank_map, group.chunk_map, group.link_map, strict=True):
+        assert (topology.src[links] == ranks[topology.src]).all()
+        assert (topology.dst[links] == ranks[topology.dst]).all()
+        assert (collective.pre[chunks][:, ranks] == collective.pre).all()
+        assert (collective.post[chunks][:, ranks] == collective.post).all()
+
+
+def test_a_turn_makes_one_orbit_of_all_links_and_of_each_piece() -> None:
+    group = symmetry_group(problem(ring(4), "allgather", 2, symmetry=[[1, 2, 3, 0]]))
+    assert group.link_representative.tolist() == [0, 0, 0, 0]
+    assert group.chunk_representative.tolist() == [0, 1] * 4
+
+
+def test_a_half_turn_keeps_two_orbits() -> None:
+    group = symmetry_group(problem(ring(4), "allgather", symmetry=[[2, 3, 0, 1]]))
+    assert len(group) == 2
+    assert group.link_representative.tolist() == [0, 1, 0, 1]
+
+
+def test_pairs_have_the_least_image_of_their_orbit_as_their_name() -> None:
+    group = symmetry_group(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+    chunk, link = np.divmod(np.arange(16), 4)
+    names = group.pair_representative(chunk, link, group.link_map)
+    assert names.tolist() == [(l - c) % 4 for c, l in zip(chunk, link, strict=True)]
+
+
+def test_a_permutation_that_breaks_a_link_has_no_map() -> None:
+    line = problem(machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
+    assert link_map(line, np.array([1, 0, 2])) is None
+    assert link_map(line, np.array([1, 2, 0])).tolist() == [1, 2, 0]
+
+
+def test_a_symmetry_that_breaks_a_link_is_an_error() -> None:
+    with pytest.raises(SketchError, match="does not map its links or chunks"):
+        symmetry_group(problem(ring(4), "allgather", symmetry=[[1, 0, 2, 3]]))
+
+
+def test_a_symmetry_that_moves_the_root_is_an_error() -> None:
+    with pytest.raises(SketchError, match="does not map its links or chunks"):
+        symmetry_group(problem(ring(4), "broadcast", symmetry=[[1, 2, 3, 0]]))
