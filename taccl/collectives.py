@@ -62,7 +62,7 @@ class Placement:
         return size
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Collective:
     """A collective over `num_ranks` ranks, cut into chunks.
 
@@ -91,6 +91,9 @@ class Collective:
     home: IntArray
     in_place_shift: IntArray
     root: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Collective({self.name}, {self.num_ranks} ranks, {self.num_chunks} chunks)"
 
     @property
     def num_chunks(self) -> int:

@@ -25,7 +25,7 @@ Occupancy = Literal["serial", "pipelined"]
 MAX_GROUP = 71
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogicalTopology:
     """Ranks, the directed links between them, and the ports that the links use.
 
@@ -86,6 +86,12 @@ class LogicalTopology:
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
         if self.occupancy not in get_args(Occupancy):
             raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
+
+    def __repr__(self) -> str:
+        return (
+            f"LogicalTopology({self.name}, {self.num_ranks} ranks, {self.num_links} links, "
+            f"{self.num_ports} ports, {self.occupancy})"
+        )
 
     @property
     def num_ranks(self) -> int:
@@ -183,7 +189,7 @@ class RoutingLimits:
     spread_load: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """Find the fastest schedule of `collective` on `topology` with chunks of `chunk_mb` MB.
 
@@ -201,6 +207,9 @@ class Problem:
     symmetry: tuple[IntArray, ...] = ()
     limits: RoutingLimits = field(default_factory=RoutingLimits)
     max_group: int = MAX_GROUP
+
+    def __repr__(self) -> str:
+        return f"Problem({self.collective!r} on {self.topology!r}, chunks of {self.chunk_mb:g} MB)"
 
     @property
     def num_ranks(self) -> int:

@@ -13,7 +13,7 @@ from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
 from taccl.encoding.symmetry import symmetry_group
-from taccl.errors import SolverError
+from taccl.errors import NoScheduleInTime, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -59,7 +59,9 @@ def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
 
 def _updates(problem: Problem, options: SolveOptions, budget: Budget) -> Iterator[Update]:
     """A first schedule with a quick bound, the best bound, and then what the engines find."""
-    first = next(reducing(greedy)(problem, options, Budget(0.0), None))
+    first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
+    if first is None:
+        raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
     bound = quick_bound(problem)
     yield replace(first, lower_bound_us=bound.value_us, bound_source=bound.witness)
     bound = lower_bound(problem)

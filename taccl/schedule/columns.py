@@ -16,7 +16,7 @@ from taccl.problem import FloatArray, Problem
 TOLERANCE_US = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
     """One row per transfer of one chunk over one link; arrays of equal length.
 
@@ -41,6 +41,9 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.chunk)
+
+    def __repr__(self) -> str:
+        return f"Schedule({len(self)} transfers, {self.makespan_us:.2f} us, {self.problem!r})"
 
     @property
     def src(self) -> IntArray:

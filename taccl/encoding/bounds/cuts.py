@@ -31,7 +31,7 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import busiest_ports, least_time, port_rates
+from taccl.encoding.bounds.capacity import covering_ports, least_time, port_rates
 from taccl.problem import FloatArray, Problem
 
 
@@ -122,6 +122,6 @@ def _bound_at(
             value = h + t + least_time(members, ports)
             if members and value > best:
                 best, count = float(value), members
-    names = sorted({topology.port_names[port] for port in busiest_ports(problem, links).values()})
+    names = sorted({topology.port_names[port] for port in covering_ports(problem, links).values()})
     through = names[0] if len(names) == 1 else f"{len(names)} ports"
     return Bound(best, f"{count} chunks {cut.name} through {through}")

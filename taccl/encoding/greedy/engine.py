@@ -47,7 +47,7 @@ def greedy(
     kept: list[tuple[float, int, _Trial]] = []
     terrains: dict[float, Terrain] = {}
     for number, trial in enumerate(_trials(problem, kept, random)):
-        if number and not budget.remaining_s():
+        if best is not None and not budget.remaining_s():
             return
         if trial.congestion not in terrains:
             terrains[trial.congestion] = _terrain(problem, symmetry, trial.congestion, random)
@@ -80,7 +80,7 @@ def _trials(
 
 def _policies(has_internode: bool) -> list[Policy]:
     return [
-        Policy(group, internode_group, internode_hold, defer)
+        Policy(group, internode_group, 1, internode_hold, defer)
         for internode_hold in (_HOLDS if has_internode else (1,))
         for internode_group in (_GROUPS if has_internode else (1,))
         for group in _GROUPS
@@ -99,8 +99,10 @@ def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     elif choice == 2:
         policy = replace(policy, internode_hold=int(random.integers(1, 17)))
     elif choice == 3:
+        policy = replace(policy, hold=int(random.integers(1, 9)))
+    elif choice == 4:
         policy = replace(policy, defer=not policy.defer)
-    congestion = float(random.choice(_CONGESTION)) if routed and choice == 4 else trial.congestion
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == 5 else trial.congestion
     return _Trial(policy, congestion)
 
 

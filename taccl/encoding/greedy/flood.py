@@ -30,13 +30,15 @@ class Policy:
     ----------
     group : the most chunks in one send on a link inside a node.
     internode_group : the same on a link between nodes.
-    internode_hold : a link between nodes waits until so many chunks are there, while others move.
+    hold : a link inside a node waits until so many chunks are there, while others move.
+    internode_hold : the same for a link between nodes.
     defer : leave a chunk to another link that would deliver it sooner.
     noise : relative random change of what helps most; 0 for none.
     """
 
     group: int = 1
     internode_group: int = 1
+    hold: int = 1
     internode_hold: int = 1
     defer: bool = True
     noise: float = 0.0
@@ -115,12 +117,13 @@ class _Flood:
         self.sends: list[Send] = []
         cap = np.where(topology.internode, policy.internode_group, policy.group)
         self.cap: list[int] = np.minimum(cap, problem.max_group).tolist()
-        self.hold: list[int] = np.where(topology.internode, policy.internode_hold, 1).tolist()
+        self.hold: list[int] = np.where(topology.internode, policy.internode_hold, policy.hold).tolist()
         self.own_first = problem.limits.own_first
 
     def run(self) -> Schedule | None:
         for chunk, rank in zip(*np.nonzero(self.problem.collective.pre), strict=True):
             self._offer(int(chunk), int(rank), 0.0)
+        now = 0.0
         while True:
             while self.events:
                 now, link = heapq.heappop(self.events)
@@ -131,7 +134,7 @@ class _Flood:
                 break
             # Nothing moves any more, so nothing more will come to those who wait for company.
             for link in sorted(self.held):
-                self._try(link, self.ports.ready(link), holding=False)
+                self._try(link, max(now, self.ports.ready(link)), holding=False)
             self.held.clear()
         return None if self.lack.any() else schedule_from_sends(self.problem, self.sends)
 
@@ -164,7 +167,8 @@ class _Flood:
                 self._wake(later, link)
             return
         self.held.discard(link)
-        order = np.argsort(-gain, kind="stable")[: self.cap[link]]
+        # Neighbours first among equals: a group of neighbours needs no copies to be contiguous.
+        order = np.lexsort((chunks, -gain))[: self.cap[link]]
         self._send_orbit(chunks[order], link, now)
         self._wake(self.ports.ready(link), link)
 
@@ -189,22 +193,22 @@ class _Flood:
         """Chunks that may leave over this link now, what each saves, and when the next one comes."""
         sender, receiver = self.src[link], self.dst[link]
         waiting = np.array(self.waiting[link], dtype=np.int64)
-        waiting = waiting[self.arrives_us[waiting, receiver] == np.inf]
+        gain = np.maximum(self.lack[waiting] - self.distance[receiver], 0.0).sum(axis=1)
+        left = self.terrain.left_us[waiting, sender]
+        gain = np.where(left > 0, left, gain)
+        # What helps nowhere now never will: ranks only get nearer to the copies.
+        helps = (self.arrives_us[waiting, receiver] == np.inf) & (gain > 0)
+        waiting, gain = waiting[helps], gain[helps]
         self.waiting[link] = waiting.tolist()
         come = self.arrives_us[waiting, sender]
-        here = waiting[come <= now]
         later = float(come[come > now].min(initial=np.inf))
-        gain = np.maximum(self.lack[here] - self.distance[receiver], 0.0).sum(axis=1)
-        left = self.terrain.left_us[here, sender]
-        gain = np.where(left > 0, left, gain)
-        keep = gain > 0
+        keep = come <= now
         if self.own_first is not None and self.own_first[link]:
-            home = self.problem.collective.home
-            keep &= (home[here] == sender) | (not (home[waiting] == sender).any())
+            own = self.problem.collective.home[waiting] == sender
+            keep &= own | (not own.any())
         if self.policy.defer and keep.any():
-            sooner = self._sooner_elsewhere(here, link, now)
-            keep &= ~sooner
-        here, gain = here[keep], gain[keep]
+            keep &= ~self._sooner_elsewhere(waiting, link, now)
+        here, gain = waiting[keep], gain[keep]
         if self.policy.noise:
             gain = gain * (1 + self.policy.noise * self.random.random(len(gain)))
         return here, gain, later

@@ -95,4 +95,4 @@ def _ordered(
 def _policies() -> Iterator[Policy]:
     for noise in (0.0, 0.3, 1.0, 3.0):
         for group, internode_group, hold in itertools.product(_GROUPS, _GROUPS, _HOLDS):
-            yield Policy(group, internode_group, hold, defer=False, noise=noise)
+            yield Policy(group, internode_group, 1, hold, defer=False, noise=noise)
