@@ -151,8 +151,7 @@ def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
 def test_no_solver_writes_to_the_standard_output_of_the_process() -> None:
     """Solvers are not Python: what they print would not pass through `sys.stdout`."""
     words = ["--sketch", "ndv2-n1-sk-1", "--time-limit", "2", "--no-xml", "--json", "--quiet"]
-    done = subprocess.run(
-        [sys.executable, "-m", "taccl", "synthesize", *words], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "taccl", "synthesize", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert json.loads(done.stdout)["status"]
     assert done.stderr == ""
