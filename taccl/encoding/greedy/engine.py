@@ -21,7 +21,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)
-_HOLDS = (1, 2, 3, 4, 6, 8, 16)
+_HOLDS = (1, 2, 4, 8)
+_TAPERS = (1.0, 0.5)
 #: How many of the best trials are worth varying.
 _KEPT = 6
 
@@ -80,9 +81,10 @@ def _trials(
 
 def _policies(has_internode: bool) -> list[Policy]:
     return [
-        Policy(group, internode_group, 1, internode_hold, defer)
+        Policy(group, internode_group, 1, internode_hold, taper, defer)
         for internode_hold in (_HOLDS if has_internode else (1,))
         for internode_group in (_GROUPS if has_internode else (1,))
+        for taper in (_TAPERS if has_internode else (1.0,))
         for group in _GROUPS
         for defer in (True, False)
     ]
@@ -101,8 +103,10 @@ def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     elif choice == 3:
         policy = replace(policy, hold=int(random.integers(1, 9)))
     elif choice == 4:
+        policy = replace(policy, taper=float(random.choice((0.2, 0.3, 0.5, 0.7, 1.0))))
+    elif choice == 5:
         policy = replace(policy, defer=not policy.defer)
-    congestion = float(random.choice(_CONGESTION)) if routed and choice == 5 else trial.congestion
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == 6 else trial.congestion
     return _Trial(policy, congestion)
 
 

@@ -10,6 +10,7 @@ link-chunk matching of TACOS (Won et al. 2024), with sizes, ports, groups and sy
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +33,8 @@ class Policy:
     internode_group : the same on a link between nodes.
     hold : a link inside a node waits until so many chunks are there, while others move.
     internode_hold : the same for a link between nodes.
+    taper : a send between nodes takes at most this part of what its link still has to carry, so
+        that the last sends are small and what follows them is short.
     defer : leave a chunk to another link that would deliver it sooner.
     noise : relative random change of what helps most; 0 for none.
     """
@@ -40,6 +43,7 @@ class Policy:
     internode_group: int = 1
     hold: int = 1
     internode_hold: int = 1
+    taper: float = 1.0
     defer: bool = True
     noise: float = 0.0
 
@@ -119,6 +123,7 @@ class _Flood:
         self.cap: list[int] = np.minimum(cap, problem.max_group).tolist()
         self.hold: list[int] = np.where(topology.internode, policy.internode_hold, policy.hold).tolist()
         self.own_first = problem.limits.own_first
+        self.internode = topology.internode
 
     def run(self) -> Schedule | None:
         for chunk, rank in zip(*np.nonzero(self.problem.collective.pre), strict=True):
@@ -168,9 +173,18 @@ class _Flood:
             return
         self.held.discard(link)
         # Neighbours first among equals: a group of neighbours needs no copies to be contiguous.
-        order = np.lexsort((chunks, -gain))[: self.cap[link]]
+        order = np.lexsort((chunks, -gain))[: self._most(link)]
         self._send_orbit(chunks[order], link, now)
         self._wake(self.ports.ready(link), link)
+
+    def _most(self, link: int) -> int:
+        """The most chunks that the policy lets go together now."""
+        if self.policy.taper == 1.0 or not self.internode[link]:
+            return self.cap[link]
+        missing = (
+            self.usable[:, link] & (self.arrives_us[:, self.dst[link]] == np.inf) & self.lack.any(axis=1)
+        )
+        return min(self.cap[link], math.ceil(self.policy.taper * int(missing.sum())))
 
     def _send_orbit(self, chunks: IntArray, link: int, now: float) -> None:
         """Send the group, and its images under the symmetry, each as soon as its ports allow."""
