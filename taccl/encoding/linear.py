@@ -155,10 +155,21 @@ def _solve_by_highs(
         guess = highspy.HighsSolution()
         guess.col_value = start.tolist()
         highs.setSolution(guess)
-    # HiGHS then runs beside this thread, and Ctrl-C stops it instead of waiting for it.
-    highs.HandleKeyboardInterrupt = True
-    highs.solve()
+    _run_interruptibly(highs)
     return _highs_solution(highs, bool(integer.any()))
+
+
+def _run_interruptibly(highs: Any) -> None:
+    """Solve beside this thread, so that Ctrl-C stops the solver instead of waiting for it."""
+    highs.HandleUserInterrupt = True
+    highs.startSolve()
+    try:
+        while not highs.wait(0.05)[0]:
+            pass
+    except BaseException:
+        highs.cancelSolve()
+        highs.wait()
+        raise
 
 
 def _highs_solution(highs: Any, is_mip: bool) -> Solution:

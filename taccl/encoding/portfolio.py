@@ -26,46 +26,28 @@ ENGINES = ("auto", *_ENGINES)
 
 
 def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
-    """Yield better and better schedules and bounds until the gap is met or the time is up.
+    """Yield better and better schedules and bounds until the engines are done or the time is up.
 
-    The first update carries a schedule; every schedule has passed its checks. Stop iterating at any
-    moment: what was yielded stays valid.
+    The first update carries a schedule and a bound. Whoever listens may stop at any moment, for one
+    when the bound is near enough: what was yielded stays valid.
 
     Raises
     ------
     SolverError : an engine or solver that is unknown or not installed.
-    ScheduleError : an engine made a schedule that is not valid (a bug).
+    NoScheduleInTime : there is no first schedule.
     """
     if options.engine not in ENGINES:
         raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
     check_solver(options.solver)
-    best: Schedule | None = None
-    bound = Bound(0.0, "")
-    for update in _updates(problem, options, Budget(options.time_limit_s)):
-        if update.schedule is not None:
-            update.schedule.check()
-            best = update.schedule
-        if update.lower_bound_us > bound.value_us:
-            bound = Bound(update.lower_bound_us, update.bound_source)
-        yield update
-        if best is not None and _is_close(best, bound, options.gap):
-            return
-
-
-def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
-    """Whether a schedule is within the gap, a fraction of its time, of the bound."""
-    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us
-
-
-def _updates(problem: Problem, options: SolveOptions, budget: Budget) -> Iterator[Update]:
-    """A first schedule with a quick bound, the best bound, and then what the engines find."""
+    budget = Budget(options.time_limit_s)
     first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
     if first is None:
         raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
-    bound = quick_bound(problem)
-    yield replace(first, lower_bound_us=bound.value_us, bound_source=bound.witness)
+    quick = quick_bound(problem)
+    yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
     bound = lower_bound(problem)
     yield Update("bound", None, bound.value_us, bound.witness)
+
     best = first.schedule
     engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
     for update in reducing(engine)(problem, options, budget.share(0.95), best):
@@ -88,3 +70,8 @@ def _auto(
             best = update.schedule or best
             if best is not None and _is_close(best, bound, options.gap):
                 return
+
+
+def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
+    """Whether a schedule is within the gap, a fraction of its time, of the bound."""
+    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us

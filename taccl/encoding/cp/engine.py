@@ -55,6 +55,8 @@ def _solutions(model: JointModel, options: SolveOptions, budget: Budget) -> Iter
     solver.parameters.max_time_in_seconds = budget.remaining_s()
     solver.parameters.num_workers = _WORKERS
     solver.parameters.random_seed = options.seed
+    # Ctrl-C belongs to the caller, who ends this generator; CP-SAT's own handler aborts the process.
+    solver.parameters.catch_sigint_signal = False
     found: queue.Queue[list[Decision] | None] = queue.Queue()
 
     class Collector(cp_model.CpSolverSolutionCallback):
