@@ -95,6 +95,7 @@ def synthesize(
     time_limit: float = 60.0,
     gap: float = 0.0,
     seed: int = 0,
+    slack: float | None = None,
     xml: bool = True,
     protocol: str = "Simple",
     instances: int = 1,
@@ -123,6 +124,8 @@ def synthesize(
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
     time_limit : seconds of search.
     gap : stop when (time - bound) / time is proven to be no more than this.
+    slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
+        ways first, then longer ones.
     xml : whether to make MSCCL-XML at all.
     protocol, instances, target : of the XML: Simple, LL or LL128; how many parallel copies of the
         program share each chunk; which runtime it is for (all, msccl, executor, rccl).
@@ -135,7 +138,7 @@ def synthesize(
         none was found in time (3), or something made here failed its check (4).
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
-    options = _solve_options(engine, solver, time_limit, gap, seed)
+    options = _solve_options(engine, solver, time_limit, gap, seed, slack)
     stated = make_problem(
         collective,
         topology=topology,
@@ -197,12 +200,18 @@ def _protocol(name: str) -> Protocol:
     raise TacclError(f"unknown protocol {name!r}", hint=f"one of {known}")
 
 
-def _solve_options(engine: str, solver: str, time_limit: float, gap: float, seed: int) -> SolveOptions:
+def _solve_options(
+    engine: str, solver: str, time_limit: float, gap: float, seed: int, slack: float | None
+) -> SolveOptions:
     if not time_limit > 0:
         raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 60")
     if not 0 <= gap < 1:
         raise SolverError(f"a gap is a fraction from 0 up to 1, not {gap:g}", hint="--gap 0.05 for 5%")
-    return SolveOptions(engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver)
+    if slack is not None and not 1 <= slack < float("inf"):
+        raise SolverError(f"a slack is 1 or more, not {slack:g}", hint="--slack 1.5: ways half as long again")
+    return SolveOptions(
+        engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver, slack=slack
+    )
 
 
 def _with_nic_sharing(sketch: Sketch | None, nic_sharing: NicSharing) -> Sketch:

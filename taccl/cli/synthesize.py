@@ -79,6 +79,12 @@ _FILE = click.Path(path_type=Path)
     metavar="FRACTION",
     help="Stop when the schedule is proven to be this close to the best: 0.05 is 5%.",
 )
+@click.option(
+    "--slack",
+    type=float,
+    metavar="FACTOR",
+    help="Longest ways that MILP and CP consider, relative to the shortest. Default: 1, then more.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
 @click.option(
     "--protocol",

@@ -26,6 +26,8 @@ class SolveOptions:
     gap : stop when (time - bound) / time is no more than this.
     seed : of every random choice.
     solver : of the MILP engine, by a name that PuLP knows.
+    slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
+        first, then longer ones.
     """
 
     engine: str = "auto"
@@ -33,6 +35,7 @@ class SolveOptions:
     gap: float = 0.0
     seed: int = 0
     solver: str = "highs"
+    slack: float | None = None
 
 
 @dataclass(frozen=True)

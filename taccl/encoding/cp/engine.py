@@ -39,7 +39,7 @@ def cp(
     for slack, slots, share in _STAGES:
         if not budget.remaining_s():
             return
-        allowed = shortest_path_sets(problem, slack)
+        allowed = shortest_path_sets(problem, options.slack or slack)
         model = build(best, symmetry, allowed, slots)
         add_hint(model, best)
         for found in _solutions(model, options, budget.share(share)):

@@ -25,9 +25,8 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
-_ROUTINGS = tuple(
-    RoutingOptions(slack, alpha_share) for slack in (1.0, 1.5, 2.0) for alpha_share in (1.0, 0.25)
-)
+_SLACKS = (1.0, 1.5, 2.0)
+_ALPHA_SHARES = (1.0, 0.25)
 _GROUPS = (1, 2, 4, 8, 10**9)
 _HOLDS = (1, 2, 4, 8)
 
@@ -47,10 +46,12 @@ def milp(
     if joined is not None:
         best = joined
         yield Update("milp", best)
-    for left, routing in zip(range(len(_ROUTINGS), 0, -1), _ROUTINGS, strict=True):
+    slacks = _SLACKS if options.slack is None else (options.slack,)
+    routings = list(itertools.starmap(RoutingOptions, itertools.product(slacks, _ALPHA_SHARES)))
+    for number, routing in enumerate(routings):
         if not budget.remaining_s():
             return
-        share = budget.share(1.0 / left)
+        share = budget.share(1.0 / (len(routings) - number))
         for schedule in _three_steps(best, symmetry, routing, options, share):
             if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = schedule

@@ -11,6 +11,7 @@ and U an upper bound on the time:
     (in time)         T  >=  t[c, r] where r wants c
     (relaxed load)    T  >=  head_p + sum over c and l of port p of w_l x[c, l] + tail_p
     (own connection)  y_l  >=  x[c, l]                                 where the sketch prices connections
+    (spread load)     Z    >=  sum over c of w_l x[c, l]          inside nodes, where the sketch asks
 
 head_p and tail_p are the least times before the first and after the last use of port p. Order is
 ignored: a port only has to have room. One variable stands for each orbit of (c, l). A chunk may only
@@ -88,6 +89,7 @@ def routed(
     _wanted_chunks_arrive_in_time(model, problem, x)
     _ports_have_room(model, problem, options, x)
     _connections_have_a_price(model, problem, x)
+    _load_is_spread(model, problem, options, x)
     solver, seed, seconds = solving.solver, solving.seed, budget.remaining_s()
     solution = solve(model, solver, seconds / 2, gap=1e-3, seed=seed)
     if solution.values is None:
@@ -291,6 +293,23 @@ def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -
         columns = np.concatenate([x.use[priced][cheap], used[np.unique(connection[cheap])]])
         values = np.concatenate([np.ones(int(cheap.sum())), -np.ones(len(np.unique(connection[cheap])))])
         model.add_rows(len(links), rows, columns, values, lower=0.0)
+
+
+def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> None:
+    """Spread load: Z - sum of w_l x[c, l] >= 0 for each link inside a node, Z at a small price."""
+    if not problem.limits.spread_load:
+        return
+    busy, _, _ = _port_times_us(problem, options)
+    busiest = model.add_variables(1, cost=_PREFERENCE)
+    inside = np.flatnonzero(~problem.topology.internode[x.link])
+    links, row = np.unique(x.link[inside], return_inverse=True)
+    model.add_rows(
+        len(links),
+        np.concatenate([row, np.arange(len(links))]),
+        np.concatenate([x.use[inside], np.repeat(busiest, len(links))]),
+        np.concatenate([-busy[x.link[inside]], np.ones(len(links))]),
+        lower=0.0,
+    )
 
 
 def _read(problem: Problem, x: _Space, solution: Solution) -> BoolArray | None:
