@@ -45,7 +45,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
         raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
     quick = quick_bound(problem)
     yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
-    bound = lower_bound(problem)
+    bound = lower_bound(problem, budget.remaining_s() / 4)
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
@@ -63,7 +63,7 @@ def _auto(
     problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """The engines after each other, until one meets the bound of this problem."""
-    best, bound = incumbent, lower_bound(problem)
+    best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     for engine, share in _AUTO:
         for update in engine(problem, options, budget.share(share), best):
             yield update

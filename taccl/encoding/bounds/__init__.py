@@ -22,8 +22,10 @@ def quick_bound(problem: Problem) -> Bound:
     return latency_bound(problem, _distances_us(problem))
 
 
-def lower_bound(problem: Problem) -> Bound:
+def lower_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The best of the latency, cut, volume and flow bounds (COST_MODEL, lower bounds a to c).
+
+    `time_limit_s` limits each linear program; what is not solved in time says nothing.
 
     A problem that only sums is bounded by its mirror image. One that sums and then copies also
     computes the sums alone, so their bound holds for it besides its own. It computes the copies too,
@@ -31,16 +33,16 @@ def lower_bound(problem: Problem) -> Bound:
     """
     parts = halves(problem)
     if parts.spread is None and parts.sums is not None:
-        return _of_one(parts.sums)
-    bounds = [_of_one(problem)]
+        return _of_one(parts.sums, time_limit_s)
+    bounds = [_of_one(problem, time_limit_s)]
     if parts.sums is not None and parts.spread is not None:
-        bounds.append(_of_one(parts.sums))
+        bounds.append(_of_one(parts.sums, time_limit_s))
         if (parts.spread.collective.pre <= problem.collective.pre).all():
-            bounds.append(_of_one(parts.spread))
+            bounds.append(_of_one(parts.spread, time_limit_s))
     return max(bounds, key=lambda bound: bound.value_us)
 
 
-def _of_one(problem: Problem) -> Bound:
+def _of_one(problem: Problem, time_limit_s: float) -> Bound:
     distance = _distances_us(problem)
     cuts = simple_cuts(problem)
     tightest = tightest_cut(problem)
@@ -50,7 +52,7 @@ def _of_one(problem: Problem) -> Bound:
         latency_bound(problem, distance),
         cut_bound(problem, cuts, distance),
         volume_bound(problem),
-        flow_bound(problem),
+        flow_bound(problem, time_limit_s),
         key=lambda bound: bound.value_us,
     )
 

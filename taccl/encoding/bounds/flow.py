@@ -26,11 +26,10 @@ from taccl.problem import Problem
 
 #: The LP is solved to this accuracy; the bound is lowered by as much, to stay below every schedule.
 _ACCURACY = 1e-6
-_TIME_LIMIT_S = 10.0
 _MAX_FLOWS = 200_000
 
 
-def flow_bound(problem: Problem) -> Bound:
+def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
     collective, topology = problem.collective, problem.topology
     nothing = Bound(0.0, "no flow bound")
@@ -42,7 +41,7 @@ def flow_bound(problem: Problem) -> Bound:
     flows = _Flows.of(problem, model)
     _what_enters_stays_or_leaves(model, problem, flows)
     _ports_finish_in_time(model, problem, flows)
-    solution = solve(model, time_limit_s=_TIME_LIMIT_S)
+    solution = solve(model, time_limit_s=time_limit_s)
     if solution.status != "optimal":
         return nothing
     return Bound(solution.objective * (1 - _ACCURACY), "flow of all chunks over all links")
