@@ -19,12 +19,15 @@ from taccl.encoding.greedy.engine import greedy
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.milp.contiguity import rejoined
 from taccl.encoding.milp.routing import RoutingOptions, routed
+from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
 from taccl.encoding.timing import Decision, list_schedule
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
+#: More pairs of a chunk and a link than this are left to the greedy engine.
+_MOST_WAYS = 500_000
 _SLACKS = (1.0, 1.5, 2.0)
 _ALPHA_SHARES = (1.0, 0.25)
 _GROUPS = (1, 2, 4, 8, 10**9)
@@ -61,7 +64,10 @@ def milp(
 def _three_steps(
     best: Schedule, symmetry: SymmetryGroup, routing: RoutingOptions, options: SolveOptions, budget: Budget
 ) -> Iterator[Schedule]:
-    uses = routed(best, symmetry, routing, options, budget.share(0.4))
+    allowed = shortest_path_sets(best.problem, routing.slack)
+    if allowed.sum() > _MOST_WAYS:
+        return
+    uses = routed(best, symmetry, allowed, routing, options, budget.share(0.4))
     ordered = best
     if uses is not None:
         ordered = _ordered(best.problem, symmetry, uses, options.seed, budget.share(0.5))

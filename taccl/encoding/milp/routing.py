@@ -29,7 +29,6 @@ from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.distance import distances_us
 from taccl.encoding.engine import Budget, SolveOptions
 from taccl.encoding.linear import LinearModel, Solution, solve
-from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule
@@ -72,17 +71,19 @@ class _Space:
 def routed(
     known: Schedule,
     symmetry: SymmetryGroup,
+    allowed: BoolArray,
     options: RoutingOptions,
     solving: SolveOptions,
     budget: Budget,
 ) -> BoolArray | None:
     """Which links each chunk uses, shape (num_chunks, num_links); None if nothing was found in time.
 
+    `allowed`, of the same shape, says which links may be used: see `routes.shortest_path_sets`.
     `known` is a schedule of the problem: its time limits all others, and its routes are a last resort.
     """
     model = LinearModel()
     problem = known.problem
-    x = _space(model, known, symmetry, options)
+    x = _space(model, known, symmetry, allowed, options)
     _wanted_chunks_are_received_once(model, problem, x)
     _a_chunk_is_held_before_it_is_sent(model, problem, x)
     _arrivals_follow_the_way(model, problem, x)
@@ -99,9 +100,15 @@ def routed(
     return _read(problem, x, solution)
 
 
-def _space(model: LinearModel, known: Schedule, symmetry: SymmetryGroup, options: RoutingOptions) -> _Space:
+def _space(
+    model: LinearModel,
+    known: Schedule,
+    symmetry: SymmetryGroup,
+    allowed: BoolArray,
+    options: RoutingOptions,
+) -> _Space:
     problem = known.problem
-    allowed = shortest_path_sets(problem, options.slack)
+    allowed = allowed.copy()
     for chunk_map, link_map in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
         allowed[chunk_map[known.chunk], link_map[known.link]] = True
     chunk, link = np.nonzero(allowed)
