@@ -65,13 +65,17 @@ def _auto(
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     for engine, share in _AUTO:
+        if _is_close(best, bound, options.gap):
+            return
         for update in engine(problem, options, budget.share(share), best):
             yield update
             best = update.schedule or best
-            if best is not None and _is_close(best, bound, options.gap):
+            if _is_close(best, bound, options.gap):
                 return
 
 
-def _is_close(schedule: Schedule, bound: Bound, gap: float) -> bool:
-    """Whether a schedule is within the gap, a fraction of its time, of the bound."""
+def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:
+    """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
+    if schedule is None:
+        return False
     return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us

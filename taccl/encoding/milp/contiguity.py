@@ -60,6 +60,8 @@ def rejoined(
 
     `symmetry` is used as far as the schedule has it.
     """
+    if not len(schedule):
+        return None
     schedule = schedule.sorted()
     order = _order(schedule, symmetry)
     model = LinearModel()
