@@ -107,7 +107,7 @@ def test_a_given_solution_is_where_highs_starts() -> None:
     """With no time at all the start is what comes back, with its own objective."""
     model = hard()
     start = np.zeros(model.num_variables)
-    starts, column, value, lower, _ = model.matrix()
+    lower = model.matrix()[3]
     start[60:90] = lower
     solution = solve(model, time_limit_s=0.0, start=start)
     assert solution.values is not None

@@ -1,0 +1,216 @@
+"""What every engine keeps to, and what each finds on machines whose optimum is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+from brute_force import fastest
+from hypothesis import HealthCheck, given, settings
+from small_problems import ENGINE_BETAS, full, machine, ndv2_node, problem, problems, ring, two_nodes
+
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.combine import reducing
+from taccl.encoding.cp import cp
+from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
+from taccl.encoding.greedy import greedy
+from taccl.encoding.milp import milp
+from taccl.encoding.symmetry import symmetry_group
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+ENGINES = {"greedy": greedy, "milp": milp, "cp": cp}
+every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+
+_COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
+
+
+def found(engine: Engine, problem: Problem, seconds: float, most: int = 20) -> list[Schedule]:
+    """The schedules of the first updates, each checked."""
+    updates = engine(problem, SolveOptions(), Budget(seconds), None)
+    schedules = [update.schedule for update in islice(updates, most) if update.schedule is not None]
+    for schedule in schedules:
+        schedule.check()
+    return schedules
+
+
+def turned(problem: Problem, schedule: Schedule) -> Iterator[set[tuple[int, int, float]]]:
+    """The images of a schedule's rows (chunk, link, start) under the symmetries of the problem."""
+    group = symmetry_group(problem)
+    for chunks, links in zip(group.chunk_map, group.link_map, strict=True):
+        images = (chunks[schedule.chunk], links[schedule.link], schedule.start_us.round(6))
+        yield set(zip(*(image.tolist() for image in images), strict=True))
+
+
+@every_engine
+@pytest.mark.parametrize(
+    "small",
+    [
+        problem(ring(4), "allgather", 2),
+        problem(two_nodes(), "allgather"),
+        problem(two_nodes(occupancy="pipelined"), "alltoall"),
+        problem(full(3), "broadcast", 4),
+        problem(
+            machine(3, [(0, 1, 1.0, 2.0), (1, 2, 1.0, 1.0), (0, 2, 1.0, 9.0)], shared=[(0, 2)]), "scatter"
+        ),
+    ],
+    ids=["ring", "nodes", "pipelined", "full", "shared port"],
+)
+def test_every_schedule_is_valid_and_each_is_faster_than_the_one_before(
+    engine: Engine, small: Problem
+) -> None:
+    times = [schedule.makespan_us for schedule in found(engine, small, 0.5)]
+    assert times
+    assert all(later < earlier for earlier, later in pairwise(times))
+    assert lower_bound(small).value_us <= times[-1] + 1e-6
+
+
+@every_engine
+def test_a_first_schedule_is_there_even_without_any_time(engine: Engine) -> None:
+    assert found(engine, problem(two_nodes(), "alltoall", 2), 0.0)
+
+
+@every_engine
+def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: Engine) -> None:
+    gather = problem(ring(4), "allgather")
+    best = fastest(gather)
+    assert best.makespan_us == 6.0
+    updates = engine(gather, SolveOptions(), Budget(0.5), best)
+    assert not any(update.schedule is not None for update in updates)
+
+
+@every_engine
+def test_a_schedule_has_the_symmetry_of_its_problem(engine: Engine) -> None:
+    for symmetric in (
+        problem(ring(4, both=True), "allgather", 2, symmetry=[[1, 2, 3, 0]]),
+        problem(full(4), "alltoall", symmetry=[[1, 2, 3, 0]]),
+        problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]]),
+    ):
+        for schedule in found(engine, symmetric, 0.3):
+            images = list(turned(symmetric, schedule))
+            assert all(image == images[0] for image in images)
+
+
+@every_engine
+def test_chunks_keep_to_the_links_that_they_may_use(engine: Engine) -> None:
+    """Rank 0's chunks are kept off the fast link 0 -> 1, rank 1's off 1 -> 2."""
+    topology = full(3)
+    may_use = np.ones((3, 6), dtype=np.bool_)
+    may_use[0, topology.link_index[0, 1]] = may_use[1, topology.link_index[1, 2]] = False
+    kept = problem(topology, "allgather", limits=RoutingLimits(may_use=may_use))
+    for schedule in found(engine, kept, 0.3):
+        assert may_use[kept.collective.home[schedule.chunk], schedule.link].all()
+        assert schedule.makespan_us >= 4.0, "someone has to go round"
+
+
+@every_engine
+def test_own_chunks_leave_first_where_the_sketch_says_so(engine: Engine) -> None:
+    """Everything into node 1 passes 1 -> 2: rank 1's own pieces go before those of rank 0."""
+    topology = two_nodes(beta_between=4.0)
+    own_first = np.zeros(6, dtype=np.bool_)
+    own_first[[4, 5]] = True
+    for name in ("allgather", "alltoall"):
+        ruled = problem(topology, name, 2, limits=RoutingLimits(own_first=own_first))
+        for schedule in found(engine, ruled, 0.4):
+            for link in (4, 5):
+                on_link = schedule.link == link
+                own = ruled.collective.home[schedule.chunk] == topology.src[link]
+                assert schedule.start_us[on_link & ~own].min() >= schedule.end_us[on_link & own].max() - 1e-6
+
+
+@every_engine
+def test_no_send_carries_more_chunks_than_the_limit(engine: Engine) -> None:
+    dear = problem(ring(3, alpha_us=20.0), "allgather", 6, max_group=4)
+    for schedule in found(engine, dear, 0.3):
+        assert schedule.sends.count.max() <= 4
+
+
+@every_engine
+def test_where_nothing_has_to_move_the_schedule_is_empty(engine: Engine) -> None:
+    (schedule,) = found(engine, problem(machine(1, []), "allgather"), 0.2)
+    assert len(schedule) == 0
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(names=_COPIES, limited=True, betas=ENGINE_BETAS))
+def test_the_first_greedy_schedule_of_any_problem_is_valid(small: Problem) -> None:
+    (schedule,) = found(greedy, small, 0.0)
+    assert schedule.problem is small
+
+
+def test_the_greedy_engine_finds_the_same_again_with_the_same_seed() -> None:
+    gather = problem(ndv2_node(), "allgather", 2)
+
+    def first_times(seed: int) -> list[float]:
+        updates = greedy(gather, SolveOptions(seed=seed), Budget(60.0), None)
+        return [_schedule(update).makespan_us for update in islice(updates, 3)]
+
+    assert first_times(3) == first_times(3)
+
+
+def _schedule(update: Update) -> Schedule:
+    assert update.schedule is not None
+    return update.schedule
+
+
+def last(engine: Engine, problem: Problem, seconds: float, enough_us: float) -> Schedule:
+    """What an engine has found when it is done, or has found what is enough."""
+    best = None
+    for update in engine(problem, SolveOptions(), Budget(seconds), None):
+        best = update.schedule or best
+        if best is not None and best.makespan_us <= enough_us + 1e-6:
+            break
+    assert best is not None
+    best.check()
+    return best
+
+
+@pytest.mark.parametrize("engine", [cp, milp], ids=["cp", "milp"])
+def test_the_fastest_allgather_round_a_ring_of_four_takes_three_steps(engine: Engine) -> None:
+    gather = problem(ring(4), "allgather")
+    assert fastest(gather).makespan_us == pytest.approx(6.0)
+    assert last(engine, gather, 5.0, 6.0).makespan_us == pytest.approx(6.0)
+    assert lower_bound(gather).value_us == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("engine", [greedy, milp], ids=["greedy", "milp"])
+def test_chunks_share_sends_where_alpha_is_dear(engine: Engine) -> None:
+    """8 pieces round a ring of 3: in one send each step, 2 (50 + 8) us."""
+    dear = problem(ring(3, alpha_us=50.0), "allgather", 8)
+    assert last(engine, dear, 20.0, 116.0).makespan_us == pytest.approx(116.0)
+
+
+def test_cp_finds_the_fastest_allgather_of_an_ndv2_node() -> None:
+    """Three alphas and 69 us; the bound is the shortest way to the farthest rank, 0.3 us below."""
+    node = problem(ndv2_node(), "allgather")
+    assert last(cp, node, 20.0, 69.9).makespan_us == pytest.approx(69.9)
+    assert lower_bound(node).value_us == pytest.approx(69.6)
+
+
+_KNOWN = [
+    problem(two_nodes(), "allgather"),
+    problem(two_nodes(occupancy="pipelined"), "allgather"),
+    problem(two_nodes(), "gather"),
+    problem(two_nodes(beta_between=0.5), "scatter", 2),
+    problem(full(3), "broadcast", 2),
+    problem(ring(3, alpha_us=5.0), "allgather", 2),
+]
+
+
+@pytest.mark.parametrize("number", range(len(_KNOWN)))
+def test_cp_finds_what_an_exhaustive_search_finds(number: int) -> None:
+    known = _KNOWN[number]
+    optimum = fastest(known, most_states=100_000).makespan_us
+    assert last(cp, known, 10.0, optimum).makespan_us == pytest.approx(optimum)
+
+
+@pytest.mark.parametrize("name", ["reducescatter", "allreduce", "reduce"])
+def test_engines_of_copies_make_sums_by_being_wrapped(name: str) -> None:
+    for engine in ENGINES.values():
+        times = [
+            schedule.makespan_us for schedule in found(reducing(engine), problem(two_nodes(), name), 0.6)
+        ]
+        assert times == sorted(times, reverse=True)
+        assert len(set(times)) == len(times) > 0

@@ -1,0 +1,139 @@
+"""Which engines run, and when they stop."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import pytest
+from brute_force import fastest
+from hypothesis import HealthCheck, given, settings
+from small_problems import (
+    ENGINE_BETAS,
+    custom_problems,
+    full,
+    machine,
+    ndv2_node,
+    problem,
+    problems,
+    ring,
+    two_nodes,
+)
+
+from taccl.encoding.engine import SolveOptions
+from taccl.encoding.portfolio import ENGINES, solve
+from taccl.errors import SolverError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+def heard(problem: Problem, options: SolveOptions) -> tuple[list[Schedule], float]:
+    """All schedules, each checked, and the best bound, when the engines are done."""
+    schedules, bound = [], 0.0
+    for update in solve(problem, options):
+        bound = max(bound, update.lower_bound_us)
+        if update.schedule is not None:
+            update.schedule.check()
+            schedules.append(update.schedule)
+    return schedules, bound
+
+
+def test_the_engines_have_names() -> None:
+    assert ENGINES == ("auto", "greedy", "milp", "cp")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "reducescatter"])
+def test_every_engine_answers_every_kind_of_collective(engine: str, name: str) -> None:
+    small = problem(two_nodes(), name)
+    schedules, bound = heard(small, SolveOptions(engine=engine, time_limit_s=0.4))
+    times = [schedule.makespan_us for schedule in schedules]
+    assert all(later < earlier for earlier, later in pairwise(times))
+    assert 0.0 < bound <= times[-1] + 1e-6
+    assert all(schedule.problem is small for schedule in schedules)
+
+
+def test_the_first_update_brings_a_schedule_and_a_bound() -> None:
+    first = next(solve(problem(ndv2_node(), "alltoall"), SolveOptions(time_limit_s=0.0)))
+    assert first.schedule is not None
+    assert first.lower_bound_us > 0.0
+    assert first.bound_source
+
+
+def test_the_second_update_is_the_best_bound_that_can_be_proved_at_once() -> None:
+    updates = solve(problem(two_nodes(), "allgather"), SolveOptions(time_limit_s=10.0))
+    quick, proved = next(updates), next(updates)
+    assert proved.schedule is None
+    assert quick.lower_bound_us < proved.lower_bound_us == pytest.approx(24.0)
+    assert "node 0" in proved.bound_source
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_schedule_that_meets_the_bound_ends_the_search_long_before_the_time(chunks: int) -> None:
+    """Direct sends between all of three ranks: with an hour to spare this returns."""
+    small = problem(full(3), "alltoall", chunks)
+    schedules, bound = heard(small, SolveOptions(time_limit_s=3600.0))
+    assert schedules[-1].makespan_us == pytest.approx(1.0 + chunks)
+    assert bound == pytest.approx(schedules[-1].makespan_us)
+
+
+def test_a_gap_that_is_wide_enough_ends_the_search_long_before_the_time() -> None:
+    """26 us is the optimum and 24 the bound: no search would prove more, and none is asked to."""
+    schedules, bound = heard(problem(two_nodes(), "allgather"), SolveOptions(time_limit_s=3600.0, gap=0.1))
+    assert bound >= 0.9 * schedules[-1].makespan_us
+
+
+def test_auto_finds_the_optimum_of_a_small_machine() -> None:
+    small = problem(two_nodes(), "allgather")
+    optimum = fastest(small).makespan_us
+    for update in solve(small, SolveOptions(time_limit_s=20.0)):
+        if update.schedule is not None and update.schedule.makespan_us <= optimum + 1e-6:
+            return
+    raise AssertionError(f"{optimum} us was not found")
+
+
+def test_where_nothing_has_to_move_an_empty_schedule_is_all() -> None:
+    for engine in ENGINES:
+        schedules, bound = heard(problem(machine(1, []), "allreduce"), SolveOptions(engine, time_limit_s=0.5))
+        assert [len(schedule) for schedule in schedules] == [0]
+        assert bound == 0.0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(limited=True, betas=ENGINE_BETAS))
+def test_no_bound_is_ever_above_a_schedule(small: Problem) -> None:
+    schedules, bound = heard(small, SolveOptions(time_limit_s=0.15))
+    assert schedules
+    assert bound <= schedules[-1].makespan_us + 1e-6
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
+def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem) -> None:
+    schedules, bound = heard(small, SolveOptions(time_limit_s=0.15))
+    assert schedules
+    assert bound <= schedules[-1].makespan_us + 1e-6
+
+
+def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
+        next(solve(problem(ring(3), "allgather"), SolveOptions(engine="quantum")))
+    assert caught.value.hint == "one of auto, greedy, milp, cp"
+
+
+def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:
+    with pytest.raises(SolverError, match="unknown solver 'abacus'"):
+        next(solve(problem(ring(3), "allgather"), SolveOptions(solver="abacus")))
+
+
+@pytest.mark.parametrize("name", ["allgather", "allreduce"])
+def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
+    """Closing the stream, as Ctrl-C does, leaves no thread behind."""
+    before = set(threading.enumerate())
+    updates = solve(problem(ndv2_node(), name, 2), SolveOptions(engine="cp", time_limit_s=600.0))
+    for update in updates:
+        if update.stage == "cp":
+            break
+    assert set(threading.enumerate()) > before, "CP-SAT searches beside this thread"
+    updates.close()
+    assert set(threading.enumerate()) <= before
