@@ -1,0 +1,134 @@
+"""Which links each chunk takes, by TACCL's routing program; and the links that are worth a thought."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from small_problems import ENGINE_BETAS, full, machine, problem, problems, ring, two_nodes
+
+from taccl.collectives import BoolArray
+from taccl.encoding.distance import distances_us, shortest_path
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.linear import LinearModel
+from taccl.encoding.milp import routing
+from taccl.encoding.milp.routing import RoutingOptions, routed
+from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.symmetry import symmetry_group
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+
+def known(problem: Problem) -> Schedule:
+    """The first greedy schedule."""
+    schedule = next(greedy(problem, SolveOptions(), Budget(0.0), None)).schedule
+    assert schedule is not None
+    return schedule
+
+
+def routes(problem: Problem, slack: float = 2.0) -> BoolArray:
+    """Which links each chunk uses, shape (num_chunks, num_links)."""
+    allowed = shortest_path_sets(problem, slack)
+    symmetry = symmetry_group(problem)
+    uses = routed(known(problem), symmetry, allowed, RoutingOptions(), SolveOptions(), Budget(20.0))
+    assert uses is not None
+    return uses
+
+
+def received(problem: Problem, uses: BoolArray) -> np.ndarray:
+    """How often each rank receives each chunk, shape (num_chunks, num_ranks)."""
+    counts = np.zeros((problem.num_chunks, problem.num_ranks), dtype=np.int64)
+    chunk, link = np.nonzero(uses)
+    np.add.at(counts, (chunk, problem.topology.dst[link]), 1)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "scatter"])
+def test_each_wanted_chunk_is_received_once_and_held_before_it_is_sent(name: str) -> None:
+    nodes = problem(two_nodes(), name)
+    uses = routes(nodes)
+    counts, collective = received(nodes, uses), nodes.collective
+    assert (counts[collective.post & ~collective.pre] == 1).all()
+    assert (counts <= 1).all()
+    chunk, link = np.nonzero(uses)
+    sender = nodes.topology.src[link]
+    assert (collective.pre[chunk, sender] | (counts[chunk, sender] == 1)).all()
+
+
+def test_chunks_go_round_a_busy_link() -> None:
+    """Rank 0 scatters 4 chunks to rank 1's side: two ways of equal length share them."""
+    links = [(0, 1, 0.0, 1.0), (0, 2, 0.0, 1.0), (1, 3, 0.0, 1.0), (2, 3, 0.0, 1.0)]
+    split = Problem(machine(4, links), problem(machine(4, links), "scatter", 2).collective, 1.0)
+    uses = routes(split)
+    to_three = split.collective.post[:, 3] & ~split.collective.pre[:, 3]
+    assert uses[to_three][:, 2].sum() == 1
+    assert uses[to_three][:, 3].sum() == 1
+
+
+def test_routes_keep_to_the_links_that_a_home_may_use() -> None:
+    may_use = np.ones((3, 6), dtype=np.bool_)
+    may_use[0, 0] = False
+    kept = problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))
+    uses = routes(kept)
+    assert not uses[0, 0]
+    assert (received(kept, uses)[~kept.collective.pre] == 1).all()
+
+
+def test_routes_have_the_symmetry_of_the_problem() -> None:
+    turned = problem(ring(4, both=True), "alltoall", symmetry=[[1, 2, 3, 0]])
+    uses, group = routes(turned), symmetry_group(turned)
+    for chunks, links in zip(group.chunk_map, group.link_map, strict=True):
+        assert (uses[chunks][:, links] == uses).all()
+
+
+def test_only_shortest_ways_are_left_without_slack() -> None:
+    """0 -> 1 takes 1 us, 0 -> 2 -> 1 takes 2."""
+    topology = machine(3, [(0, 1, 0.0, 1.0), (0, 2, 0.0, 1.0), (2, 1, 0.0, 1.0)])
+    spread = problem(topology, "scatter")
+    assert shortest_path_sets(spread, 1.0)[1].tolist() == [True, False, False]
+    assert shortest_path_sets(spread, 2.0)[1].tolist() == [True, True, True]
+
+
+def test_no_chunk_is_routed_back_to_where_it_starts() -> None:
+    gather = problem(full(3), "allgather")
+    allowed = shortest_path_sets(gather, 10.0)
+    chunk, link = np.nonzero(allowed)
+    assert not gather.collective.pre[chunk, gather.topology.dst[link]].any()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(names=("allgather", "alltoall", "broadcast"), limited=True, betas=ENGINE_BETAS))
+def test_the_routes_of_a_known_schedule_solve_the_program(small: Problem) -> None:
+    schedule, symmetry, options = known(small), symmetry_group(small), RoutingOptions()
+    model = LinearModel()
+    x = routing._space(model, schedule, symmetry, shortest_path_sets(small, 1.0), options)
+    routing._wanted_chunks_are_received_once(model, small, x)
+    routing._a_chunk_is_held_before_it_is_sent(model, small, x)
+    routing._arrivals_follow_the_way(model, small, x)
+    routing._wanted_chunks_arrive_in_time(model, small, x)
+    routing._ports_have_room(model, small, options, x)
+    start = routing._known_solution(model, schedule, options, x)
+    lower, upper, _, _ = model.columns()
+    starts, column, value, row_lower, row_upper = model.matrix()
+    row = np.repeat(np.arange(model.num_rows), np.diff(starts))
+    made = np.bincount(row, value * start[column], model.num_rows)
+    assert (start >= lower - 1e-6).all()
+    assert (start <= upper + 1e-6).all()
+    assert (made >= row_lower - 1e-6).all()
+    assert (made <= row_upper + 1e-6).all()
+
+
+def test_distances_are_shortest_paths_and_infinite_where_cut_off() -> None:
+    topology = machine(4, [(0, 1, 0.0, 5.0), (0, 2, 0.0, 1.0), (2, 1, 0.0, 1.0)])
+    weight = topology.beta_us_per_mb
+    assert distances_us(topology, weight).tolist() == [
+        [0.0, 2.0, 1.0, np.inf],
+        [np.inf, 0.0, np.inf, np.inf],
+        [np.inf, 1.0, 0.0, np.inf],
+        [np.inf, np.inf, np.inf, 0.0],
+    ]
+    assert shortest_path(topology, weight, 0, 1) == [1, 2]
+    assert shortest_path(topology, weight, 0, 1, np.array([True, True, False])) == [0]
+    assert shortest_path(topology, weight, 0, 3) is None
+    assert shortest_path(topology, weight, 2, 2) == []
