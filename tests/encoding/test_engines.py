@@ -145,7 +145,7 @@ def test_the_greedy_engine_finds_the_same_again_with_the_same_seed() -> None:
 
     def first_times(seed: int) -> list[float]:
         updates = greedy(gather, SolveOptions(seed=seed), Budget(60.0), None)
-        return [_schedule(update).makespan_us for update in islice(updates, 3)]
+        return [_schedule(update).makespan_us for update in islice(updates, 2)]
 
     assert first_times(3) == first_times(3)
 
