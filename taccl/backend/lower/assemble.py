@@ -29,13 +29,18 @@ from taccl.backend.program import RankProgram
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All of a program that does not depend on a runtime's limits."""
+    """All of a program that does not depend on a runtime's limits.
+
+    `takes_turns`: sends of one rank that share a port wait for each other, in the schedule's order. That
+    takes steps, so it is given up where the limits do not allow it.
+    """
 
     flow: Flow
     events: list[Event]
     adding: dict[int, Adding]
     layouts: list[RankLayout]
     fused: bool
+    takes_turns: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +98,7 @@ def _first_parts(
     """The parts of each line by its actions alone: waits, which may add nops, are not known yet."""
     sender, receiver = [0] * len(plan.flow.transfers), [0] * len(plan.flow.transfers)
     anywhere = [0] * len(plan.flow.transfers)
-    for rank in expand(plan.flow, plan.events, plan.layouts, plan.adding, anywhere, plan.fused):
+    for rank in expand(plan.flow, plan.events, plan.layouts, plan.adding, anywhere, plan.fused, False):
         for action in rank.actions:
             assert action.lane is not None  # only copies of own data have none, and they come later
             side = sender if action.lane.sends else receiver
@@ -109,7 +114,9 @@ def _assemble_once(
     wishes: _Wishes,
     limits: RuntimeLimits,
 ) -> tuple[list[_Rank], bool]:
-    expanded = expand(plan.flow, plan.events, plan.layouts, plan.adding, channels, plan.fused)
+    expanded = expand(
+        plan.flow, plan.events, plan.layouts, plan.adding, channels, plan.fused, plan.takes_turns
+    )
     filled = []
     for number, rank in enumerate(expanded):
         blocks = make_blocks(rank.actions, limits.steps, wishes.alone[number])

@@ -12,6 +12,7 @@ from taccl.backend.lower.flow import Cell, Flow, Transfer, first, second
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.program import Buffer, Op
+from taccl.schedule import TOLERANCE_US
 
 #: (source, destination) cells of local copies
 Pairs = list[tuple[Place, Place]]
@@ -42,9 +43,16 @@ def expand(
     plan: dict[int, Adding],
     channels: Sequence[int],
     fused: bool,
+    takes_turns: bool,
 ) -> list[RankActions]:
-    """The actions of every rank; `channels` has the channel of each transfer."""
-    expansion = _Expansion(flow, layouts, plan, channels, fused)
+    """The actions of every rank.
+
+    Parameters
+    ----------
+    channels : the channel of each transfer.
+    takes_turns : whether sends of different thread blocks go through a port in the schedule's order.
+    """
+    expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns)
     for rank in range(len(layouts)):
         expansion.own_copies(rank)
     for position, (kind, index) in enumerate(events):
@@ -67,9 +75,10 @@ class _Expansion:
         plan: dict[int, Adding],
         channels: Sequence[int],
         fused: bool,
+        takes_turns: bool,
     ) -> None:
         self.flow, self.layouts, self.plan = flow, layouts, plan
-        self.channels, self.fused = channels, fused
+        self.channels, self.fused, self.takes_turns = channels, fused, takes_turns
         shift = flow.schedule.problem.collective.in_place_shift.tolist()
         self.ranks = [RankActions(input_shift=shift[rank]) for rank in range(len(layouts))]
         self.begun: set[Cell] = set()
@@ -78,6 +87,7 @@ class _Expansion:
         #: copies to the output, which no one waits for: the next receive of their lane comes after them
         self.put_off: dict[tuple[int, Lane], tuple[Transfer, Pairs]] = {}
         self.last_send: dict[tuple[int, int], int] = {}  # by line, the action at its sender
+        self.through: dict[tuple[int, int, int], int] = {}  # by rank, port and instance, the last send
 
     def own_copies(self, rank: int) -> None:
         layout, mine = self.layouts[rank], self.ranks[rank]
@@ -101,10 +111,27 @@ class _Expansion:
             for chunk in transfer.chunks:
                 self.passed_on[transfer.src, chunk] = len(actions)
         self._add(transfer, transfer.src, Op.SEND, position, transfer.start_us, transfer.sent_us)
-        before = self.last_send.get(transfer.line)
-        if before is not None and actions[before].lane != actions[-1].lane:
-            actions[-1].held_back = (before,)
+        actions[-1].held_back = tuple(self._goes_before(transfer, actions))
         self.last_send[transfer.line] = len(actions) - 1
+
+    def _goes_before(self, transfer: Transfer, actions: Sequence[Action]) -> set[int]:
+        """The sends of other thread blocks that must be done before the last action, which sends.
+
+        Those are the one before it on its line, if that was cut, and those that a port served
+        before it and that it would otherwise overtake: what it carries was there before they were done.
+        """
+        link, instance = transfer.line
+        before = self.last_send.get(transfer.line)
+        sends = set() if before is None else {before}
+        ready_us = max((self.flow.transfers[s].end_us for s in self.flow.sources(transfer)), default=0.0)
+        latest_us = transfer.start_us + TOLERANCE_US
+        for port in self.flow.schedule.problem.topology.ports[link]:
+            key = (transfer.src, port, instance)
+            before = self.through.get(key)
+            if before is not None and ready_us + TOLERANCE_US < actions[before].done_us <= latest_us:
+                sends.add(before)
+            self.through[key] = len(actions) - 1
+        return {number for number in sends if actions[number].lane != actions[-1].lane}
 
     def hand_over(self, position: int) -> None:
         """The copies to the output that are still put off."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
@@ -12,10 +13,10 @@ from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.order import order_events
-from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
 from taccl.collectives import IntArray
-from taccl.errors import CollectiveError
+from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.schedule import Schedule
 
 
@@ -64,26 +65,42 @@ def lower(
     cut, instance = cut_into_instances(schedule, instances)
     sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
     plan = _plan(cut, instance, fused)
-    lowered = []
-    for dialect in files:
-        limits = limits_of(dialect.readers)
-        ranks, in_place = assemble(plan, sizes, limits)
-        program = Program(
-            name=name,
-            collective=dialect.spelling,
-            num_ranks=collective.num_ranks,
-            num_channels=1 + max(block.channel for rank in ranks for block in rank.thread_blocks),
-            chunks_per_loop=sizes.chunks_per_loop,
-            protocol=protocol,
-            in_place=in_place,
-            out_of_place=True,
-            min_bytes=sizes.min_bytes,
-            max_bytes=sizes.max_bytes,
-            ranks=ranks,
+    programs = (
+        _within_limits(
+            plan,
+            sizes,
+            dialect.readers,
+            Program(
+                name=name,
+                collective=dialect.spelling,
+                num_ranks=collective.num_ranks,
+                num_channels=0,
+                chunks_per_loop=sizes.chunks_per_loop,
+                protocol=protocol,
+                in_place=False,
+                out_of_place=True,
+                min_bytes=sizes.min_bytes,
+                max_bytes=sizes.max_bytes,
+                ranks=(),
+            ),
         )
-        check_limits(program, dialect.readers)
-        lowered.append(Lowered(program, dialect.readers))
-    return tuple(lowered)
+        for dialect in files
+    )
+    return tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
+
+
+def _within_limits(plan: Plan, sizes: Sizes, readers: Sequence[str], header: Program) -> Program:
+    """The program under a header; without turns at ports, if with them it is too much for the runtimes."""
+    try:
+        ranks, in_place = assemble(plan, sizes, limits_of(readers))
+        channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
+        program = replace(header, ranks=ranks, in_place=in_place, num_channels=channels)
+        check_limits(program, readers)
+    except ProgramLimitError:
+        if not plan.takes_turns:
+            raise
+        return _within_limits(replace(plan, takes_turns=False), sizes, readers, header)
+    return program
 
 
 def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:

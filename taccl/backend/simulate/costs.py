@@ -1,0 +1,109 @@
+"""What each step of a program costs on a topology, and the room that its connection needs.
+
+The runtimes cut what they send into pieces and keep a fixed number of them in each connection; a piece
+holds as many whole chunks as fit. A chunk larger than a piece goes through the whole program
+piece by piece; here it moves as one, as the cost model says, and takes the room of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.backend.program import Protocol
+from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS
+from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import IntArray
+from taccl.errors import TopologyError
+from taccl.problem import FloatArray, LogicalTopology
+from taccl.units import MB
+
+#: Bytes on the wire per byte of data: LL sends a flag of 4 bytes with every 4, LL128 one of 8 with every 120.
+OVERHEAD = {Protocol.SIMPLE: 1.0, Protocol.LL: 2.0, Protocol.LL128: 128 / 120}
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Arrays over the transfers of a program.
+
+    Parameters
+    ----------
+    link : shape (num_transfers,); over which a transfer sends, -1 if it does not.
+    busy_us : for how long it keeps its ports, and its thread block.
+    latency_us : from then until the receiver has what it sent.
+    local_us : how long a local step takes.
+    pieces : room that what it sends takes in its connection.
+    slots, chunks_per_piece : room in a connection, and chunks that take the room of one.
+    """
+
+    link: IntArray
+    busy_us: FloatArray
+    latency_us: FloatArray
+    local_us: FloatArray
+    pieces: IntArray
+    slots: int
+    chunks_per_piece: int
+
+
+def costs_of(
+    transfers: Transfers,
+    connections: Connections,
+    topology: LogicalTopology,
+    chunk_mb: float,
+    protocol: Protocol,
+    overhead: float,
+    slots: int | None,
+    copy_us_per_mb: float,
+) -> Costs:
+    """Costs on a topology of every transfer of a program, all of whose sends are matched.
+
+    Raises
+    ------
+    TopologyError : a send between ranks that no link joins.
+    """
+    columns = transfers.columns
+    on = connections.sends_on
+    sends = on >= 0
+    link = np.full(len(transfers), -1, dtype=np.int64)
+    link[sends] = _links(transfers, connections, topology)[on[sends]]
+    count = columns.count[transfers.step]
+    size = count * chunk_mb * overhead
+    busy, whole = np.zeros(len(transfers)), np.zeros(len(transfers))
+    busy[sends] = topology.busy_us(link[sends], size[sends])
+    whole[sends] = topology.duration_us(link[sends], size[sends])
+    moves = sends | (connections.receives_on >= 0)
+    merged = np.array([len(transfers.sources.get(row, (0,))) for row in range(len(transfers))])
+    per_piece = min(MAX_COUNT, max(1, int(EXECUTOR.piece_bytes[protocol] // max(1.0, chunk_mb * MB))))
+    return Costs(
+        link=link,
+        busy_us=busy,
+        latency_us=np.maximum(0.0, whole - busy),
+        local_us=np.where(moves, 0.0, count * merged * chunk_mb * copy_us_per_mb),
+        pieces=-(-count // per_piece),
+        slots=SLOTS[protocol] if slots is None else slots,
+        chunks_per_piece=per_piece,
+    )
+
+
+def _links(transfers: Transfers, connections: Connections, topology: LogicalTopology) -> IntArray:
+    """The link of each connection, shape (num_connections,); -1 for those without any send."""
+    used = np.zeros(len(connections.keys), dtype=np.bool_)
+    used[connections.sends_on[connections.sends_on >= 0]] = True
+    links = np.full(len(connections.keys), -1, dtype=np.int64)
+    for connection in np.flatnonzero(used).tolist():
+        _, src, dst = connections.keys[connection]
+        link = topology.link_index.get((src, dst))
+        if link is None:
+            first = int(np.flatnonzero(connections.sends_on == connection)[0])
+            step = int(transfers.step[first])
+            raise TopologyError(
+                f"{transfers.name(first)} sends from rank {src} to rank {dst}, "
+                f"but {topology.name} has no link from {src} to {dst}",
+                line=int(transfers.columns.line[step]) or None,
+                hint="the topology or sketch that the file was made for; without a sketch, all links of the "
+                "machine are there",
+            )
+        links[connection] = link
+    return links

@@ -1,0 +1,66 @@
+"""What a simulation says: when each step of a program ran, and how busy each port was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.backend.program import Op, Program
+from taccl.collectives import IntArray
+from taccl.problem import FloatArray, LogicalTopology
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """One row per step that does something, by rank, thread block and step; arrays of equal length.
+
+    A nop has no row: it is part of the wait of the step after it. Of reductions that a runtime merges,
+    only the last has one.
+
+    Parameters
+    ----------
+    program, topology, chunk_mb : what ran where, with chunks of so many MB.
+    time_us : when the last step is done.
+    rank, thread_block, step : which step; `step` counts from 0 in the order of the file.
+    link : the link that a step sends over, else the one that it receives from; -1 for local steps.
+    ready_us : when its thread block came to it.
+    start_us : when it began to move data: a send, when it got its ports; a receive, when what it takes was
+        sent, or `ready_us` if that is later.
+    end_us : when it is over: a send (fused or not), when the receiver has it; a receive, when it is taken.
+    done_us : when its thread block goes on: for a send, when its ports are free again.
+    source : the row of the send that a receive takes, -1 for other steps.
+    port_busy_us : shape (num_ports,); for how long each port of `topology` was busy.
+    """
+
+    program: Program
+    topology: LogicalTopology
+    chunk_mb: float
+    time_us: float
+    rank: IntArray
+    thread_block: IntArray
+    step: IntArray
+    link: IntArray
+    ready_us: FloatArray
+    start_us: FloatArray
+    end_us: FloatArray
+    done_us: FloatArray
+    source: IntArray
+    port_busy_us: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def __repr__(self) -> str:
+        return f"Simulation({self.program.name}, {len(self)} steps, {self.time_us:.2f} us)"
+
+    def op(self, row: int) -> Op:
+        """What the step of a row does."""
+        blocks = self.program.ranks[int(self.rank[row])].thread_blocks
+        block = next(block for block in blocks if block.id == self.thread_block[row])
+        return block.steps[int(self.step[row])].op
+
+    @property
+    def utilisation(self) -> FloatArray:
+        """The fraction of the time that each port was busy, shape (num_ports,)."""
+        return np.asarray(self.port_busy_us / self.time_us) if self.time_us else 0 * self.port_busy_us
