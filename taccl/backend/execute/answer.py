@@ -1,0 +1,204 @@
+"""The inputs of a call, NumPy's own answer to it, and the comparison with what was computed.
+
+Answers are made from whole buffers with NumPy and not from chunks, so that they owe nothing to how a
+program, or `taccl.collectives`, cuts them. Only a collective given as data is read chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taccl.backend.execute.call import REDUCTIONS, Call
+from taccl.backend.execute.memory import Memory
+from taccl.backend.program import Buffer
+from taccl.collectives import Collective
+
+Array = NDArray[Any]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Part of an output buffer: from element `first` on it must be `value`, up to `tolerance`.
+
+    `tolerance` None means to the bit.
+    """
+
+    first: int
+    value: Array
+    tolerance: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Part of a buffer: what it must hold, what it holds, and where that is wrong."""
+
+    buffer: str
+    first_chunk: int
+    value: Array
+    found: Array
+    bad: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What goes in, and what must come out."""
+
+    call: Call
+
+    @cached_property
+    def inputs(self) -> tuple[Array, ...]:
+        """Per rank, its input: random by seed and rank, alike on ranks that start with the same data."""
+        made = [_random(self.call, rank) for rank in range(self.call.num_ranks)]
+        if self.call.custom is not None:
+            _share_sources(self.call.custom, _scale(self.call), made)
+        return tuple(made)
+
+    def wanted(self, rank: int, root: int | None) -> list[Wanted]:
+        """What the output of a rank must hold; nothing where it may hold anything."""
+        call = self.call
+        if call.custom is not None:
+            return self._wanted_of_custom(call.custom, rank)
+        name, inputs, ranks = call.collective, self.inputs, call.num_ranks
+        if name == "allreduce" or (name == "reduce" and rank == root):
+            return [self._total]
+        if name == "reducescatter":
+            size = int(call.output_size[rank])
+            part, tolerance = slice(rank * size, (rank + 1) * size), self._total.tolerance
+            return [Wanted(0, self._total.value[part], None if tolerance is None else tolerance[part])]
+        if name == "allgather" or (name == "gather" and rank == root):
+            return [Wanted(0, np.concatenate(inputs))]
+        if name == "alltoall":
+            return [Wanted(0, np.concatenate([each.reshape(ranks, -1)[rank] for each in inputs]))]
+        if root is not None and name == "broadcast":
+            return [Wanted(0, inputs[root])]
+        if root is not None and name == "scatter":
+            return [Wanted(0, inputs[root].reshape(ranks, -1)[rank])]
+        return []
+
+    def _wanted_of_custom(self, collective: Collective, rank: int) -> list[Wanted]:
+        scale = _scale(self.call)
+        outputs = collective.outputs
+        wanted = []
+        for row in np.flatnonzero(outputs.rank == rank):
+            chunk, first = outputs.chunk[row], int(outputs.offset[row]) * scale
+            parts = self._parts.get(int(chunk), [])
+            if collective.reduces[chunk]:
+                reduced = self._reduced(parts)
+                wanted.append(Wanted(first, reduced.value, reduced.tolerance))
+            elif parts:
+                wanted.append(Wanted(first, parts[0]))
+        return wanted
+
+    @cached_property
+    def _parts(self) -> dict[int, list[Array]]:
+        """Per chunk of a collective given as data, what each rank that starts with it holds."""
+        parts: dict[int, list[Array]] = {}
+        if self.call.custom is not None:
+            scale, placed = _scale(self.call), self.call.custom.inputs
+            for chunk, rank, offset in zip(
+                placed.chunk.tolist(), placed.rank.tolist(), placed.offset.tolist(), strict=True
+            ):
+                first = offset * scale
+                parts.setdefault(chunk, []).append(self.inputs[rank][first : first + scale])
+        return parts
+
+    @cached_property
+    def _total(self) -> Wanted:
+        return self._reduced(list(self.inputs))
+
+    def _reduced(self, parts: list[Array]) -> Wanted:
+        """The reduction, in a wider type; the tolerance is what the order of the operations may change."""
+        op, dtype = self.call.op, np.dtype(self.call.dtype)
+        exact = not np.issubdtype(dtype, np.floating) or op in ("max", "min")
+        wide = dtype if exact else np.dtype(np.longdouble if dtype.itemsize > 4 else np.float64)
+        total = REDUCTIONS[op].reduce([part.astype(wide) for part in parts])
+        if exact:
+            return Wanted(0, total.astype(dtype))
+        size = np.add.reduce([np.abs(part.astype(wide)) for part in parts]) if op == "sum" else np.abs(total)
+        return Wanted(0, total, len(parts) * np.finfo(dtype).eps * size)
+
+    def wrong(self, rank: int, root: int | None, memory: Memory) -> int:
+        """How many elements of a rank are not what they must be."""
+        return sum(int(part.bad.sum()) for part in self._compared(rank, root, memory))
+
+    def checked(self, rank: int, root: int | None) -> int:
+        """How many elements of a rank's output are looked at."""
+        return sum(len(part.value) for part in self.wanted(rank, root))
+
+    def findings(self, rank: int, root: int | None, memory: Memory) -> list[str]:
+        """A sentence per chunk that is wrong; the first few."""
+        findings = []
+        where, size = f"{self.call.mode}, rank {rank}", self.call.chunk
+        for part in self._compared(rank, root, memory):
+            wrong = np.unique(np.flatnonzero(part.bad) // size).tolist()
+            for chunk in wrong[:_SHOWN]:
+                bad = part.bad[chunk * size : (chunk + 1) * size]
+                at = chunk * size + int(np.flatnonzero(bad)[0])
+                findings.append(
+                    f"{where}: chunk {part.first_chunk + chunk} of buffer {part.buffer} is wrong in "
+                    f"{bad.sum()} of {len(bad)} elements; element {at - chunk * size} is {part.found[at]}, "
+                    f"not {part.value[at]}"
+                )
+            if len(wrong) > _SHOWN:
+                findings.append(
+                    f"{where}: {len(wrong) - _SHOWN} more chunks of buffer {part.buffer} are wrong"
+                )
+        return findings
+
+    def _compared(self, rank: int, root: int | None, memory: Memory) -> list[Compared]:
+        compared = []
+        for part in self.wanted(rank, root):
+            found = memory.view(Buffer.OUTPUT, part.first, len(part.value))
+            if part.tolerance is None:
+                bad = found != part.value
+            else:
+                bad = ~(np.abs(found.astype(part.value.dtype) - part.value) <= part.tolerance)
+            compared.append(Compared("o", part.first // self.call.chunk, part.value, found, bad))
+        if not self.call.in_place and self._input_counts(rank, root):
+            given, kept = self.inputs[rank], memory.buffers[Buffer.INPUT]
+            compared.append(Compared("i", 0, given, kept, kept != given))
+        return compared
+
+    def _input_counts(self, rank: int, root: int | None) -> bool:
+        """Whether a caller's input means anything, and so must be left as it was."""
+        if self.call.custom is not None:
+            return bool((self.call.custom.inputs.rank == rank).any())
+        return self.call.collective not in ("broadcast", "scatter") or rank == root
+
+
+def _random(call: Call, rank: int) -> Array:
+    dice = np.random.default_rng((call.seed, rank, 0))
+    size, dtype = int(call.input_size[rank]), np.dtype(call.dtype)
+    if not np.issubdtype(dtype, np.floating):
+        info = np.iinfo(dtype)
+        return dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
+    if call.op == "prod":  # so near to 1 that the product of all ranks neither over- nor underflows
+        spread = min(1.0, 8.0 / call.num_ranks)
+        return np.exp2(dice.uniform(-spread, spread, size)).astype(dtype)
+    return dice.uniform(-1.0, 1.0, size).astype(dtype)
+
+
+def _scale(call: Call) -> int:
+    """Elements per chunk of a collective given as data."""
+    assert call.custom is not None
+    item = np.dtype(call.dtype).itemsize
+    return call.size_bytes // item // call.custom.chunks_per_size
+
+
+def _share_sources(collective: Collective, scale: int, made: list[Array]) -> None:
+    """A chunk that starts on several ranks, and is no sum, is the same data on all of them."""
+    first_place: dict[int, tuple[int, int]] = {}
+    placed = collective.inputs
+    for chunk, rank, offset in zip(
+        placed.chunk.tolist(), placed.rank.tolist(), placed.offset.tolist(), strict=True
+    ):
+        if not collective.reduces[chunk]:
+            source, at = first_place.setdefault(chunk, (rank, offset))
+            made[rank][offset * scale : (offset + 1) * scale] = made[source][at * scale : (at + 1) * scale]

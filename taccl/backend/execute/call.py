@@ -1,0 +1,254 @@
+"""One call of a collective: how large its buffers are, and how data is cut on the way.
+
+The runtimes cut a buffer into `chunks_per_loop` chunks, and move through a connection *pieces* of at
+most W bytes: several whole chunks where they fit, else a part of one. A chunk larger than W takes
+several rounds through all steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taccl import units
+from taccl.backend.program import Program, Protocol
+from taccl.collectives import Collective, IntArray
+from taccl.errors import CollectiveError, TacclError
+
+DTYPES = ("float32", "float64", "float16", "int32", "int64")
+OPS = ("sum", "prod", "max", "min")
+
+#: Pieces that a connection holds before its sender waits.
+SLOTS = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
+#: W of microsoft/msccl and msccl-executor-nccl, bytes.
+PIECE_BYTES = {Protocol.SIMPLE: 2 * units.MB, Protocol.LL: 32 * units.KB, Protocol.LL128: 576_000}
+_MAX_CHUNKS_PER_PIECE = 71
+
+_CUT_BY_RANK = ("allgather", "reducescatter", "alltoall")
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+STANDARD = ("allreduce", *_CUT_BY_RANK, *_ROOTED)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call that a program is to serve. Sizes are in elements.
+
+    Parameters
+    ----------
+    collective : lower case, without `-` and `_`.
+    custom : the collective as data, where it is no standard one.
+    dtype, op : of `DTYPES` and `OPS`.
+    in_place : whether input and output share memory.
+    root : rank of a rooted collective; None: not given, or it has none.
+    seed : of the inputs, and of the delays and orders.
+    size_bytes : what nccl-tests prints as `size`.
+    chunk : elements per chunk of the program.
+    piece : most elements of one chunk in one piece (W).
+    chunks_per_piece : most chunks in one piece (A).
+    slots : pieces that a connection holds.
+    input_size, output_size, in_place_shift : shape (num_ranks,); in place, input element k is output
+        element k + shift.
+    """
+
+    num_ranks: int
+    collective: str
+    custom: Collective | None
+    dtype: str
+    op: str
+    in_place: bool
+    root: int | None
+    seed: int
+    size_bytes: int
+    chunk: int
+    piece: int
+    chunks_per_piece: int
+    slots: int
+    input_size: IntArray
+    output_size: IntArray
+    in_place_shift: IntArray
+
+    @property
+    def iterations(self) -> int:
+        return -(-self.chunk // self.piece)
+
+    @property
+    def item_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def roots(self) -> tuple[int | None, ...]:
+        """The roots that would be right; (None,) where there is none."""
+        if self.collective not in _ROOTED or self.custom is not None:
+            return (None,)
+        return tuple(range(self.num_ranks)) if self.root is None else (self.root,)
+
+    @property
+    def checkable(self) -> bool:
+        """Whether it is known what the outputs must hold."""
+        return self.custom is not None or self.collective in STANDARD
+
+    @property
+    def mode(self) -> str:
+        return "in place" if self.in_place else "out of place"
+
+    def combine(self, one: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The reduction of two arrays, element by element."""
+        result: NDArray[np.generic] = REDUCTIONS[self.op](one, other)
+        return result
+
+
+REDUCTIONS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def plain_name(collective: str) -> str:
+    """`reduce_scatter`, `ReduceScatter` and `reduce-scatter` are all reducescatter."""
+    return collective.lower().replace("_", "").replace("-", "")
+
+
+def make_call(
+    program: Program,
+    *,
+    in_place: bool,
+    size_bytes: int | None = None,
+    dtype: str = "float32",
+    op: str = "sum",
+    collective: Collective | None = None,
+    root: int | None = None,
+    slots: int | None = None,
+    piece_bytes: int | None = None,
+    seed: int = 0,
+) -> Call:
+    """The call that is asked for.
+
+    Parameters
+    ----------
+    size_bytes : nccl-tests' size; None: the multiple of a chunk that is nearest to 1 MB (or to the range
+        of sizes that the program serves, if 1 MB is outside).
+    collective : where `coll` of the program does not say what it computes.
+    slots, piece_bytes : None: those of the program's protocol.
+
+    Raises
+    ------
+    CollectiveError : the size or the collective does not fit the program.
+    TacclError : another parameter that makes no sense.
+    """
+    _check_choices(program, dtype, op, slots, piece_bytes, root)
+    name = plain_name(program.collective if collective is None else collective.name)
+    if collective is not None and name in STANDARD:
+        root = collective.root if root is None else root
+        collective = None
+    chunks = program.chunks_per_loop
+    _check_collective(program, name, collective, root)
+    in_size = chunks * (program.num_ranks if name in ("gather", "scatter") else 1)
+    chunk = _chunk_elements(program, size_bytes, in_size, np.dtype(dtype).itemsize)
+    sizes = _buffer_sizes(program, name, collective, chunk)
+    most = PIECE_BYTES[program.protocol] if piece_bytes is None else piece_bytes
+    item = np.dtype(dtype).itemsize
+    return Call(
+        num_ranks=program.num_ranks,
+        collective=name,
+        custom=collective,
+        dtype=dtype,
+        op=op,
+        in_place=in_place,
+        root=root,
+        seed=seed,
+        size_bytes=chunk * in_size * item,
+        chunk=chunk,
+        piece=max(1, most // item),
+        chunks_per_piece=min(_MAX_CHUNKS_PER_PIECE, max(1, most // (chunk * item))),
+        slots=SLOTS[program.protocol] if slots is None else slots,
+        input_size=sizes[0],
+        output_size=sizes[1],
+        in_place_shift=sizes[2],
+    )
+
+
+def _check_choices(
+    program: Program, dtype: str, op: str, slots: int | None, piece_bytes: int | None, root: int | None
+) -> None:
+    if dtype not in DTYPES:
+        raise TacclError(f"unknown dtype {dtype!r}", hint="one of " + ", ".join(DTYPES))
+    if op not in OPS:
+        raise TacclError(f"unknown reduction {op!r}", hint="one of " + ", ".join(OPS))
+    if slots is not None and slots < 1:
+        raise TacclError(f"a connection holds at least one piece, not {slots}", hint="--slots 1 or more")
+    if piece_bytes is not None and piece_bytes < np.dtype(dtype).itemsize:
+        raise TacclError(
+            f"a piece of {piece_bytes} bytes holds no element of {dtype}", hint="a larger --piece"
+        )
+    if root is not None and not 0 <= root < program.num_ranks:
+        raise CollectiveError(f"root {root} is no rank of 0 .. {program.num_ranks - 1}")
+
+
+def _check_collective(program: Program, name: str, collective: Collective | None, root: int | None) -> None:
+    chunks, ranks = program.chunks_per_loop, program.num_ranks
+    if chunks < 1:
+        raise CollectiveError(f"nchunksperloop is {chunks}; it must be at least 1")
+    if root is not None and name not in _ROOTED:
+        raise CollectiveError(f"{name} has no root", hint="leave --root out")
+    if collective is not None:
+        whole = chunks * (ranks if name in ("gather", "scatter") else 1)
+        if collective.num_ranks != ranks:
+            raise CollectiveError(f"the file has {ranks} ranks, the collective {collective.num_ranks}")
+        if whole % collective.chunks_per_size:
+            raise CollectiveError(
+                f"the file cuts a call into {whole} chunks, which is no multiple of the "
+                f"{collective.chunks_per_size} chunks of the collective"
+            )
+    elif name in _CUT_BY_RANK and chunks % ranks:
+        raise CollectiveError(
+            f"nchunksperloop is {chunks}, which {ranks} ranks cannot share equally in {name}"
+        )
+
+
+def _chunk_elements(program: Program, size_bytes: int | None, chunks: int, item: int) -> int:
+    """Elements per chunk when a call of `size_bytes` has `chunks` of them."""
+    if size_bytes is None:
+        wanted = min(units.MB, program.max_bytes) if program.max_bytes > 0 else units.MB
+        return max(1, round(max(wanted, program.min_bytes) / (chunks * item)))
+    elements, rest = divmod(size_bytes, chunks * item)
+    if rest or not elements:
+        nearest = max(1, round(size_bytes / (chunks * item))) * chunks * item
+        raise CollectiveError(
+            f"a size of {size_bytes} bytes cannot be cut into the {chunks} equal chunks of this file in "
+            f"whole elements of {item} bytes",
+            hint=f"--size {nearest}",
+        )
+    return elements
+
+
+def _buffer_sizes(
+    program: Program, name: str, collective: Collective | None, chunk: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    ranks, chunks = program.num_ranks, program.chunks_per_loop
+    rank = np.arange(ranks)
+    if collective is not None:
+        whole = chunks * (ranks if name in ("gather", "scatter") else 1)
+        scale = whole // collective.chunks_per_size * chunk
+        return (
+            collective.inputs.buffer_size(ranks) * scale,
+            collective.outputs.buffer_size(ranks) * scale,
+            collective.in_place_shift * scale,
+        )
+    if name not in STANDARD:
+        declared = [(each.input_chunks, each.output_chunks) for each in program.ranks]
+        sizes = np.array(declared, dtype=np.int64).clip(min=0) * chunk
+        return sizes[:, 0], sizes[:, 1], np.zeros(ranks, dtype=np.int64)
+    inputs, outputs, shift = chunks, chunks, 0 * rank
+    if name == "allgather":
+        inputs, shift = chunks // ranks, rank * (chunks // ranks)
+    elif name == "reducescatter":
+        outputs, shift = chunks // ranks, -rank * (chunks // ranks)
+    elif name == "gather":
+        outputs, shift = chunks * ranks, rank * chunks
+    elif name == "scatter":
+        inputs, shift = chunks * ranks, -rank * chunks
+    return np.full(ranks, inputs * chunk), np.full(ranks, outputs * chunk), shift * chunk

@@ -1,0 +1,68 @@
+"""Run thread blocks by turns in one thread, in a random order that a seed repeats."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from taccl.backend.execute.block import Block, Exchange, Wait
+
+#: How long a block that has the turn keeps it, in acts: mostly short, at times to its next wait.
+_BURSTS = (1, 1, 1, 2, 5, 50, 10**9)
+#: How often a block that waited is looked at while others can go on.
+_LOOK = 0.25
+
+
+def take_turns(
+    blocks: list[Block], exchange: Exchange, dice: random.Random, idle: Callable[[], bool] | None = None
+) -> None:
+    """Run blocks until all have ended or none can go on.
+
+    `idle` is called each time none can; it returns whether to look again (for others may act), and
+    without it the function returns. Blocks that have not ended have `waits_for` set.
+    """
+    table = _Table(blocks, exchange, dice)
+    while table.awake or table.asleep:
+        if table.awake:
+            table.one_turn()
+        elif not table.wake_all() and (idle is None or not idle()):
+            return
+
+
+class _Table:
+    def __init__(self, blocks: list[Block], exchange: Exchange, dice: random.Random) -> None:
+        self.exchange, self.dice = exchange, dice
+        self.awake: list[tuple[Block, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
+        self.asleep: list[tuple[Block, Iterator[Wait | None]]] = []
+
+    def one_turn(self) -> None:
+        dice = self.dice
+        if self.asleep and dice.random() < _LOOK:
+            place = dice.randrange(len(self.asleep))
+            if self._may_go_on(self.asleep[place][0]):
+                self.awake.append(self.asleep.pop(place))
+        place = dice.randrange(len(self.awake))
+        block, acts = self.awake[place]
+        for _ in range(dice.choice(_BURSTS)):
+            wait = next(acts, None)
+            if block.ended:
+                self.awake.pop(place)
+                return
+            if wait is not None and not self.exchange.is_over(wait):
+                block.waits_for = wait
+                self.asleep.append(self.awake.pop(place))
+                return
+
+    def wake_all(self) -> bool:
+        """Wake the blocks whose waits are over; whether there is one."""
+        still: list[tuple[Block, Iterator[Wait | None]]] = []
+        for each in self.asleep:
+            (self.awake if self._may_go_on(each[0]) else still).append(each)
+        self.asleep = still
+        return bool(self.awake)
+
+    def _may_go_on(self, block: Block) -> bool:
+        if block.waits_for is not None and not self.exchange.is_over(block.waits_for):
+            return False
+        block.waits_for = None
+        return True
