@@ -86,6 +86,28 @@ def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
     return schedule_from_sends(problem, sends)
 
 
+def without_dead_ends(copies: Schedule) -> Schedule:
+    """The schedule without copies that go neither where they are wanted nor on from there.
+
+    Such a copy costs time; read backwards, it would be a sum that nobody contributes to.
+    """
+    problem = copies.problem
+    wanted = problem.collective.post[copies.chunk, copies.dst]
+    if wanted.all():
+        return copies
+    cells = zip(copies.chunk.tolist(), copies.dst.tolist(), strict=True)
+    row_into = {cell: row for row, cell in enumerate(cells)}
+    used = set(np.flatnonzero(wanted).tolist())
+    look = list(used)
+    for row in look:
+        before = row_into.get((int(copies.chunk[row]), int(copies.src[row])))
+        if before is not None and before not in used:
+            used.add(before)
+            look.append(before)
+    kept = copies.take(np.array(sorted(used), dtype=np.int64))
+    return in_order(problem, decisions_of(kept))
+
+
 def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
     """For each send, the sends that must have ended before it may start.
 

@@ -12,10 +12,10 @@ from ortools.sat.python import cp_model
 from taccl.encoding.cp.hints import add_hint
 from taccl.encoding.cp.model import JointModel, build, decisions
 from taccl.encoding.engine import Budget, SolveOptions, Update
-from taccl.encoding.greedy import greedy
+from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.timing import Decision, in_order, without_dead_ends
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -27,16 +27,9 @@ _MOST_WAYS = 200_000
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 
 
-def cp(
-    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[Update]:
+@beginning_with_greedy
+def cp(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until every stage is proved or the budget is over."""
-    best = incumbent
-    if best is None:
-        first = next(greedy(problem, options, Budget(0.0), None))
-        best = first.schedule
-        yield first
-    assert best is not None, "the greedy engine always finds a schedule"
     symmetry = symmetry_group(problem)
     for slack, slots, share in _STAGES:
         if not budget.remaining_s():
@@ -47,7 +40,7 @@ def cp(
         model = build(best, symmetry, allowed, slots)
         add_hint(model, best)
         for found in _solutions(model, options, budget.share(share)):
-            schedule = in_order(problem, found)
+            schedule = without_dead_ends(in_order(problem, found))
             if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = schedule
                 yield Update("cp", best)

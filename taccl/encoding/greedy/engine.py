@@ -6,13 +6,14 @@ and random ties. It knows nothing of optimality: its bound is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from taccl.encoding.distance import distances_us
-from taccl.encoding.engine import Budget, SolveOptions, Update
+from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.greedy.route import spread_routes
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
@@ -59,6 +60,32 @@ def greedy(
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("greedy", schedule)
+
+
+#: An engine that only improves a schedule which it is given.
+Improver = Callable[[Problem, SolveOptions, Budget, Schedule], Iterator[Update]]
+
+
+def beginning_with_greedy(improver: Improver) -> Engine:
+    """The engine that gives `improver` the first greedy schedule where there is none yet.
+
+    Where nothing has to move, there is nothing to improve.
+    """
+
+    @functools.wraps(improver)
+    def engine(
+        problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        if incumbent is None:
+            first = next(greedy(problem, options, Budget(0.0), None), None)
+            if first is None or first.schedule is None:
+                return
+            yield first
+            incumbent = first.schedule
+        if len(incumbent):
+            yield from improver(problem, options, budget, incumbent)
+
+    return engine
 
 
 def _trials(

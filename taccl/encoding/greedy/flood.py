@@ -18,7 +18,7 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.symmetry import SymmetryGroup
-from taccl.encoding.timing import Ports
+from taccl.encoding.timing import Ports, without_dead_ends
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
@@ -141,7 +141,9 @@ class _Flood:
             for link in sorted(self.held):
                 self._try(link, max(now, self.ports.ready(link)), holding=False)
             self.held.clear()
-        return None if self.lack.any() else schedule_from_sends(self.problem, self.sends)
+        if self.lack.any():
+            return None
+        return without_dead_ends(schedule_from_sends(self.problem, self.sends))
 
     def _wake(self, when: float, link: int) -> None:
         if when < self.pending[link]:

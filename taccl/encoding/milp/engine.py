@@ -15,13 +15,13 @@ import numpy as np
 from taccl.collectives import BoolArray
 from taccl.encoding.distance import distances_us
 from taccl.encoding.engine import Budget, SolveOptions, Update
-from taccl.encoding.greedy.engine import greedy
+from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.milp.contiguity import rejoined
 from taccl.encoding.milp.routing import RoutingOptions, routed
 from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
-from taccl.encoding.timing import Decision, list_schedule
+from taccl.encoding.timing import Decision, list_schedule, without_dead_ends
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -34,16 +34,9 @@ _GROUPS = (1, 2, 4, 8, 10**9)
 _HOLDS = (1, 2, 4, 8)
 
 
-def milp(
-    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[Update]:
+@beginning_with_greedy
+def milp(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until all routings are tried or the budget is over."""
-    best = incumbent
-    if best is None:
-        first = next(greedy(problem, options, Budget(0.0), None))
-        best = first.schedule
-        yield first
-    assert best is not None, "the greedy engine always finds a schedule"
     symmetry = symmetry_group(problem)
     joined = rejoined(best, symmetry, options, budget.share(0.3))
     if joined is not None:
@@ -88,7 +81,7 @@ def _ordered(
     left = np.zeros((problem.num_chunks, problem.num_ranks))
     terrain = Terrain(problem, symmetry, distances_us(topology, duration), uses, left)
     alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
-    best = list_schedule(problem, alone)
+    best = without_dead_ends(list_schedule(problem, alone))
     random = np.random.default_rng(seed)
     for number, policy in enumerate(_policies()):
         if number and not budget.remaining_s():
