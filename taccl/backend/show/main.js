@@ -1,0 +1,131 @@
+// Puts the page together.
+
+const KEY_FACTS = ["time", "lower bound", "gap"];
+
+function fillHeader() {
+  document.getElementById("title").textContent = data.title;
+  const list = document.getElementById("facts");
+  for (const [label, value] of data.facts) {
+    const box = document.createElement("div");
+    if (KEY_FACTS.includes(label)) box.className = "key";
+    const [name, content] = [document.createElement("dt"), document.createElement("dd")];
+    name.textContent = label;
+    content.textContent = value;
+    box.append(name, content);
+    list.append(box);
+  }
+  for (const note of data.notes) {
+    const item = document.createElement("li");
+    item.textContent = note;
+    document.getElementById("notes").append(item);
+  }
+}
+
+function fillSources() {
+  const legend = document.getElementById("sources");
+  legend.replaceChildren("Part of rank: ");
+  const ranks = [...new Set(bars.source)].sort((a, b) => a - b);
+  for (const rank of ranks) {
+    const button = document.createElement("button");
+    const swatch = document.createElement("i");
+    button.type = "button";
+    button.title = "Show only this one";
+    swatch.style.background = sourceColour(rank);
+    button.append(swatch, rank < 0 ? "unknown" : String(rank));
+    button.setAttribute("aria-pressed", String(shown.source === rank));
+    button.addEventListener("click", () => {
+      shown.source = shown.source === rank ? -2 : rank;
+      fillSources();
+      redraw();
+    });
+    legend.append(button);
+  }
+}
+
+const ACTIONS = {
+  in: () => zoom(0.6),
+  out: () => zoom(1 / 0.6),
+  reset: () => {
+    resetLanes();
+    look(0, span);
+  },
+  taller: () => resize(1.3),
+  flatter: () => resize(1 / 1.3),
+  left: () => move(-0.15),
+  right: () => move(0.15),
+  up: () => scrollLanes(-40 / lanes.height),
+  down: () => scrollLanes(40 / lanes.height),
+  critical: () => showCritical(!shown.critical),
+};
+const KEYS = {
+  "+": "in", "=": "in", "-": "out", _: "out", 0: "reset", "]": "taller", "[": "flatter", c: "critical",
+  ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down",
+};
+
+function resize(factor) {
+  lanes.height = Math.max(2, Math.min(80, lanes.height * factor));
+  redraw();
+}
+function move(share) {
+  const by = share * (view.t1 - view.t0);
+  look(view.t0 + by, view.t1 + by);
+}
+function showCritical(on) {
+  shown.critical = on;
+  document.getElementById("critical").checked = on;
+  redraw();
+}
+function showPorts() {
+  const some = Math.min(MOST_PORTS, portRows.length);
+  document.getElementById("ports-shown").textContent = allPorts
+    ? `${portRows.length} ports in use, the busiest first`
+    : `${some} of ${portRows.length} ports in use, the busiest first`;
+  document.getElementById("ports-more").hidden = portRows.length <= MOST_PORTS;
+  document.getElementById("ports-more").textContent = allPorts ? "Show fewer" : "Show all";
+}
+
+fillHeader();
+findPorts();
+findLoads();
+resetLanes();
+fillSources();
+showPorts();
+document.getElementById("ports-section").hidden = !topology;
+drawings.push(drawTimeline, drawTopology);
+if (topology) drawings.push(drawPorts);
+
+for (const button of document.querySelectorAll("[data-do]"))
+  button.addEventListener("click", () => ACTIONS[button.dataset.do]());
+document.getElementById("critical").addEventListener("change", (event) => showCritical(event.target.checked));
+document.getElementById("ports-more").addEventListener("click", () => {
+  allPorts = !allPorts;
+  showPorts();
+  redraw();
+});
+document.getElementById("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  fillSources();
+  redraw();
+});
+document.addEventListener("keydown", (event) => {
+  const action = KEYS[event.key];
+  if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+  // Arrows scroll the page, unless the timeline is what they are meant for.
+  if (event.key.startsWith("Arrow") && document.activeElement !== timeline) return;
+  event.preventDefault();
+  ACTIONS[action]();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  fillSources();
+  redraw();
+});
+addEventListener("resize", redraw);
+
+timeline.setAttribute("aria-label", `Timeline of ${numBars} bars in ${numLanes} lanes, ${data.transfers} transfers`);
+timeline.dataset.transfers = String(data.transfers);
+timeline.dataset.bars = String(firstOfLane[numLanes]);
+timeline.dataset.lanes = String(numLanes);
+timeline.dataset.critical = String(bars.critical.length);
+window.taccl = { bars: firstOfLane[numLanes], transfers: data.transfers, lanes: numLanes, view, look, zoom };
+for (const draw of drawings) draw();
+document.body.dataset.ready = "true";
