@@ -150,15 +150,17 @@ class Block:
 
 def describe_wait(name: str, wait: Wait, plan: Plan, call: Call, iteration: int) -> str:
     """What a blocked thread block waits for, in a sentence."""
-    during = f" (round {iteration + 1} of {call.iterations})" if call.iterations > 1 else ""
+    during = f" (iteration {iteration + 1} of {call.iterations})" if call.iterations > 1 else ""
     if wait.kind == "flag":
         if wait.index < 0:
             return f"{name} waits for a thread block that its rank does not have"
         other = plan.blocks[wait.index]
         number = wait.mark - mark(iteration, 0)
         return f"{name}{during} waits for step {number} of thread block {other.id} to be done and to tell"
-    what = "data on" if wait.kind == "data" else f"room ({call.slots} pieces) on"
-    return f"{name}{during} waits for {what} {plan.connection_name(wait.index)}"
+    where = plan.connection_name(wait.index)
+    if wait.kind == "data":
+        return f"{name}{during} waits for data on {where}"
+    return f"{name}{during} waits for room on {where}, which holds {call.slots}"
 
 
 class LocalExchange:

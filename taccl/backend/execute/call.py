@@ -2,7 +2,7 @@
 
 The runtimes cut a buffer into `chunks_per_loop` chunks, and move through a connection *pieces* of at
 most W bytes: several whole chunks where they fit, else a part of one. A chunk larger than W takes
-several rounds through all steps.
+several iterations of all steps.
 """
 
 from __future__ import annotations

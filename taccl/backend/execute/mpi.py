@@ -243,6 +243,7 @@ def _run(
     share = Share(
         sum(block.pieces for block in blocks), (), stuck, left_over_pieces(exchange.left_over(), plan)
     )
+    world.comm.Barrier()  # what is thrown away would look like room to a rank that still looks
     exchange.drain()
     if rounds.end == "late" and failure is None:
         failure = VerificationError(

@@ -27,7 +27,8 @@ class Execution:
     ----------
     collective, ranks, thread_blocks, steps : of the program; `steps` without nops.
     mode : `in place` or `out of place`.
-    size_bytes, dtype, op, slots, iterations : of the call; `iterations` are rounds through all steps.
+    size_bytes, dtype, op, slots, iterations : of the call; a chunk larger than a piece takes several
+        iterations of all steps.
     ranks_as : threads, processes, turns or mpi.
     pieces : sent over connections.
     checked, wrong : elements looked at, and those of them that are off.

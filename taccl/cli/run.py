@@ -1,0 +1,171 @@
+"""`taccl run`: execute a file for real, on CPU arrays, and check the result against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taccl import units
+from taccl.backend.execute import Execution, execute
+from taccl.backend.execute.call import DTYPES, OPS, make_call
+from taccl.backend.msccl_xml import read_xml
+from taccl.backend.program import Program
+from taccl.cli.output import show_json
+from taccl.collective_file import load_collective
+from taccl.errors import CheckError, TacclError
+
+if TYPE_CHECKING:
+    from taccl.backend.execute.mpi import World
+
+#: Options that are passed on as they are.
+_CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--size", metavar="SIZE", help="Size of the call, as nccl-tests counts it. Default: about 1MB.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--op", type=click.Choice(OPS), default="sum", show_default=True, help="How to reduce.")
+@click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
+@click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
+@click.option(
+    "--in-place/--out-of-place", default=None, help="How to call it. Default: each way that the file claims."
+)
+@click.option(
+    "--ranks-as",
+    type=click.Choice(["threads", "processes"]),
+    default="threads",
+    show_default=True,
+    help="A thread for every thread block, or a process for every rank.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "mpi"]),
+    default="local",
+    show_default=True,
+    help="mpi: each rank is a process of mpirun -n RANKS taccl run ...",
+)
+@click.option("--slots", type=int, help="Pieces that a connection holds. Default: 2 (Simple), 8 (LL, LL128).")
+@click.option("--piece", metavar="SIZE", help="Most bytes in a piece. Default: the protocol's.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the inputs, delays and orders.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Compare with NumPy's answer.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Give up on a program that is neither stuck nor at an end.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.pass_context
+def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **options: Any) -> None:
+    """Execute an MSCCL-XML file on CPU arrays, with real blocking between thread blocks.
+
+    Exit code 0: the result is right; 4: it is wrong, or the program hangs; 2: bad input. The time that
+    it takes says nothing about a GPU.
+    """
+    if backend == "local":
+        executions = list(_here(file, options))
+        speaks = True
+    else:
+        executions, speaks = _over_mpi(ctx, file, options)
+    ok = all(each.ok for each in executions)
+    if speaks and as_json:
+        show_json({"ok": ok, "path": str(file), "runs": [asdict(each) for each in executions]})
+    elif speaks:
+        click.echo(f"{file}: {'ok' if ok else 'NOT ok'}")
+        for each in executions:
+            _show(each)
+    if not ok:
+        ctx.exit(CheckError.exit_code)
+
+
+def _here(file: Path, options: dict[str, Any]) -> Iterator[Execution]:
+    program = read_xml(file)
+    for in_place in _modes(program, options["in_place"]):
+        yield execute(
+            program,
+            ranks_as=options["ranks_as"],
+            check=options["check"],
+            timeout_s=options["timeout"],
+            **_call_options(options, in_place),
+        )
+
+
+def _over_mpi(ctx: click.Context, file: Path, options: dict[str, Any]) -> tuple[list[Execution], bool]:
+    """The outcomes, and whether this process is the one that says so."""
+    from taccl.backend.execute.mpi import World
+
+    world = World()
+    try:
+        return _ranks(file, options, world), world.rank == 0
+    except TacclError as error:
+        if world.rank == 0:
+            raise
+        ctx.exit(error.exit_code)
+
+
+def _ranks(file: Path, options: dict[str, Any], world: World) -> list[Execution]:
+    from taccl.backend.execute.mpi import execute_over_mpi
+
+    trouble: TacclError | None = None
+    calls = []
+    try:
+        program = read_xml(file)
+        calls = [
+            make_call(program, **_call_options(options, in_place))
+            for in_place in _modes(program, options["in_place"])
+        ]
+    except TacclError as error:
+        trouble = error
+    world.agree(trouble)
+    return [
+        execute_over_mpi(program, call, world, check=options["check"], timeout_s=options["timeout"])
+        for call in calls
+    ]
+
+
+def _call_options(options: dict[str, Any], in_place: bool) -> dict[str, Any]:
+    return {
+        "in_place": in_place,
+        "size_bytes": None if options["size"] is None else units.parse_size(options["size"]),
+        "piece_bytes": None if options["piece"] is None else units.parse_size(options["piece"]),
+        "collective": None if options["collective"] is None else load_collective(options["collective"]),
+        **{name: options[name] for name in _CALL_OPTIONS},
+    }
+
+
+def _modes(program: Program, asked: bool | None) -> list[bool]:
+    if asked is not None:
+        return [asked]
+    return [mode for mode, claims in ((False, program.out_of_place), (True, program.in_place)) if claims] or [
+        False
+    ]
+
+
+def _show(run: Execution) -> None:
+    root = "" if run.root is None else f" (root {run.root})"
+    times = "" if run.iterations == 1 else f", {run.iterations} iterations"
+    for label, value in (
+        ("collective", f"{run.collective}{root}, {run.ranks} ranks as {run.ranks_as}, {run.mode}"),
+        ("call", f"{units.format_size(run.size_bytes)} of {run.dtype}, {run.op}; {run.slots} slots{times}"),
+        ("program", f"{run.thread_blocks} thread blocks, {run.steps} steps, {run.pieces} pieces sent"),
+        ("result", _result(run)),
+        ("wall time", f"{run.seconds:.2f} s here, which says nothing about a GPU"),
+    ):
+        click.echo(f"  {label:<12} {value}")
+    for finding in run.findings:
+        click.echo(f"  error: {finding}")
+
+
+def _result(run: Execution) -> str:
+    if run.verdict == "hangs":
+        return "hangs: these thread blocks wait for ever"
+    if run.verdict == "not checked":
+        return "it ended; the result was not checked"
+    return f"{run.verdict}, {run.wrong} of {run.checked} elements off"
