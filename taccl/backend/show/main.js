@@ -64,7 +64,7 @@ const KEYS = {
 
 function resize(factor) {
   lanes.height = Math.max(2, Math.min(80, lanes.height * factor));
-  redraw();
+  redraw(drawings.inTime);
 }
 function move(share) {
   const by = share * (view.t1 - view.t0);
@@ -91,8 +91,8 @@ resetLanes();
 fillSources();
 showPorts();
 document.getElementById("ports-section").hidden = !topology;
-drawings.push(drawTimeline, drawTopology);
-if (topology) drawings.push(drawPorts);
+drawings.inTime.push(drawTimeline, ...(topology ? [drawPorts] : []));
+drawings.still.push(drawTopology);
 
 for (const button of document.querySelectorAll("[data-do]"))
   button.addEventListener("click", () => ACTIONS[button.dataset.do]());
@@ -115,7 +115,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   ACTIONS[action]();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+systemIsDark.addEventListener("change", () => {
   fillSources();
   redraw();
 });
@@ -127,5 +127,5 @@ timeline.dataset.bars = String(firstOfLane[numLanes]);
 timeline.dataset.lanes = String(numLanes);
 timeline.dataset.critical = String(bars.critical.length);
 window.taccl = { bars: firstOfLane[numLanes], transfers: data.transfers, lanes: numLanes, view, look, zoom };
-for (const draw of drawings) draw();
+for (const draw of [...drawings.inTime, ...drawings.still]) draw();
 document.body.dataset.ready = "true";

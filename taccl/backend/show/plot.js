@@ -3,16 +3,18 @@
 const GUTTER = 184;
 const span = data.span > 0 ? data.span : 1;
 const view = { t0: 0, t1: span };
-const drawings = [];
-let scheduled = false;
+// Drawings along the axis of time, and those that the window does not concern.
+const drawings = { inTime: [], still: [] };
+const stale = new Set();
 
-function redraw() {
-  if (scheduled) return;
-  scheduled = true;
-  requestAnimationFrame(() => {
-    scheduled = false;
-    for (const draw of drawings) draw();
-  });
+function redraw(which = [...drawings.inTime, ...drawings.still]) {
+  if (!stale.size)
+    requestAnimationFrame(() => {
+      const wanted = [...stale];
+      stale.clear();
+      for (const draw of wanted) draw();
+    });
+  for (const draw of which) stale.add(draw);
 }
 
 function look(t0, t1) {
@@ -20,7 +22,7 @@ function look(t0, t1) {
   const margin = 0.02 * width;
   view.t0 = Math.min(Math.max(t0, -margin), span - width + margin);
   view.t1 = view.t0 + width;
-  redraw();
+  redraw(drawings.inTime);
 }
 
 function zoom(factor, at = (view.t0 + view.t1) / 2) {
@@ -28,9 +30,10 @@ function zoom(factor, at = (view.t0 + view.t1) / 2) {
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => {
   const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  return chosen ? chosen === "dark" : systemIsDark.matches;
 };
 
 // Up to eight colours that are told apart by most eyes; more ranks go round the wheel in three shades.
@@ -57,6 +60,18 @@ function prepare(canvas, height) {
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
   return { pen, width, height };
+}
+
+// A colour laid over another with some opacity, as one opaque colour: much faster to draw with.
+const swatch = document.createElement("canvas").getContext("2d");
+function hex(name) {
+  swatch.fillStyle = name;
+  return parseInt(swatch.fillStyle.slice(1), 16);
+}
+function mixed(over, under, opacity) {
+  const [a, b] = [hex(over), hex(under)];
+  const mix = (shift) => Math.round(((a >> shift) & 255) * opacity + ((b >> shift) & 255) * (1 - opacity));
+  return `#${((1 << 24) | (mix(16) << 16) | (mix(8) << 8) | mix(0)).toString(16).slice(1)}`;
 }
 
 const toX = (t, width) => GUTTER + ((t - view.t0) / (view.t1 - view.t0)) * (width - GUTTER);

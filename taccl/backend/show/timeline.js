@@ -1,6 +1,7 @@
 // Lanes of bars: rank by rank, thread block by thread block or link by link.
 
 const TOP = 22;
+const RECEIVE = data.kinds.indexOf("receive");
 const timeline = document.getElementById("timeline");
 const lanes = { top: 0, height: 16, visible: 1 };
 const shown = { critical: true, source: -2, hover: -1 };
@@ -16,13 +17,15 @@ function resetLanes() {
 
 function scrollLanes(by) {
   lanes.top = Math.max(0, Math.min(numLanes - lanes.visible, lanes.top + by));
-  redraw();
+  redraw(drawings.inTime);
 }
+
+// The height of a lane without the gap below it.
+const room = () => Math.max(1, lanes.height - (lanes.height > 7 ? 2 : 0.5));
 
 function place(bar, width) {
   const lane = bars.lane[bar];
-  const room = Math.max(1, lanes.height - (lanes.height > 7 ? 2 : 0.5));
-  const each = room / (tracksOfLane[lane] * bars.slots[bar]);
+  const each = room() / (tracksOfLane[lane] * bars.slots[bar]);
   const x = toX(bars.start[bar], width);
   return {
     x,
@@ -43,10 +46,10 @@ function drawTimeline() {
   pen.beginPath();
   pen.rect(GUTTER, TOP, width - GUTTER, height - TOP);
   pen.clip();
-  const palette = Array.from({ length: numRanks + 1 }, (_, rank) => sourceColour(rank - 1));
+  const look = theLook();
   const from = Math.floor(lanes.top);
   const to = Math.min(numLanes, Math.ceil(lanes.top + lanes.visible));
-  for (let lane = from; lane < to; lane++) drawLane(pen, width, lane, palette);
+  for (let lane = from; lane < to; lane++) drawLane(pen, width, lane, look);
   if (shown.critical) drawCritical(pen, width);
   if (shown.hover >= 0) drawHover(pen, width);
   pen.restore();
@@ -63,41 +66,62 @@ function drawBands(pen, width, height) {
 }
 
 // Of bars narrower than a pixel, one per pixel and place is drawn.
-function drawLane(pen, width, lane, palette) {
+function drawLane(pen, width, lane, look) {
   const end = firstOfLane[lane + 1];
-  let last = -1;
-  let row = -1;
+  const each = room() / tracksOfLane[lane];
+  const top = TOP + (lane - lanes.top) * lanes.height;
+  const scale = (width - GUTTER) / (view.t1 - view.t0);
+  let [last, row, style] = [-1, -1, ""];
   for (let bar = firstFrom(null, firstOfLane[lane], end, view.t0 - longestOfLane[lane]); bar < end; bar++) {
     if (bars.start[bar] > view.t1) break;
     if (bars.end[bar] < view.t0) continue;
-    const at = place(bar, width);
-    const pixel = Math.floor(at.x);
-    if (at.w <= 1 && pixel === last && at.y === row) continue;
-    last = pixel;
-    row = at.y;
-    drawBar(pen, bar, at, palette);
+    const x = GUTTER + (bars.start[bar] - view.t0) * scale;
+    const w = Math.max(1, (bars.end[bar] - bars.start[bar]) * scale);
+    const h = each / bars.slots[bar];
+    const y = top + each * bars.track[bar] + h * bars.slot[bar];
+    if (w <= 1) {
+      if (Math.floor(x) === last && y === row) continue;
+      [last, row] = [Math.floor(x), y];
+    }
+    const wanted = look.of(bar);
+    if (wanted.fill !== style) pen.fillStyle = style = wanted.fill;
+    const gap = w > 4 ? 0.5 : 0;
+    if (h >= 5 && bars.kind[bar] === RECEIVE) {
+      pen.fillRect(x + gap, y, w - 2 * gap, 2);
+      pen.fillStyle = style = wanted.pale;
+    }
+    pen.fillRect(x + gap, y, w - 2 * gap, Math.max(0.75, h > 3 ? h - 0.5 : h));
+    if (w > 24 && h >= 9) {
+      pen.fillStyle = style = bars.kind[bar] === RECEIVE ? look.ink : wanted.text;
+      pen.fillText(String(bars.number[bar]), Math.max(x, GUTTER) + 4, y + h / 2 + 0.5);
+    }
   }
-  pen.globalAlpha = 1;
 }
 
-function drawBar(pen, bar, at, palette) {
-  const source = bars.source[bar];
-  const kind = data.kinds[bars.kind[bar]];
-  const faded = (shown.critical && !isCritical[bar]) || (shown.source >= -1 && source !== shown.source);
-  pen.globalAlpha = shown.source >= -1 && source !== shown.source ? 0.1 : faded ? 0.62 : 1;
-  pen.fillStyle = palette[source + 1];
-  const gap = at.w > 4 ? 0.5 : 0;
-  if (kind === "receive" && at.h >= 5) {
-    pen.fillRect(at.x + gap, at.y, at.w - 2 * gap, 2);
-    pen.globalAlpha *= 0.45;
-  }
-  pen.fillRect(at.x + gap, at.y, at.w - 2 * gap, at.h - (at.h > 3 ? 0.5 : 0));
-  if (at.w > 24 && at.h >= 9) {
-    pen.globalAlpha = shown.source >= -1 && source !== shown.source ? 0.25 : 1;
-    const pale = kind === "receive" || faded;
-    pen.fillStyle = pale ? colour("ink") : isDark() ? "#000" : "#fff";
-    pen.fillText(String(bars.number[bar]), Math.max(at.x, GUTTER) + 4, at.y + at.h / 2 + 0.5);
-  }
+// Colours of all bars: full on the critical path and where no path is shown, fainter elsewhere,
+// faintest where another source is picked out.
+const looks = { of: null, dark: null };
+function theLook() {
+  if (looks.dark !== isDark()) Object.assign(looks, { of: makeLook(), dark: isDark() });
+  return looks.of;
+}
+function makeLook() {
+  const [paper, ink] = [colour("paper"), colour("ink")];
+  const tints = (opacity, text) =>
+    Array.from({ length: numRanks + 1 }, (_, rank) => ({
+      fill: mixed(sourceColour(rank - 1), paper, opacity),
+      pale: mixed(sourceColour(rank - 1), paper, opacity * 0.45),
+      text,
+    }));
+  const full = tints(1, isDark() ? "#000" : "#fff");
+  const fainter = tints(0.62, ink);
+  const faintest = tints(0.1, mixed(ink, paper, 0.25));
+  const of = (bar) => {
+    const source = bars.source[bar];
+    if (shown.source >= -1 && source !== shown.source) return faintest[source + 1];
+    return (shown.critical && !isCritical[bar] ? fainter : full)[source + 1];
+  };
+  return { of, ink };
 }
 
 // One frame round all chunks of a send, and a line from each send to the one that waited for it.
@@ -117,7 +141,7 @@ function drawCritical(pen, width) {
   pen.beginPath();
   for (let i = 1; i < path.length; i++) {
     const [before, after] = [place(path[i - 1], width), place(path[i], width)];
-    pen.moveTo(before.x + before.w, before.y + (before.h * bars.slots[path[i - 1]]) / 2);
+    pen.moveTo(Math.max(before.x, Math.min(before.x + before.w, after.x)), before.y + (before.h * bars.slots[path[i - 1]]) / 2);
     pen.lineTo(after.x, after.y + (after.h * bars.slots[path[i]]) / 2);
   }
   pen.stroke();
@@ -142,7 +166,9 @@ function drawNames(pen, width, height) {
   pen.beginPath();
   pen.rect(0, TOP, width, height - TOP);
   pen.clip();
+  const line = colour("line");
   let top = null;
+  let free = TOP; // where the next name has room
   for (let lane = Math.floor(lanes.top); lane < numLanes; lane++) {
     const y = TOP + (lane - lanes.top) * lanes.height;
     if (y > height) break;
@@ -152,12 +178,14 @@ function drawNames(pen, width, height) {
       let last = lane;
       while (last + 1 < numLanes && data.lanes.rank[last + 1] === rank) last++;
       const bottom = Math.min(height, TOP + (last + 1 - lanes.top) * lanes.height);
-      pen.fillStyle = colour("line");
-      pen.fillRect(0, y, width, 1);
-      if (bottom - top >= 9) {
+      pen.fillStyle = line;
+      if (lanes.height >= 8) pen.fillRect(0, y, width, 1);
+      const middle = Math.min(top + 8, (top + bottom) / 2 + 1);
+      if (bottom - top >= 9 || middle - 5 >= free) {
+        free = middle + 7;
         pen.fillStyle = colour("ink");
         pen.font = "600 11px system-ui, sans-serif";
-        pen.fillText(`rank ${rank}`, 6, Math.min(top + 8, (top + bottom) / 2 + 1));
+        pen.fillText(`rank ${rank}`, 6, middle);
         pen.font = "11px system-ui, sans-serif";
       }
     }
@@ -238,7 +266,7 @@ timeline.addEventListener("pointermove", (event) => {
   const bar = barAt(event);
   if (bar !== shown.hover) {
     shown.hover = bar;
-    redraw();
+    redraw([drawTimeline]);
   }
   if (bar < 0) hideTip();
   else showTip(event, ...describeBar(bar));
@@ -246,7 +274,7 @@ timeline.addEventListener("pointermove", (event) => {
 timeline.addEventListener("pointerleave", () => {
   shown.hover = -1;
   hideTip();
-  redraw();
+  redraw([drawTimeline]);
 });
 timeline.addEventListener(
   "wheel",

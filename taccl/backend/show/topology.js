@@ -151,7 +151,7 @@ topologyCanvas.addEventListener("pointermove", (event) => {
   }
   if (found !== net.hover) {
     net.hover = found;
-    redraw();
+    redraw(drawings.still);
   }
   if (!found) return hideTip();
   const rows = [["sends", String(found.sends)]];
@@ -165,5 +165,5 @@ topologyCanvas.addEventListener("pointermove", (event) => {
 topologyCanvas.addEventListener("pointerleave", () => {
   net.hover = undefined;
   hideTip();
-  redraw();
+  redraw(drawings.still);
 });
