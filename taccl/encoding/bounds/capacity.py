@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from taccl.collectives import IntArray
 from taccl.problem import Problem
 
 
-def covering_ports(problem: Problem, links: IntArray) -> dict[int, int]:
-    """For each link, one of its ports, such that few ports serve for all of the links.
+def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, float]]:
+    """Ports that all of the links pass, one for each: port -> (least alpha, least time per chunk).
 
-    Ports are taken greedily by how many links they still cover. Any choice gives a valid bound; few
-    ports give a good one.
+    Any such choice of ports gives a valid bound, and the one with the least bandwidth a good one. Tried
+    are each link's first port, each one's last (the sender's and the receiver's side of a switch),
+    and a greedy cover.
     """
+    ports = problem.topology.ports
+    choices = (
+        {int(link): ports[link][0] for link in links},
+        {int(link): ports[link][-1] for link in links},
+        _greedy_cover(problem, links),
+    )
+    return min((_rates(problem, choice) for choice in choices), key=_chunks_per_us)
+
+
+def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:
+    """For each link one of its ports, taking ports by how many links they still cover."""
     ports = problem.topology.ports
     chosen = {int(link): ports[link][0] for link in links if len(ports[link]) == 1}
     left: dict[int, set[int]] = {}
@@ -29,18 +41,21 @@ def covering_ports(problem: Problem, links: IntArray) -> dict[int, int]:
     return chosen
 
 
-def port_rates(problem: Problem, links: IntArray) -> list[tuple[float, float]]:
-    """(least alpha, least time per chunk) of each port that the links enter through."""
+def _rates(problem: Problem, port_of: dict[int, int]) -> dict[int, tuple[float, float]]:
     topology = problem.topology
     rates: dict[int, tuple[float, float]] = {}
-    for link, port in covering_ports(problem, links).items():
+    for link, port in port_of.items():
         alpha, cost = topology.alpha_us[link], topology.beta_us_per_mb[link] * problem.chunk_mb
         old = rates.get(port, (math.inf, math.inf))
         rates[port] = (min(old[0], float(alpha)), min(old[1], float(cost)))
-    return list(rates.values())
+    return rates
 
 
-def least_time(count: int, ports: Sequence[tuple[float, float]]) -> float:
+def _chunks_per_us(rates: dict[int, tuple[float, float]]) -> float:
+    return sum(math.inf if cost == 0 else 1 / cost for _, cost in rates.values())
+
+
+def least_time(count: int, ports: Collection[tuple[float, float]]) -> float:
     """The least T with sum of floor((T - alpha) / cost) >= count over ports (alpha, cost).
 
     The answer is a moment at which some port finishes a chunk: alpha + k * cost.

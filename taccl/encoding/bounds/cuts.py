@@ -31,7 +31,7 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import covering_ports, least_time, port_rates
+from taccl.encoding.bounds.capacity import least_time, port_rates
 from taccl.problem import FloatArray, Problem
 
 
@@ -119,9 +119,8 @@ def _bound_at(
     for h in np.unique(head):
         for t in np.unique(tail):
             members = int(((head >= h) & (tail >= t)).sum())
-            value = h + t + least_time(members, ports)
+            value = h + t + least_time(members, ports.values())
             if members and value > best:
                 best, count = float(value), members
-    names = sorted({topology.port_names[port] for port in covering_ports(problem, links).values()})
-    through = names[0] if len(names) == 1 else f"{len(names)} ports"
+    through = topology.port_names[next(iter(ports))] if len(ports) == 1 else f"{len(ports)} ports"
     return Bound(best, f"{count} chunks {cut.name} through {through}")

@@ -31,4 +31,4 @@ def volume_bound(problem: Problem) -> Bound:
     if not transfers or not problem.topology.num_links:
         return Bound(0.0, "nothing has to move")
     rates = port_rates(problem, np.arange(problem.topology.num_links))
-    return Bound(least_time(transfers, rates), f"{transfers} transfers over all {len(rates)} ports")
+    return Bound(least_time(transfers, rates.values()), f"{transfers} transfers over all {len(rates)} ports")

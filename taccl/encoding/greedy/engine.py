@@ -34,6 +34,7 @@ class _Trial:
 
     policy: Policy
     congestion: float
+    sharing: bool
 
 
 def greedy(
@@ -47,13 +48,14 @@ def greedy(
     symmetry = symmetry_group(problem)
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
-    terrains: dict[float, Terrain] = {}
+    terrains: dict[tuple[float, bool], Terrain] = {}
     for number, trial in enumerate(_trials(problem, kept, random)):
         if best is not None and not budget.remaining_s():
             return
-        if trial.congestion not in terrains:
-            terrains[trial.congestion] = _terrain(problem, symmetry, trial.congestion, random)
-        schedule = flood(terrains[trial.congestion], trial.policy, random)
+        ways = trial.congestion, trial.sharing
+        if ways not in terrains:
+            terrains[ways] = _terrain(problem, symmetry, *ways, random)
+        schedule = flood(terrains[ways], trial.policy, random)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
@@ -94,7 +96,8 @@ def _trials(
     """The plainest policy, every other in random order, then variations of those in `kept`, without end."""
     routed = bool(_routed_chunks(problem))
     plain, *others = [
-        _Trial(policy, congestion)
+        _Trial(policy, congestion, sharing)
+        for sharing in ((False, True) if routed else (False,))
         for congestion in (_CONGESTION if routed else (0.0,))
         for policy in _policies(bool(problem.topology.internode.any()))
     ]
@@ -120,7 +123,7 @@ def _policies(has_internode: bool) -> list[Policy]:
 def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     """The trial with noise, and now and then with one other choice."""
     policy = replace(trial.policy, noise=float(random.choice((0.1, 0.3, 1.0, 3.0))))
-    choice = random.integers(8)
+    choice = random.integers(9)
     if choice == 0:
         policy = replace(policy, group=_some_group(random))
     elif choice == 1:
@@ -134,7 +137,8 @@ def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     elif choice == 5:
         policy = replace(policy, defer=not policy.defer)
     congestion = float(random.choice(_CONGESTION)) if routed and choice == 6 else trial.congestion
-    return _Trial(policy, congestion)
+    sharing = bool(random.integers(2)) if routed and choice == 7 else trial.sharing
+    return _Trial(policy, congestion, sharing)
 
 
 def _some_group(random: np.random.Generator) -> int:
@@ -150,13 +154,17 @@ def _routed_chunks(problem: Problem) -> list[int]:
 
 
 def _terrain(
-    problem: Problem, symmetry: SymmetryGroup, congestion: float, random: np.random.Generator
+    problem: Problem,
+    symmetry: SymmetryGroup,
+    congestion: float,
+    sharing: bool,
+    random: np.random.Generator,
 ) -> Terrain:
     topology = problem.topology
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, random)
+    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random)
     for chunk, way in routes.items():
         usable[chunk] = False
         usable[chunk, way] = True

@@ -23,18 +23,20 @@ def spread_routes(
     symmetry: SymmetryGroup,
     chunks: Sequence[int],
     congestion: float,
+    sharing: bool,
     random: np.random.Generator,
     sweeps: int = 3,
 ) -> dict[int, list[int]]:
     """The links that each of `chunks` takes from its source to its destination, in order.
 
-    `congestion` weighs load against length: 0 gives shortest paths. `chunks` must be closed under
-    the symmetry, and each must have one source, one destination and a way between them.
+    `congestion` weighs load against length: 0 gives shortest paths. With `sharing`, chunks on one link
+    are taken to travel as one send and to pay one alpha, so ways are drawn together. `chunks` must be
+    closed under the symmetry, and each must have one source, one destination and a way between them.
     """
-    loads = _Loads(problem)
+    loads = _Loads(problem, sharing)
     representatives = [c for c in chunks if symmetry.chunk_representative[c] == c]
     routes: dict[int, list[int]] = {}
-    for _ in range(sweeps if congestion > 0 else 1):
+    for _ in range(sweeps if congestion > 0 or sharing else 1):
         for representative in random.permutation(representatives).tolist():
             orbit = _orbit(symmetry, representative)
             for chunk, _ in orbit:
@@ -61,27 +63,37 @@ def _best_way(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
     return way
 
 
+#: No link is so cheap that going round costs nothing.
+_SHORTEST_US = 1e-6
+
+
 class _Loads:
     """How long each port is kept busy by the ways chosen so far."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, sharing: bool) -> None:
         topology = problem.topology
-        links = np.arange(topology.num_links)
-        self._ports = topology.ports
         self._link_of, self._port_of = topology.incidence
-        self._duration = topology.duration_us(links, problem.chunk_mb)
-        self._busy = topology.busy_us(links, problem.chunk_mb)
-        self._load = np.zeros(topology.num_ports)
+        self._duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+        self._cost = topology.beta_us_per_mb * problem.chunk_mb
+        self._alpha = topology.busy_us(np.arange(topology.num_links), 0.0)
+        self._sharing = sharing
+        self._chunks = np.zeros(topology.num_links)
 
     def add(self, way: Sequence[int], times: float) -> None:
-        for link in way:
-            for port in self._ports[link]:
-                self._load[port] += times * self._busy[link]
+        """Count a way so many times more."""
+        np.add.at(self._chunks, list(way), times)
 
     def lengths(self, congestion: float) -> FloatArray:
-        """Duration of each link, plus what its ports' loads add, in microseconds."""
-        load = np.bincount(
-            self._link_of, self._load[self._port_of] * self._busy[self._link_of], len(self._duration)
-        )
-        scale = self._load.max(initial=0.0)
-        return self._duration + (congestion * load / scale if scale > 0 else 0.0)
+        """Duration of each link, plus what one more chunk adds to the loads of its ports, microseconds.
+
+        If chunks are taken to share their sends, only the first on a link pays its alpha.
+        """
+        used = self._chunks > 0
+        alphas = used if self._sharing else self._chunks
+        busy = alphas * self._alpha + self._chunks * self._cost
+        load = np.bincount(self._port_of, busy[self._link_of])
+        more = self._cost + np.where(used & self._sharing, 0.0, self._alpha)
+        added = np.bincount(self._link_of, load[self._port_of] * more[self._link_of], len(more))
+        scale = load.max(initial=0.0)
+        length = np.maximum(more, _SHORTEST_US) if self._sharing else self._duration
+        return length + (congestion * added / scale if scale > 0 else 0.0)
