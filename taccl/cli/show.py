@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import lcm
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from taccl import units
 from taccl.backend.msccl_xml import read_xml
-from taccl.backend.program import Program
 from taccl.backend.show import (
     Timeline,
     describe_program,
@@ -21,20 +19,15 @@ from taccl.backend.show import (
     to_html,
     to_trace,
 )
-from taccl.backend.show.of_schedule import bandwidth_words, time_facts
-from taccl.backend.simulate import Simulation, simulate_program
-from taccl.backend.verify import verify_program
+from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
 from taccl.cli.output import claim_outputs
-from taccl.collectives import COLLECTIVES
-from taccl.errors import CollectiveError
 from taccl.files import write_atomically
-from taccl.problem import Problem
 from taccl.schedule import read_schedule
 
-_FILE = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    from taccl.simulated import SimulatedSize
 
-_FROM_RANK_TO_RANK = ("gather", "scatter")
-_ROOTED = ("broadcast", "reduce", *_FROM_RANK_TO_RANK)
+_FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -47,6 +40,7 @@ _ROOTED = ("broadcast", "reduce", *_FROM_RANK_TO_RANK)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
 @click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
 @click.option("--size", help="Size of the call, as nccl-tests counts it. Default: the sketch's.")
+@click.option("--collective", metavar="FILE", help="The YAML file of the custom collective of an XML.")
 def show(
     file: Path,
     rank: int | None,
@@ -57,14 +51,15 @@ def show(
     nodes: int | None,
     profile: Path | None,
     size: str | None,
+    collective: str | None,
 ) -> None:
     """Show what FILE does: an MSCCL-XML, or a schedule (JSON) written by `taccl synthesize --schedule`.
 
     Without --html or --trace it is shown as text. A schedule knows its times. An XML has none: they come
     from a simulation on --topology or --sketch at --size, or else every step is shown as one unit of time.
     """
-    claim_outputs((html, trace), (file, sketch, topology, profile))
-    machine = _Machine(sketch, topology, nodes, profile, size)
+    claim_outputs((html, trace), (file, sketch, topology, profile, collective))
+    machine = _Machine(sketch, topology, nodes, profile, size, collective)
     subject = _schedule(file, machine) if _is_json(file) else _program(file, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):
@@ -96,6 +91,10 @@ class _Machine(NamedTuple):
     nodes: int | None
     profile: Path | None
     size: str | None
+    collective: str | None
+
+
+_NOT_GIVEN = _Machine(None, None, None, None, None, None)
 
 
 def _is_json(file: Path) -> bool:
@@ -108,63 +107,44 @@ def _is_json(file: Path) -> bool:
 
 
 def _schedule(file: Path, machine: _Machine) -> _Subject:
-    if machine != _Machine(None, None, None, None, None):
+    if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
     saved = read_schedule(file)
     return _Subject(lambda rank: describe_schedule(saved, rank), lambda: schedule_timeline(saved))
 
 
 def _program(file: Path, machine: _Machine) -> _Subject:
-    program = read_xml(file)
-    simulation: Simulation | None = None
-    facts: tuple[tuple[str, str], ...] = ()
-    if machine.sketch is not None or machine.topology is not None:
-        simulation, facts = _simulated(program, machine)
-    elif machine != _Machine(None, None, None, None, None):
-        raise click.UsageError("times need a machine: give --topology or --sketch as well")
+    if machine.sketch is None and machine.topology is None:
+        if machine != _NOT_GIVEN:
+            raise click.UsageError("times need a machine: give --topology or --sketch as well")
+        program = read_xml(file)
+        return _Subject(lambda rank: describe_program(program, rank), lambda: program_timeline(program))
+    from taccl.simulated import simulate_file  # it loads the solvers, which all else here does without
+
+    sizes = [] if machine.size is None else [machine.size]
+    simulated = simulate_file(
+        file,
+        sizes,
+        sketch=machine.sketch,
+        topology=machine.topology,
+        nodes=machine.nodes,
+        profile=machine.profile,
+        collective=machine.collective,
+    )
+    run, notes = simulated.sizes[0], simulated.notes
+    facts = (*_facts(run), *(("note", note) for note in notes))
     return _Subject(
-        lambda rank: describe_program(program, rank, simulation, facts),
-        lambda: program_timeline(program, simulation, facts),
+        lambda rank: describe_program(simulated.program, rank, run.simulation, facts),
+        lambda: program_timeline(simulated.program, run.simulation, _facts(run), notes),
     )
 
 
-def _simulated(program: Program, machine: _Machine) -> tuple[Simulation, tuple[tuple[str, str], ...]]:
-    from taccl.encoding.bounds import lower_bound
-
-    problem = _problem(program, machine)
-    collective = problem.collective
-    per_call = collective.chunks_per_size
-    in_file = program.chunks_per_loop * (program.num_ranks if collective.name in _FROM_RANK_TO_RANK else 1)
-    chunk_mb = problem.chunk_mb * per_call / in_file
-    simulation = simulate_program(program, problem.topology, chunk_mb)
-    bound = lower_bound(problem)
-    algbw = units.bandwidth_gbps(problem.size_bytes, simulation.time_us)
-    chunk = units.format_size(round(chunk_mb * units.MB))
-    return simulation, (
-        ("topology", f"{problem.topology.name}, {problem.topology.occupancy}"),
-        ("size", f"{units.format_size(problem.size_bytes)}, in chunks of {chunk}"),
-        *time_facts(simulation.time_us, bound.value_us, bound.witness),
-        ("algbw", bandwidth_words(algbw)),
-        ("busbw", bandwidth_words(algbw * collective.busbw_factor)),
+def _facts(run: SimulatedSize) -> tuple[tuple[str, str], ...]:
+    topology, chunk = run.simulation.topology, round(run.simulation.chunk_mb * units.MB)
+    return (
+        ("topology", topology_words(topology)),
+        ("size", f"{units.format_size(run.size_bytes)}, in chunks of {units.format_size(chunk)}"),
+        *time_facts(run.time_us, run.lower_bound_us, run.bound_source),
+        ("algbw", bandwidth_words(run.algbw_gbps)),
+        ("busbw", bandwidth_words(run.busbw_gbps)),
     )
-
-
-def _problem(program: Program, machine: _Machine) -> Problem:
-    """What the file answers, cut so finely that any cut of the file is made of whole chunks.
-
-    So the bound of the problem is one for the file.
-    """
-    from taccl import api  # it loads the solvers, which all else here does without
-
-    name = program.collective.lower().replace("_", "").replace("-", "")
-    if name not in COLLECTIVES:
-        raise CollectiveError(
-            f"coll is {program.collective!r}, and what its size means is not known",
-            hint="leave --topology, --sketch and --size out",
-        )
-    chunks, root = program.chunks_per_loop, None
-    if name in _ROOTED:
-        root = verify_program(program).facts.root
-    else:
-        chunks = lcm(chunks, program.num_ranks) // program.num_ranks
-    return api.make_problem(name, chunks=chunks, root=root, **machine._asdict()).problem

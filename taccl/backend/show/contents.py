@@ -15,8 +15,8 @@ import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.backend.verify.columns import INPUT, OPS, RECEIVES, SENDS, Columns
-from taccl.backend.verify.expected import expect_standard, plain_name
-from taccl.backend.verify.memory import Memory, check_bounds
+from taccl.backend.verify.expected import MAX_CELLS, expect_standard, plain_name
+from taccl.backend.verify.memory import Memory, buffer_sizes, check_bounds
 from taccl.backend.verify.report import Collector
 from taccl.collectives import IntArray
 from taccl.problem import FloatArray
@@ -186,11 +186,13 @@ def _run(
 
 
 def _memory(columns: Columns) -> Memory | None:
-    """Where the buffers lie; None if the program reaches outside of them."""
+    """Where the buffers lie; None if the program reaches outside of them, or they are too large."""
     collector = Collector()
     expectation = expect_standard(columns.program, None, collector)
     check_bounds(columns, expectation, collector)
-    if collector.fatal or (columns.count < 0).any():
+    size = buffer_sizes(columns, expectation)
+    cells = float(size.astype(np.float64).sum() + columns.count.astype(np.float64).sum())
+    if collector.fatal or (columns.count < 0).any() or cells > MAX_CELLS:
         return None
     return Memory.of(columns, expectation, "in place" if columns.program.in_place else "out of place")
 

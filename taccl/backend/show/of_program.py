@@ -11,6 +11,7 @@ from taccl import units
 from taccl.backend.program import Op, Program
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.critical import InOrder, Release, walk_back
+from taccl.backend.show.facts import count, program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, tracks
 from taccl.backend.simulate import Simulation
 from taccl.backend.verify.columns import OPS, RECEIVES, SENDS
@@ -22,7 +23,10 @@ _KIND_OF = np.array([_KIND.get(op, RELAY) for op in OPS])
 
 
 def program_timeline(
-    program: Program, simulation: Simulation | None = None, facts: Iterable[tuple[str, str]] = ()
+    program: Program,
+    simulation: Simulation | None = None,
+    facts: Iterable[tuple[str, str]] = (),
+    notes: Iterable[str] = (),
 ) -> Timeline:
     """The steps of a program, when they run in a simulation of it.
 
@@ -30,6 +34,7 @@ def program_timeline(
     ----------
     simulation : of this program; without one, every step takes one unit of time and the timeline says so.
     facts : what else to put at its top: the size, the time, its bound and gap.
+    notes : what else the reader must not miss.
     """
     execution = execute(program)
     columns = execution.columns
@@ -41,8 +46,8 @@ def program_timeline(
     bars, labels = _bars(execution, shown, times, simulation)
     return Timeline(
         title=program.name or f"{program.collective}, {program.num_ranks} ranks",
-        facts=(*program_facts(program), *facts, ("critical path", _count(int(bars.critical.sum()), "step"))),
-        notes=tuple(_notes(execution, simulation)),
+        facts=(*program_facts(program), *facts, ("critical path", count(int(bars.critical.sum()), "step"))),
+        notes=(*notes, *_notes(execution, simulation)),
         unit="step" if simulation is None else "us",
         span=float(times.end[shown].max(initial=0.0)),
         transfers=int(columns.count[shown[SENDS[columns.op[shown]]]].sum()),
@@ -54,26 +59,6 @@ def program_timeline(
         arrows=(bar_of[execution.sent_by[received]], bar_of[received]),
         topology=None if simulation is None else simulation.topology,
     )
-
-
-def program_facts(program: Program) -> tuple[tuple[str, str], ...]:
-    """(label, value) lines about the whole program."""
-    blocks = sum(len(rank.thread_blocks) for rank in program.ranks)
-    steps = sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
-    parts = [_count(blocks, "thread block"), _count(steps, "step"), _count(program.num_channels, "channel")]
-    served = (("in place", program.in_place), ("out of place", program.out_of_place))
-    places = " or ".join(word for word, serves in served if serves)
-    largest = "any size" if program.max_bytes <= 0 else units.format_size(program.max_bytes)
-    return (
-        ("collective", f"{program.collective}, {program.num_ranks} ranks, {program.protocol.value}"),
-        ("calls", f"{places or 'none'}, {units.format_size(program.min_bytes)} to {largest}"),
-        ("cut into", f"{program.chunks_per_loop} chunks"),
-        ("program", ", ".join(parts)),
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _no_nodes(program: Program) -> IntArray:
@@ -91,8 +76,11 @@ def _notes(execution: Execution, simulation: Simulation | None) -> Iterable[str]
             f"{execution.num_blocked} steps can never run: they wait for steps or sends that are not there, "
             "or for each other. They are not drawn; taccl verify says which."
         )
-    if not any(execution.moved) and execution.columns.num_steps:
-        yield "Steps reach outside of their buffers, so what they move is not known; taccl verify says which."
+    if not any(execution.moved) and execution.order:
+        yield (
+            "What the steps move is not known: some reach outside of their buffers, or the buffers are too "
+            "large to follow. taccl verify says which."
+        )
 
 
 @dataclass(frozen=True, eq=False)

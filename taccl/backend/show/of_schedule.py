@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from taccl import units
 from taccl.backend.show.critical import critical_sends
+from taccl.backend.show.facts import schedule_facts
 from taccl.backend.show.timeline import TRANSFER, Bars, Timeline, tracks
 from taccl.collectives import IntArray
 from taccl.schedule import SavedSchedule, Schedule
@@ -61,41 +60,6 @@ def schedule_timeline(saved: SavedSchedule) -> Timeline:
         arrows=(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)),
         topology=topology,
     )
-
-
-def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
-    """(label, value) lines: what it computes where, its time, bound and gap, and bandwidths."""
-    schedule = saved.schedule
-    problem = schedule.problem
-    topology, collective = problem.topology, problem.collective
-    nodes = f"{topology.num_nodes} node" + ("" if topology.num_nodes == 1 else "s")
-    root = "" if collective.root is None else f", root {collective.root}"
-    size, chunk = problem.size_bytes, round(problem.chunk_mb * units.MB)
-    return (
-        ("collective", f"{collective.name}, {problem.num_ranks} ranks{root}"),
-        ("topology", f"{topology.name}, {nodes}, {topology.occupancy}"),
-        ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
-        *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source),
-        ("algbw", bandwidth_words(schedule.algbw_gbps)),
-        ("busbw", bandwidth_words(schedule.busbw_gbps)),
-        ("transfers", f"{len(schedule)} in {len(schedule.sends)} sends"),
-    )
-
-
-def time_facts(time_us: float, bound_us: float, bound_source: str) -> tuple[tuple[str, str], ...]:
-    """Time, lower bound and gap, which go together; a bound of 0 means that nothing is proven."""
-    source = f"  ({bound_source})" if bound_source else ""
-    gap = max(0.0, (time_us - bound_us) / time_us) if time_us > 0 else 0.0
-    return (
-        ("time", f"{time_us:.2f} us"),
-        ("lower bound", f"{bound_us:.2f} us{source}" if bound_us > 0 else "none proven"),
-        ("gap", f"{100 * gap:.2f}%" if bound_us > 0 or time_us <= 0 else "unknown"),
-    )
-
-
-def bandwidth_words(gbps: float) -> str:
-    """GB/s; infinite where nothing has to move."""
-    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
 
 
 def _about(path: IntArray, schedule: Schedule) -> str:

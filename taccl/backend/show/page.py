@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib.resources import files
 
 import numpy as np
@@ -24,17 +25,14 @@ def to_html(timeline: Timeline) -> str:
     """The whole page as text."""
     room = files(__package__)
     parts = {
-        "@TITLE@": html.escape(timeline.title),
-        "@STYLE@": room.joinpath("page.css").read_text(encoding="utf-8"),
-        "@SCRIPT@": "\n".join(room.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
-        "@DATA@": _escaped(json.dumps(page_data(timeline), separators=(",", ":"), allow_nan=False)),
+        "TITLE": html.escape(timeline.title),
+        "STYLE": room.joinpath("page.css").read_text(encoding="utf-8"),
+        "SCRIPT": "\n".join(room.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
+        "DATA": _escaped(json.dumps(page_data(timeline), separators=(",", ":"), allow_nan=False)),
     }
-    # The data goes in last, so that nothing in it is taken for a placeholder.
     page = room.joinpath("page.html").read_text(encoding="utf-8")
-    for placeholder, text in parts.items():
-        before, after = page.split(placeholder)
-        page = before + text + after
-    return page
+    # All at once, so that nothing that was put in is taken for a placeholder.
+    return re.sub("@([A-Z]+)@", lambda place: parts[place[1]], page)
 
 
 def page_data(timeline: Timeline) -> dict[str, object]:

@@ -8,8 +8,7 @@ import numpy as np
 
 from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, ThreadBlock
 from taccl.backend.show.contents import Execution, execute
-from taccl.backend.show.of_program import program_facts
-from taccl.backend.show.of_schedule import schedule_facts
+from taccl.backend.show.facts import count, program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
 from taccl.errors import TacclError
 from taccl.schedule import SavedSchedule
@@ -98,9 +97,8 @@ def _rank_lines(
     rank: RankProgram, execution: Execution, row: int, when: Mapping[tuple[int, int, int], str]
 ) -> Iterator[str]:
     sizes = (("input", rank.input_chunks), ("output", rank.output_chunks), ("scratch", rank.scratch_chunks))
-    chunks = ", ".join(f"{word} {count}" for word, count in sizes)
-    blocks = len(rank.thread_blocks)
-    yield f"rank {rank.rank}: {blocks} thread block{'' if blocks == 1 else 's'}; chunks: {chunks}"
+    chunks = ", ".join(f"{word} {size}" for word, size in sizes)
+    yield f"rank {rank.rank}: {count(len(rank.thread_blocks), 'thread block')}; chunks: {chunks}"
     for block in rank.thread_blocks:
         yield f"  {_block_title(block)}"
         lines = []

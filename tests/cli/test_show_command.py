@@ -1,0 +1,125 @@
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Taccl = Callable[..., Result]
+
+MACHINE = """\
+name: four-in-a-row
+gpus: 4
+links:
+  - {pairs: [0-1, 1-2, 2-3], alpha_us: 0.7, bandwidth_gbps: 25}
+"""
+
+
+@pytest.fixture
+def files(taccl: Taccl) -> tuple[Path, Path]:
+    """An XML and the schedule that it was made from, in the current folder, with their machine."""
+    Path("machine.yaml").write_text(MACHINE)
+    words = ("--topology", "machine.yaml", "--size", "4MB", "--engine", "greedy", "--time-limit", "2")
+    done = taccl("synthesize", *words, "-o", "ag.xml", "--schedule", "ag.json", "-q")
+    assert done.exit_code == 0, done.output
+    return Path("ag.xml"), Path("ag.json")
+
+
+def bars_of(page: Path) -> int:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return len(json.loads(found[1])["bars"]["lane"])
+
+
+def test_a_schedule_is_shown_with_its_time_bound_and_gap(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[1])
+    assert done.exit_code == 0
+    for label in ("time", "lower bound", "gap", "algbw", "START us"):
+        assert label in done.stdout
+
+
+def test_an_xml_is_shown_step_by_step(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[0], "--rank", 2)
+    assert done.exit_code == 0
+    assert "rank 2: " in done.stdout
+    assert "rank 1: " not in done.stdout
+    assert "rank 2's chunk 0" in done.stdout
+
+
+def test_on_a_machine_an_xml_has_times_with_their_bound(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[0], "--topology", "machine.yaml", "--size", "4MB")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^time +[\d.]+ us$", done.stdout, re.MULTILINE)
+    assert re.search(r"^lower bound +[\d.]+ us", done.stdout, re.MULTILINE)
+    assert re.search(r"\d \.\. [\d.]+ us", done.stdout)
+
+
+def test_a_page_and_a_trace_have_all_transfers(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[1], "--html", "s.html", "--trace", "s.json")
+    assert done.exit_code == 0
+    transfers = len(json.loads(files[1].read_text())["transfers"]["chunk"])
+    assert bars_of(Path("s.html")) == transfers
+    assert f"wrote s.html: {transfers} bars, {transfers} transfers" in done.stdout
+    phases = [event["ph"] for event in json.loads(Path("s.json").read_text())["traceEvents"]]
+    assert phases.count("s") == phases.count("f") == transfers
+
+    done = taccl("show", files[0], "--html", "x.html")
+    assert f"{transfers} transfers" in done.stdout
+    assert "note: No times are known" in done.stdout
+
+
+def test_an_input_is_never_overwritten(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    before = files[1].read_bytes()
+    for option in ("--html", "--trace"):
+        done = taccl("show", files[1], option, files[1])
+        assert done.exit_code == 2
+        assert "both an output and an input" in done.stderr
+    assert files[1].read_bytes() == before
+
+
+def test_outputs_that_cannot_be_written_are_refused_first(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[1], "--html", "page.html", "--trace", "no/such/folder/t.json")
+    assert done.exit_code == 2
+    assert "does not exist" in done.stderr
+    assert not Path("page.html").exists()
+    assert taccl("show", "missing.xml", "--html", ".").stderr.startswith("error: .: this is a folder")
+
+
+def test_a_file_that_was_there_stays_when_the_input_is_wrong(taccl: Taccl) -> None:
+    Path("page.html").write_text("mine")
+    Path("wrong.json").write_text('{"format": "something else"}')
+    done = taccl("show", "wrong.json", "--html", "page.html")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: wrong.json")
+    assert Path("page.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\xff\xfe\x00", b"[1, 2]", b"{"])
+def test_neither_xml_nor_a_schedule_exits_2(taccl: Taccl, content: bytes) -> None:
+    Path("file").write_bytes(content)
+    done = taccl("show", "file")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: file")
+
+
+def test_a_missing_file_and_a_folder_exit_2(taccl: Taccl) -> None:
+    for name in ("missing", "."):
+        done = taccl("show", name)
+        assert done.exit_code == 2
+        assert done.stderr.startswith(f"error: {name}: cannot be read")
+
+
+def test_options_of_no_use_are_refused(taccl: Taccl, files: tuple[Path, Path]) -> None:
+    done = taccl("show", files[1], "--topology", "machine.yaml")
+    assert done.exit_code == 2
+    assert "a schedule knows its machine" in done.stderr
+    done = taccl("show", files[0], "--size", "4MB")
+    assert done.exit_code == 2
+    assert "give --topology or --sketch" in done.stderr
+    done = taccl("show", files[0], "--html", "x.html", "--rank", 1)
+    assert done.exit_code == 2
+    assert not Path("x.html").exists()
+    done = taccl("show", files[0], "--rank", 9)
+    assert done.exit_code == 2
+    assert "there is no rank 9" in done.stderr
