@@ -1,0 +1,70 @@
+"""The summary: lines of label and value, the same at the top of the text, the page and the trace."""
+
+from __future__ import annotations
+
+import math
+
+from taccl import units
+from taccl.backend.program import Program
+from taccl.problem import LogicalTopology
+from taccl.schedule import SavedSchedule
+
+
+def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
+    """(label, value) lines: what it computes where, its time, bound and gap, and bandwidths."""
+    schedule = saved.schedule
+    problem = schedule.problem
+    collective = problem.collective
+    root = "" if collective.root is None else f", root {collective.root}"
+    size, chunk = problem.size_bytes, round(problem.chunk_mb * units.MB)
+    return (
+        ("collective", f"{collective.name}, {problem.num_ranks} ranks{root}"),
+        ("topology", topology_words(problem.topology)),
+        ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
+        *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source),
+        ("algbw", bandwidth_words(schedule.algbw_gbps)),
+        ("busbw", bandwidth_words(schedule.busbw_gbps)),
+        ("transfers", f"{len(schedule)} in {count(len(schedule.sends), 'send')}"),
+    )
+
+
+def time_facts(time_us: float, bound_us: float, bound_source: str) -> tuple[tuple[str, str], ...]:
+    """Time, lower bound and gap, which go together; a bound of 0 means that nothing is proven."""
+    source = f"  ({bound_source})" if bound_source else ""
+    gap = max(0.0, (time_us - bound_us) / time_us) if time_us > 0 else 0.0
+    return (
+        ("time", f"{time_us:.2f} us"),
+        ("lower bound", f"{bound_us:.2f} us{source}" if bound_us > 0 else "none proven"),
+        ("gap", f"{100 * gap:.2f}%" if bound_us > 0 or time_us <= 0 else "unknown"),
+    )
+
+
+def bandwidth_words(gbps: float) -> str:
+    """GB/s; infinite where nothing has to move."""
+    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
+
+
+def program_facts(program: Program) -> tuple[tuple[str, str], ...]:
+    """(label, value) lines about the whole program."""
+    blocks = sum(len(rank.thread_blocks) for rank in program.ranks)
+    steps = sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
+    parts = [count(blocks, "thread block"), count(steps, "step"), count(program.num_channels, "channel")]
+    served = (("in place", program.in_place), ("out of place", program.out_of_place))
+    places = " or ".join(word for word, serves in served if serves)
+    largest = "any size" if program.max_bytes <= 0 else units.format_size(program.max_bytes)
+    return (
+        ("collective", f"{program.collective}, {program.num_ranks} ranks, {program.protocol.value}"),
+        ("calls", f"{places or 'none'}, {units.format_size(program.min_bytes)} to {largest}"),
+        ("cut into", f"{program.chunks_per_loop} chunks"),
+        ("program", ", ".join(parts)),
+    )
+
+
+def topology_words(topology: LogicalTopology) -> str:
+    """Its name, its nodes and how its ports are occupied."""
+    return f"{topology.name}, {count(topology.num_nodes, 'node')}, {topology.occupancy}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
