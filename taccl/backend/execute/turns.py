@@ -11,6 +11,9 @@ from taccl.backend.execute.block import Block, Exchange, Wait
 _BURSTS = (1, 1, 1, 2, 5, 50, 10**9)
 #: How often a block that waited is looked at while others can go on.
 _LOOK = 0.25
+#: In a run, so many of the blocks are slow, and a slow one gives its turn away so many times.
+_SLOW = (0.0, 0.1, 0.5)
+_PATIENCE = (1, 5, 50)
 
 
 def take_turns(
@@ -34,6 +37,8 @@ class _Table:
         self.exchange, self.dice = exchange, dice
         self.awake: list[tuple[Block, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
         self.asleep: list[tuple[Block, Iterator[Wait | None]]] = []
+        share, self.patience = dice.choice(_SLOW), dice.choice(_PATIENCE)
+        self.slow = {id(block) for block in blocks if dice.random() < share}
 
     def one_turn(self) -> None:
         dice = self.dice
@@ -41,7 +46,10 @@ class _Table:
             place = dice.randrange(len(self.asleep))
             if self._may_go_on(self.asleep[place][0]):
                 self.awake.append(self.asleep.pop(place))
-        place = dice.randrange(len(self.awake))
+        for _ in range(self.patience):
+            place = dice.randrange(len(self.awake))
+            if id(self.awake[place][0]) not in self.slow:
+                break
         block, acts = self.awake[place]
         for _ in range(dice.choice(_BURSTS)):
             wait = next(acts, None)

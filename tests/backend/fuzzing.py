@@ -1,0 +1,92 @@
+"""Random programs that must be right, and what comes of running a program in many random orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from strategies import random_network
+
+from taccl.backend.execute import execute
+from taccl.backend.execute.call import PIECE_BYTES
+from taccl.backend.lower import lower
+from taccl.backend.program import Protocol
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.engine import SolveOptions
+from taccl.errors import VerificationError
+from taccl.problem import Problem
+from taccl.search import search
+
+#: W of RCCL where it is smaller than that of the others, bytes.
+_RCCL_PIECE_BYTES = {Protocol.LL: 16 * 2**10, Protocol.LL128: 50_176}
+_MAX_COUNT = 71
+_ITEM = 8
+
+
+def no_free_link(network):
+    """The network with an alpha for links that would cost nothing at all."""
+    return replace(network, alpha_us=np.where(network.beta_us_per_mb > 0, network.alpha_us, 1.0))
+
+
+def random_programs(dice):
+    """(schedule, lowered programs) of a random collective on a random network, found by the greedy engine."""
+    ranks = dice.randint(2, 5)
+    name = dice.choice(COLLECTIVES)
+    pieces = dice.randint(1, 2 if name == "alltoall" else 3)
+    root = dice.randrange(ranks) if name in ("broadcast", "reduce", "gather", "scatter") else None
+    collective = make_collective(name, ranks, pieces, root)
+    network = no_free_link(random_network(ranks, dice))
+    problem = Problem(network, collective, chunk_mb=dice.choice((0.001, 0.25, 4.0)))
+    found = search(problem, SolveOptions(engine="greedy", time_limit_s=10.0, gap=0.5))
+    targets = ["all", "executor", "rccl"] + ([] if name in ("gather", "scatter") else ["msccl"])
+    lowered = lower(
+        found.schedule,
+        protocol=dice.choice(list(Protocol)),
+        target=dice.choice(targets),
+        instances=dice.choice((1, 1, 2)),
+    )
+    return found.schedule, lowered
+
+
+def run(program, in_place, seed, readers=("msccl",), root=None):
+    """ "right", "wrong" or "hangs", cut into as many pieces as the largest call that the program serves."""
+    chunk_bytes, piece_bytes = _cut(program, readers)
+    chunks = program.chunks_per_loop
+    if program.collective in ("gather", "scatter"):
+        chunks *= program.num_ranks
+    try:
+        return execute(
+            program,
+            in_place=in_place,
+            size_bytes=chunks * chunk_bytes,
+            piece_bytes=piece_bytes,
+            dtype="int64",
+            root=root,
+            ranks_as="turns",
+            seed=seed,
+        ).verdict
+    except VerificationError:
+        return "wrong"
+
+
+def _cut(program, readers):
+    """Bytes of a chunk and of a piece that cut a small call as the largest allowed one would be."""
+    most = PIECE_BYTES[program.protocol]
+    if "rccl" in readers:
+        most = min(most, _RCCL_PIECE_BYTES.get(program.protocol, most))
+    largest = program.max_bytes - (tuple(readers) == ("msccl",))
+    chunk = -(-largest // program.chunks_per_loop)
+    if chunk > most:
+        return 2 * _ITEM, _ITEM  # two iterations
+    return _ITEM, _ITEM * min(_MAX_COUNT, most // chunk)
+
+
+def outcomes(program, runs, seed=0, readers=("msccl",), root=None):
+    """The outcomes that occur in some random orders, in every mode that the program claims."""
+    modes = [mode for mode, claims in ((True, program.in_place), (False, program.out_of_place)) if claims]
+    seen = set()
+    for number in range(runs):
+        seen |= {run(program, mode, seed + number, readers, root) for mode in modes}
+        if seen & {"wrong", "hangs"}:
+            break
+    return seen

@@ -1,0 +1,117 @@
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from test_verify_command import SWAP
+
+Taccl = Callable[..., Result]
+
+
+@pytest.fixture
+def right(tmp_path: Path) -> Path:
+    path = tmp_path / "right.xml"
+    path.write_text(SWAP)
+    return path
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.xml"
+    head, tail = SWAP.rsplit('dstoff="0"', 1)
+    path.write_text(f'{head}dstoff="1"{tail}')
+    return path
+
+
+def test_a_right_file_says_what_was_run_and_checked(taccl: Taccl, right: Path) -> None:
+    done = taccl("run", right, "--size", "8KB")
+    assert done.exit_code == 0, done.stderr
+    assert f"{right}: ok" in done.stdout
+    assert "allgather, 2 ranks as threads, in place" in done.stdout
+    assert "right, 0 of 4096 elements off" in done.stdout
+    assert "says nothing about a GPU" in done.stdout
+
+
+def test_a_wrong_file_exits_4_with_the_chunk(taccl: Taccl, wrong: Path) -> None:
+    done = taccl("run", wrong, "--size", "8KB")
+    assert done.exit_code == 4
+    assert "NOT ok" in done.stdout
+    assert "error: in place, rank 1: chunk 0 of buffer o is wrong" in done.stdout
+
+
+def test_without_the_check_a_wrong_file_ends_well(taccl: Taccl, wrong: Path) -> None:
+    done = taccl("run", wrong, "--no-check")
+    assert done.exit_code == 0
+    assert "the result was not checked" in done.stdout
+
+
+def test_a_hang_exits_4_and_names_who_waits(taccl: Taccl, right: Path) -> None:
+    lines = SWAP.splitlines()
+    first, second = (k for k, line in enumerate(lines) if 'type="s"' in line)
+    for k in (first, second):  # now both receive first
+        lines[k], lines[k + 1] = lines[k + 1], lines[k]
+    right.write_text("\n".join(lines))
+    done = taccl("run", right, "--size", "8KB")
+    assert done.exit_code == 4
+    assert "hangs: these thread blocks wait for ever" in done.stdout
+    for here, there in ((0, 1), (1, 0)):
+        wait = f"rank {here}, thread block 0, step 0 (r) waits for data on channel 0 from rank {there}"
+        assert wait in done.stdout
+
+
+def test_json_is_one_object(taccl: Taccl, right: Path) -> None:
+    done = taccl("run", right, "--json", "--dtype", "int32", "--op", "max", "--seed", "3")
+    result = json.loads(done.stdout)
+    assert result["ok"] is True
+    assert result["path"] == str(right)
+    (outcome,) = result["runs"]
+    assert (outcome["verdict"], outcome["mode"], outcome["dtype"]) == ("right", "in place", "int32")
+
+
+def test_a_file_that_claims_both_modes_is_run_in_both(taccl: Taccl, right: Path) -> None:
+    both = right.with_name("both.xml")
+    both.write_text(SWAP.replace('outofplace="0"', 'outofplace="1"'))
+    done = taccl("run", both, "--json")
+    outcomes = {each["mode"]: each["verdict"] for each in json.loads(done.stdout)["runs"]}
+    assert outcomes == {"out of place": "wrong", "in place": "right"}
+    assert taccl("run", both, "--in-place").exit_code == 0
+
+
+def test_a_process_for_every_rank(taccl: Taccl, right: Path) -> None:
+    done = taccl("run", right, "--ranks-as", "processes")
+    assert done.exit_code == 0, done.stderr
+    assert "2 ranks as processes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--size", "7B"), "cannot be cut"),
+        (("--size", "much"), "is not a size"),
+        (("--dtype", "bf16"), "is not one of"),
+        (("--slots", "0"), "at least one piece"),
+        (("--timeout", "0"), "0"),
+    ],
+)
+def test_a_bad_option_exits_2(taccl: Taccl, right: Path, options: tuple[str, ...], said: str) -> None:
+    done = taccl("run", right, *options)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+
+
+def test_a_missing_file_exits_2(taccl: Taccl) -> None:
+    done = taccl("run", "missing.xml")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: missing.xml")
+
+
+def test_without_mpi4py_the_mpi_backend_says_what_to_install(
+    taccl: Taccl, right: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    done = taccl("run", right, "--backend", "mpi")
+    assert done.exit_code == 2
+    assert "pip install 'taccl[mpi]'" in done.stderr
