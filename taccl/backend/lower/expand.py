@@ -117,21 +117,22 @@ class _Expansion:
     def _goes_before(self, transfer: Transfer, actions: Sequence[Action]) -> set[int]:
         """The sends of other thread blocks that must be done before the last action, which sends.
 
-        Those are the one before it on its line, if that was cut, and those that a port served
-        before it and that it would otherwise overtake: what it carries was there before they were done.
+        Those are the one before it on its line, if that was cut, and those that its ports served
+        before it. Sends that take no time may be in front of longer ones at one moment, so the one that
+        is done last counts.
         """
         link, instance = transfer.line
+        number = len(actions) - 1
         before = self.last_send.get(transfer.line)
         sends = set() if before is None else {before}
-        ready_us = max((self.flow.transfers[s].end_us for s in self.flow.sources(transfer)), default=0.0)
-        latest_us = transfer.start_us + TOLERANCE_US
-        for port in self.flow.schedule.problem.topology.ports[link]:
+        for port in self.flow.schedule.problem.topology.ports[link] if self.takes_turns else ():
             key = (transfer.src, port, instance)
-            before = self.through.get(key)
-            if before is not None and ready_us + TOLERANCE_US < actions[before].done_us <= latest_us:
+            before = self.through.setdefault(key, number)
+            if actions[before].done_us <= transfer.start_us + TOLERANCE_US:
                 sends.add(before)
-            self.through[key] = len(actions) - 1
-        return {number for number in sends if actions[number].lane != actions[-1].lane}
+            if actions[before].done_us <= actions[number].done_us:
+                self.through[key] = number
+        return {before for before in sends if actions[before].lane != actions[number].lane}
 
     def hand_over(self, position: int) -> None:
         """The copies to the output that are still put off."""

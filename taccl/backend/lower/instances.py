@@ -37,7 +37,7 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
         part, piece = np.divmod(schedule.chunk[rows], collective.chunks_per_rank)
         chunk = (part * instances + number) * collective.chunks_per_rank + piece
     else:
-        finer = _cut_in_place(collective, instances)
+        finer = cut_in_place(collective, instances)
         chunk = schedule.chunk[rows] * instances + number
     num_groups = int(schedule.group.max(initial=-1)) + 1
     cut = replace(
@@ -49,7 +49,9 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
     return cut, number
 
 
-def _cut_in_place(collective: Collective, instances: int) -> Collective:
+def cut_in_place(collective: Collective, instances: int) -> Collective:
+    """The collective with each chunk cut into so many, which lie where it lay."""
+
     def cut(placement: Placement) -> Placement:
         number = np.tile(np.arange(instances), len(placement))
         return Placement(

@@ -133,9 +133,10 @@ def _execute(transfers: Transfers, connections: Connections, costs: Costs) -> Se
         "slot": "waits for room",
     }
     raise VerificationError(
-        f"the program hangs with {costs.slots} slots per connection, so it has no time",
+        f"with {costs.slots} slots per connection, which hold {costs.chunks_per_piece} chunks of this size each, "
+        "the program hangs, so it has no time",
         findings=[f"{transfers.name(each.transfer)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
-        hint="taccl verify says where and why",
+        hint="a smaller size; taccl verify says where and why it hangs",
     )
 
 

@@ -1,0 +1,156 @@
+"""`taccl simulate`: how long a file takes on a machine, in nccl-tests' columns."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl import units
+from taccl.backend.program import Protocol
+from taccl.cli.output import show_json, show_table
+from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--topology", metavar="NAME|FILE", help="A machine of the catalogue or a YAML file.")
+@click.option("--sketch", metavar="NAME|FILE", help="A sketch, whose links alone are there.")
+@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
+@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@click.option(
+    "--occupancy",
+    type=click.Choice(["serial", "pipelined"]),
+    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+)
+@click.option(
+    "--nic-sharing",
+    type=click.Choice(["port", "static"]),
+    help="How links that share a NIC divide it. Default: the sketch's.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    metavar="SIZES",
+    help="As nccl-tests counts them: 1KB,1MB,64MB. Default: what the schedule or sketch is for.",
+)
+@click.option("--collective", metavar="FILE", help="The YAML file of the custom collective of an XML.")
+@click.option(
+    "--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: the one that fits."
+)
+@click.option(
+    "--protocol",
+    type=click.Choice([protocol.value for protocol in Protocol], case_sensitive=False),
+    help="Run with this protocol's connections, and let its flags take bandwidth (LL half, LL128 1/16). "
+    "Default: the connections of the file's protocol, and no flags.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pieces that a connection holds. Default: the protocol's, 2 or 8.",
+)
+@click.option(
+    "--arbitration",
+    type=click.Choice(["urgent", "first-come"]),
+    default="urgent",
+    show_default=True,
+    help="Whom a port serves first: who has the longest way ahead, or who came first.",
+)
+@click.option(
+    "--copy-cost",
+    "copy_us_per_mb",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="US_PER_MB",
+    help="What copies and additions inside a GPU take.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool, **request: Any) -> None:
+    """How long FILE takes under the cost model: an MSCCL-XML, whoever made it, or a schedule (JSON)
+    written by `taccl synthesize --schedule`, which is lowered to a program first.
+
+    Its thread blocks, waits and connections are simulated event by event on the links and ports of a
+    machine. Each time comes with a lower bound for all programs of that collective, with chunks as
+    fine, on these links.
+
+    \b
+    taccl simulate ag.xml --sketch ndv2-sk-1 --size 1MB,16MB,64MB
+    taccl simulate schedule.json
+    """
+    result = simulate_file(
+        file,
+        [] if sizes is None else sizes.split(","),
+        protocol=next((each for each in Protocol if each.value == protocol), None),
+        **request,
+    )
+    if as_json:
+        show_json(_as_json(file, result, protocol, request["arbitration"]))
+    else:
+        _show(result)
+
+
+def _show(result: SimulatedFile) -> None:
+    program = result.program
+    click.echo(
+        f"{result.collective.name}, {program.num_ranks} ranks, {program.protocol.value}, on {result.topology}"
+    )
+    header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]
+    has_schedule = any(run.schedule_us is not None for run in result.sizes)
+    if has_schedule:
+        header.append("schedule(us)")
+    show_table([*header, "why no program is faster"], [_row(run, has_schedule) for run in result.sizes])
+    for note in result.notes:
+        click.echo(f"note: {note}")
+
+
+def _row(run: SimulatedSize, has_schedule: bool) -> list[str]:
+    row = [
+        str(run.size_bytes),
+        f"{run.time_us:.2f}",
+        f"{run.algbw_gbps:.2f}",
+        f"{run.busbw_gbps:.2f}",
+        f"{run.lower_bound_us:.2f}",
+        f"{100 * run.gap:.2f}%",
+    ]
+    if has_schedule:
+        row.append("-" if run.schedule_us is None else f"{run.schedule_us:.2f}")
+    return [*row, run.bound_source]
+
+
+def _as_json(file: Path, result: SimulatedFile, protocol: str | None, arbitration: str) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "collective": result.collective.name,
+        "root": result.collective.root,
+        "ranks": result.program.num_ranks,
+        "topology": result.topology,
+        "protocol": protocol or result.program.protocol.value,
+        "protocol_overhead": protocol is not None,
+        "arbitration": arbitration,
+        "results": [
+            {
+                "size_bytes": run.size_bytes,
+                "chunk_bytes": run.simulation.chunk_mb * units.MB,
+                "time_us": run.time_us,
+                "algbw_GBps": _finite(run.algbw_gbps),
+                "busbw_GBps": _finite(run.busbw_gbps),
+                "lower_bound_us": run.lower_bound_us,
+                "bound_source": run.bound_source,
+                "gap": run.gap,
+                "schedule_time_us": run.schedule_us,
+            }
+            for run in result.sizes
+        ],
+        "notes": list(result.notes),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity, which is the bandwidth where nothing has to move."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,306 @@
+"""How long a file takes on a machine: an MSCCL-XML or a schedule, at several sizes, each with a bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from math import lcm
+from pathlib import Path
+
+from taccl import units
+from taccl.api import make_problem
+from taccl.backend.lower import lower
+from taccl.backend.lower.instances import cut_in_place
+from taccl.backend.msccl_xml import read_xml
+from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate import Simulation, simulate_program
+from taccl.backend.simulate.simulator import Arbitration
+from taccl.backend.verify import verify_program
+from taccl.collective_file import load_collective
+from taccl.collectives import COLLECTIVES, Collective, make_collective
+from taccl.encoding.bounds import lower_bound
+from taccl.errors import CollectiveError, FileError, TacclError, TopologyError
+from taccl.problem import Occupancy, Problem, RoutingLimits
+from taccl.schedule import SavedSchedule, read_schedule
+from taccl.search import relative_gap
+from taccl.sketch.model import NicSharing
+
+_PER_RANK = ("gather", "scatter")
+_ROOTED = ("broadcast", "reduce", *_PER_RANK)
+#: A time may be below its bound by so much: float error.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class SimulatedSize:
+    """One run.
+
+    Parameters
+    ----------
+    size_bytes : what nccl-tests prints as `size`.
+    simulation : all that happened.
+    lower_bound_us, bound_source : no program with these chunks is faster on these links, and why.
+    schedule_us : the time of the schedule that the program was made from, where one is known.
+    """
+
+    size_bytes: int
+    simulation: Simulation
+    lower_bound_us: float
+    bound_source: str
+    schedule_us: float | None
+    busbw_factor: float
+
+    @property
+    def time_us(self) -> float:
+        """When the last step is done, microseconds."""
+        return self.simulation.time_us
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def algbw_gbps(self) -> float:
+        """Size divided by time, 10**9 bytes per second."""
+        return units.bandwidth_gbps(self.size_bytes, self.time_us)
+
+    @property
+    def busbw_gbps(self) -> float:
+        """The algbw times nccl-tests' factor for the collective."""
+        return self.algbw_gbps * self.busbw_factor
+
+    @property
+    def is_too_fast(self) -> bool:
+        """Whether the time is below the bound, which no program that computes its collective is."""
+        return self.time_us < self.lower_bound_us * (1 - _TOLERANCE) - _TOLERANCE
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedFile:
+    """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know."""
+
+    program: Program
+    collective: Collective
+    topology: str
+    sizes: tuple[SimulatedSize, ...]
+    notes: tuple[str, ...] = ()
+
+
+def simulate_file(
+    path: str | Path,
+    sizes: Sequence[str | int] = (),
+    *,
+    topology: str | Path | None = None,
+    sketch: str | Path | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    occupancy: Occupancy | None = None,
+    nic_sharing: NicSharing | None = None,
+    collective: str | Path | None = None,
+    root: int | None = None,
+    protocol: Protocol | None = None,
+    slots: int | None = None,
+    arbitration: Arbitration = "urgent",
+    copy_us_per_mb: float = 0.0,
+) -> SimulatedFile:
+    """Simulate a program on a machine, at each size.
+
+    Parameters
+    ----------
+    path : an MSCCL-XML file, or the JSON file of a schedule, which is lowered first. A schedule's file also
+        has its machine; `topology` or `sketch` put another in its place.
+    sizes : what nccl-tests prints as `size`; by default the size that the schedule or sketch is for.
+    topology, sketch, nodes, profile, occupancy, nic_sharing : the machine, as in `taccl.synthesize`.
+    collective : the YAML file of the custom collective that an MSCCL-XML is for.
+    root : of broadcast, reduce, gather and scatter in an MSCCL-XML; by default the one that fits.
+    protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`.
+
+    Raises
+    ------
+    TacclError : the subclass says whether a file or the request is wrong, or the program cannot run.
+    """
+    subject = _of_schedule(read_schedule(path)) if _is_json(path) else _of_xml(path, collective, root)
+    machine = _Machine(topology, sketch, nodes, profile, occupancy, nic_sharing)
+    chosen = sizes or (subject.default_size,)
+    problems = [_problem(subject, machine, size) for size in chosen]
+    runs = []
+    for problem in problems:
+        try:
+            simulation = simulate_program(
+                subject.program,
+                problem.topology,
+                problem.chunk_mb * subject.cut,
+                protocol=protocol,
+                slots=slots,
+                arbitration=arbitration,
+                copy_us_per_mb=copy_us_per_mb,
+            )
+        except TacclError as fault:
+            fault.path = str(path)
+            raise
+        known = _known_times(subject, problem, own=machine.is_not_given)
+        factor = subject.collective.busbw_factor
+        runs.append(SimulatedSize(problem.size_bytes, simulation, *known, busbw_factor=factor))
+    return SimulatedFile(
+        program=subject.program,
+        collective=subject.collective,
+        topology=problems[0].topology.name,
+        sizes=tuple(runs),
+        notes=tuple(_remarks(subject, runs)),
+    )
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What `make_problem` needs to make one."""
+
+    topology: str | Path | None
+    sketch: str | Path | None
+    nodes: int | None
+    profile: str | Path | None
+    occupancy: Occupancy | None
+    nic_sharing: NicSharing | None
+
+    @property
+    def is_not_given(self) -> bool:
+        return self.topology is None and self.sketch is None
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A program and what it is for.
+
+    `cut`: the collective's chunks in one of the program's. Above 1 where the program's chunks are too few for
+    equal parts of all ranks; bounds for finer chunks hold for it too.
+    """
+
+    program: Program
+    collective: Collective
+    cut: int
+    saved: SavedSchedule | None = None
+
+    @property
+    def default_size(self) -> int | None:
+        """The size that a schedule was made for."""
+        return None if self.saved is None else self.saved.schedule.problem.size_bytes
+
+    @property
+    def num_chunks(self) -> int:
+        """The program's chunks in a size."""
+        return self.collective.chunks_per_size // self.cut
+
+
+def _is_json(path: str | Path) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
+        reason = getattr(failure, "strerror", None) or failure
+        raise FileError(f"cannot be read: {reason}", path=path) from failure
+
+
+def _of_schedule(saved: SavedSchedule) -> _Subject:
+    program = lower(saved.schedule)[0].program
+    return _Subject(program, saved.schedule.problem.collective, 1, saved)
+
+
+def _of_xml(path: str | Path, custom: str | Path | None, root: int | None) -> _Subject:
+    program = read_xml(path)
+    ranks, chunks = program.num_ranks, program.chunks_per_loop
+    name = program.collective.lower().replace("_", "").replace("-", "")
+    if chunks < 1 or ranks < 1:
+        raise CollectiveError("the file has no chunks or no ranks", path=path)
+    if custom is not None:
+        return _of_custom(program, load_collective(custom, ranks), path)
+    if name not in COLLECTIVES:
+        raise CollectiveError(
+            f"coll is {program.collective!r}, which does not say what size and bound mean",
+            path=path,
+            hint="--collective FILE.yaml describes it",
+        )
+    if name in _ROOTED:
+        return _Subject(program, make_collective(name, ranks, chunks, _root(program, root)), 1)
+    whole = lcm(chunks, ranks)
+    return _Subject(program, make_collective(name, ranks, whole // ranks, root), whole // chunks)
+
+
+def _root(program: Program, given: int | None) -> int | None:
+    """The format has no word for the root; verification finds the one that fits."""
+    return given if given is not None else verify_program(program).facts.root
+
+
+def _of_custom(program: Program, collective: Collective, path: str | Path) -> _Subject:
+    pieces, rest = divmod(program.chunks_per_loop, collective.chunks_per_size)
+    if rest or not pieces:
+        raise CollectiveError(
+            f"the file cuts a call into {program.chunks_per_loop} chunks, which is no multiple of the "
+            f"{collective.chunks_per_size} chunks of {collective.name}",
+            path=path,
+        )
+    return _Subject(program, cut_in_place(collective, pieces), 1)
+
+
+def _problem(subject: _Subject, machine: _Machine, size: str | int | None) -> Problem:
+    """What the program answers at a size, on all links that the machine or its sketch has."""
+    size_bytes = None if size is None else _checked_size(subject, size)
+    if subject.saved is not None and machine.is_not_given:
+        given = [each for each in astuple(machine) if each is not None]
+        if given:
+            raise TopologyError(
+                "the machine is the one in the schedule's file", hint="--topology or --sketch"
+            )
+        problem = subject.saved.schedule.problem
+    else:
+        collective = subject.collective
+        rounded = None
+        if size_bytes is not None:  # finer chunks than the program's need not be whole bytes
+            rounded = -(-size_bytes // collective.chunks_per_size) * collective.chunks_per_size
+        stated = make_problem(collective, size=rounded, **asdict(machine))
+        problem = replace(stated.problem, symmetry=(), limits=RoutingLimits())
+    if size_bytes is None:
+        size_bytes = problem.size_bytes
+    return replace(problem, chunk_mb=size_bytes / units.MB / subject.collective.chunks_per_size)
+
+
+def _checked_size(subject: _Subject, size: str | int) -> int:
+    """Bytes; an error if they cannot be cut into the program's chunks."""
+    size_bytes, chunks = units.parse_size(size), subject.num_chunks
+    if size_bytes % chunks:
+        nearest = max(1, round(size_bytes / chunks)) * chunks
+        raise CollectiveError(
+            f"a size of {size_bytes} bytes cannot be cut into the {chunks} equal chunks of this "
+            f"{subject.collective.name}",
+            hint=f"--size {nearest}",
+        )
+    return size_bytes
+
+
+def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[float, str, float | None]:
+    """The bound and why; and the schedule's time where this is its own machine and size."""
+    bound = lower_bound(problem)
+    saved = subject.saved
+    if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
+        return bound.value_us, bound.witness, None
+    time_us = saved.schedule.makespan_us
+    if saved.lower_bound_us > bound.value_us:
+        return saved.lower_bound_us, saved.bound_source, time_us
+    return bound.value_us, bound.witness, time_us
+
+
+def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
+    program = subject.program
+    per_call = program.num_ranks if subject.collective.name in _PER_RANK else 1
+    outside = [
+        units.format_size(run.size_bytes)
+        for run in runs
+        if not program.min_bytes <= run.size_bytes // per_call <= (program.max_bytes or math.inf)
+    ]
+    if outside and subject.saved is None:
+        yield (
+            f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes, "
+            f"so no runtime would use it at {', '.join(outside)}"
+        )
+    if any(run.is_too_fast for run in runs):
+        yield "faster than any program of its collective: taccl verify says what is missing"
