@@ -309,6 +309,7 @@ def test_a_collective_given_as_data_is_checked():
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
+        ({"size_bytes": 2**50}, TacclError, "a smaller --size"),
         ({"size_bytes": 1001}, CollectiveError, "--size 1008"),
         ({"dtype": "complex64"}, TacclError, "unknown dtype"),
         ({"op": "avg"}, TacclError, "unknown reduction"),

@@ -31,8 +31,15 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 def mpirun(ranks, path, *options):
     """`mpirun -n RANKS taccl run PATH --backend mpi --json`."""
-    allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    spread = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+    more_than_cores_and_as_root = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
     taccl = [sys.executable, "-m", "taccl", "run", str(path), "--backend", "mpi", "--json", *options]
     return subprocess.run(
         [str(MPIRUN), "-n", str(ranks), *taccl],
@@ -40,7 +47,7 @@ def mpirun(ranks, path, *options):
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, **allow, **spread},
+        env={**os.environ, **more_than_cores_and_as_root},
     )
 
 

@@ -6,6 +6,7 @@ program, or `taccl.collectives`, cuts them. Only a collective given as data is r
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.backend.execute.call import REDUCTIONS, Call
+from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.program import Buffer
 from taccl.collectives import Collective
+from taccl.errors import CollectiveError
 
 Array = NDArray[Any]
 
@@ -48,24 +50,34 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What goes in, and what must come out."""
+    """What goes in, and what must come out.
+
+    Inputs of other ranks are made anew when they are asked for, so that a process that runs one rank of
+    many needs room for its own buffers only.
+    """
 
     call: Call
 
+    def input_of(self, rank: int) -> Array:
+        """The input of a rank: random by seed and rank, alike on ranks that start with the same data."""
+        return _random(self.call, rank) if self.call.custom is None else self._custom_inputs[rank]
+
+    def _inputs(self) -> Iterator[Array]:
+        return (self.input_of(rank) for rank in range(self.call.num_ranks))
+
     @cached_property
-    def inputs(self) -> tuple[Array, ...]:
-        """Per rank, its input: random by seed and rank, alike on ranks that start with the same data."""
+    def _custom_inputs(self) -> list[Array]:
         made = [_random(self.call, rank) for rank in range(self.call.num_ranks)]
         if self.call.custom is not None:
             _share_sources(self.call.custom, _scale(self.call), made)
-        return tuple(made)
+        return made
 
     def wanted(self, rank: int, root: int | None) -> list[Wanted]:
         """What the output of a rank must hold; nothing where it may hold anything."""
         call = self.call
         if call.custom is not None:
             return self._wanted_of_custom(call.custom, rank)
-        name, inputs, ranks = call.collective, self.inputs, call.num_ranks
+        name, ranks = call.collective, call.num_ranks
         if name == "allreduce" or (name == "reduce" and rank == root):
             return [self._total]
         if name == "reducescatter":
@@ -73,13 +85,15 @@ class Answer:
             part, tolerance = slice(rank * size, (rank + 1) * size), self._total.tolerance
             return [Wanted(0, self._total.value[part], None if tolerance is None else tolerance[part])]
         if name == "allgather" or (name == "gather" and rank == root):
-            return [Wanted(0, np.concatenate(inputs))]
+            return [Wanted(0, np.concatenate(list(self._inputs())))]
         if name == "alltoall":
-            return [Wanted(0, np.concatenate([each.reshape(ranks, -1)[rank] for each in inputs]))]
+            return [
+                Wanted(0, np.concatenate([each.reshape(ranks, -1)[rank].copy() for each in self._inputs()]))
+            ]
         if root is not None and name == "broadcast":
-            return [Wanted(0, inputs[root])]
+            return [Wanted(0, self.input_of(root))]
         if root is not None and name == "scatter":
-            return [Wanted(0, inputs[root].reshape(ranks, -1)[rank])]
+            return [Wanted(0, self.input_of(root).reshape(ranks, -1)[rank])]
         return []
 
     def _wanted_of_custom(self, collective: Collective, rank: int) -> list[Wanted]:
@@ -106,23 +120,29 @@ class Answer:
                 placed.chunk.tolist(), placed.rank.tolist(), placed.offset.tolist(), strict=True
             ):
                 first = offset * scale
-                parts.setdefault(chunk, []).append(self.inputs[rank][first : first + scale])
+                parts.setdefault(chunk, []).append(self._custom_inputs[rank][first : first + scale])
         return parts
 
     @cached_property
     def _total(self) -> Wanted:
-        return self._reduced(list(self.inputs))
+        return self._reduced(self._inputs())
 
-    def _reduced(self, parts: list[Array]) -> Wanted:
+    def _reduced(self, parts: Iterable[Array]) -> Wanted:
         """The reduction, in a wider type; the tolerance is what the order of the operations may change."""
         op, dtype = self.call.op, np.dtype(self.call.dtype)
         exact = not np.issubdtype(dtype, np.floating) or op in ("max", "min")
         wide = dtype if exact else np.dtype(np.longdouble if dtype.itemsize > 4 else np.float64)
-        total = REDUCTIONS[op].reduce([part.astype(wide) for part in parts])
+        total, size, number = None, None, 0
+        for part in parts:
+            value = part.astype(wide)
+            total = value.copy() if total is None else self.call.combine(total, value)
+            size = np.abs(total) if size is None or op == "prod" else size + np.abs(value)
+            number += 1
+        if total is None or size is None:
+            raise CollectiveError("a chunk is the sum of no contributions")
         if exact:
-            return Wanted(0, total.astype(dtype))
-        size = np.add.reduce([np.abs(part.astype(wide)) for part in parts]) if op == "sum" else np.abs(total)
-        return Wanted(0, total, len(parts) * np.finfo(dtype).eps * size)
+            return Wanted(0, total)
+        return Wanted(0, total, number * np.finfo(dtype).eps * size)
 
     def wrong(self, rank: int, root: int | None, memory: Memory) -> int:
         """How many elements of a rank are not what they must be."""
@@ -130,7 +150,11 @@ class Answer:
 
     def checked(self, rank: int, root: int | None) -> int:
         """How many elements of a rank's output are looked at."""
-        return sum(len(part.value) for part in self.wanted(rank, root))
+        if self.call.custom is not None:
+            return int((self.call.custom.outputs.rank == rank).sum()) * _scale(self.call)
+        if self.call.collective in ("reduce", "gather") and rank != root:
+            return 0
+        return int(self.call.output_size[rank])
 
     def findings(self, rank: int, root: int | None, memory: Memory) -> list[str]:
         """A sentence per chunk that is wrong; the first few."""
@@ -162,7 +186,7 @@ class Answer:
                 bad = ~(np.abs(found.astype(part.value.dtype) - part.value) <= part.tolerance)
             compared.append(Compared("o", part.first // self.call.chunk, part.value, found, bad))
         if not self.call.in_place and self._input_counts(rank, root):
-            given, kept = self.inputs[rank], memory.buffers[Buffer.INPUT]
+            given, kept = self.input_of(rank), memory.buffers[Buffer.INPUT]
             compared.append(Compared("i", 0, given, kept, kept != given))
         return compared
 

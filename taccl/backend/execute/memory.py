@@ -5,6 +5,8 @@ Memory that nobody has written holds NaN (for integers, random numbers), so that
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from taccl.backend.execute.call import Call
 from taccl.backend.program import Buffer, Op, Program, Step
-from taccl.errors import VerificationError
+from taccl.errors import TacclError, VerificationError
 
 Array = NDArray[Any]
 
@@ -36,6 +38,25 @@ class Memory:
 def memory_elements(call: Call, program: Program, rank: int) -> int:
     """Elements that all buffers of a rank take together."""
     return _places(call, program, rank)[-1]
+
+
+def check_memory(call: Call, program: Program, ranks: Sequence[int]) -> None:
+    """Refuse a call whose buffers do not fit in this machine.
+
+    Raises
+    ------
+    TacclError : they do not, taking inputs, outputs and scratch of these ranks together.
+    """
+    needed = sum(memory_elements(call, program, rank) for rank in ranks) * call.item_bytes
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a system that says so
+        return
+    if needed > there:
+        raise TacclError(
+            f"the buffers of {len(ranks)} ranks take {needed >> 20} MB, and there are {there >> 20} MB here",
+            hint="a smaller --size, or --backend mpi on several machines",
+        )
 
 
 def lay_out(call: Call, program: Program, rank: int, data: Array) -> Memory:

@@ -19,7 +19,7 @@ import numpy as np
 from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.block import Block, Wait
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.memory import Array, check_executable, fill, memory_elements
+from taccl.backend.execute.memory import Array, check_executable, check_memory, fill, memory_elements
 from taccl.backend.execute.outcome import (
     Execution,
     Share,
@@ -209,11 +209,17 @@ def execute_over_mpi(
             f"the file is for {program.num_ranks} ranks, and MPI has started {world.size}",
             hint=f"mpirun -n {program.num_ranks} taccl run FILE --backend mpi",
         )
-    check_executable(call, program)
+    trouble: TacclError | None = None
+    try:
+        check_executable(call, program)
+        check_memory(call, program, [world.rank])
+    except TacclError as error:
+        trouble = error
+    world.agree(trouble)
     began = time.monotonic()
     plan, answer = make_plan(program), Answer(call)
     data: Array = np.empty(memory_elements(call, program, world.rank), dtype=call.dtype)
-    memory = fill(call, program, world.rank, data, answer.inputs[world.rank])
+    memory = fill(call, program, world.rank, data, answer.input_of(world.rank))
     exchange = MpiExchange(world, plan, call)
     blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(world.rank)]
     share = _run(world, plan, call, exchange, blocks, timeout_s)

@@ -176,7 +176,7 @@ def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, tim
     segments = _allocate(context, program, plan, call)
     memories = {}
     for rank in range(call.num_ranks):
-        memories[rank] = fill(call, program, rank, _rank_data(segments, call, rank), answer.inputs[rank])
+        memories[rank] = fill(call, program, rank, _rank_data(segments, call, rank), answer.input_of(rank))
     exchange = SharedExchange(plan, call, segments)
     exchange.flags[:] = -1
     failures = context.SimpleQueue()

@@ -11,7 +11,7 @@ import numpy as np
 from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.block import Block, LocalExchange
 from taccl.backend.execute.call import Call, make_call
-from taccl.backend.execute.memory import Memory, check_executable, fill, memory_elements
+from taccl.backend.execute.memory import Memory, check_executable, check_memory, fill, memory_elements
 from taccl.backend.execute.outcome import (
     Execution,
     Share,
@@ -87,6 +87,7 @@ def execute(
         seed=seed,
     )
     check_executable(call, program)
+    check_memory(call, program, range(call.num_ranks))
     prepared = Prepared(program, make_plan(program), Answer(call))
     began = time.monotonic()
     if ranks_as == "processes":
@@ -125,7 +126,7 @@ class Prepared:
         made = {}
         for rank in ranks:
             data = np.empty(memory_elements(call, self.program, rank), dtype=call.dtype)
-            made[rank] = fill(call, self.program, rank, data, self.answer.inputs[rank])
+            made[rank] = fill(call, self.program, rank, data, self.answer.input_of(rank))
         return made
 
 
