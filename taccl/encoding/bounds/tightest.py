@@ -42,16 +42,12 @@ def tightest_cut(problem: Problem) -> Cut | None:
     network = _Network(problem)
     best = np.arange(problem.num_ranks) != int(weight.argmax())
     narrower: BoolArray | None = best
-    ratio = 0.0
     while narrower is not None:
-        outside, bandwidth = int(weight[~narrower].sum()), network.bandwidth_into(narrower)
-        if bandwidth * ratio >= outside:
-            break  # no better: the difference is lost in the rounding
         best = narrower
+        bandwidth = network.bandwidth_into(best)
         if not bandwidth:
             break  # too narrow, beside the fastest port, to tell from nothing
-        ratio = outside / bandwidth
-        narrower = network.narrower(weight, ratio)
+        narrower = network.narrower(weight, float(weight[~best].sum() / bandwidth))
     ranks = np.flatnonzero(best).tolist()
     return Cut(frozenset(ranks), f"into the set {{{', '.join(map(str, ranks))}}}")
 
@@ -97,9 +93,13 @@ class _Network:
         need = weight.sum() / ratio
         for target in range(self._ranks):
             value, reached = self._min_cut(weight / ratio, np.array([target]))
-            if value < need * (1 - 1e-7) and not reached.all():
+            if value < need * (1 - 1e-7) and self._is_better(weight, ~reached, ratio):
                 return ~reached
         return None
+
+    def _is_better(self, weight: IntArray, inside: BoolArray, ratio: float) -> bool:
+        """Whether a set's own ratio is larger, and the minimum cut no matter of rounding."""
+        return bool(inside.any() and weight[~inside].sum() > ratio * self.bandwidth_into(inside))
 
     def _min_cut(self, supply: FloatArray, targets: IntArray) -> tuple[float, BoolArray]:
         """Value of the least cut between the source, with these capacities, and the targets."""
