@@ -1,3 +1,4 @@
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -7,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import block, edit, program, ring_allreduce, step
 from small_schedules import by_hand, network, program_of, relayed_alltoall, ring_allgather
-from strategies import schedules
+from strategies import random_network, random_schedule, schedules
 
+from taccl.backend.lower import lower
 from taccl.backend.program import Op
 from taccl.backend.show import program_timeline, schedule_timeline
 from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.timeline import KINDS, SEND, tracks
 from taccl.backend.simulate import simulate_program
-from taccl.collectives import make_collective
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import SavedSchedule, Schedule, Send, schedule_from_sends
 from taccl.units import MB
@@ -72,14 +74,20 @@ def test_intervals_of_one_track_do_not_overlap(rows: list[tuple[int, int, int]])
                 assert end[a] <= start[b] or end[b] <= start[a]
 
 
+@st.composite
+def prompt_schedules(draw: st.DrawFn) -> Schedule:
+    """Valid schedules in which all sends take time and start as soon as ports and chunks allow."""
+    dice = random.Random(draw(st.integers(0, 2**32 - 1)))
+    name, ranks = draw(st.sampled_from(COLLECTIVES)), draw(st.integers(2, 5))
+    network = random_network(ranks, dice)
+    slower = replace(network, alpha_us=network.alpha_us + 1, beta_us_per_mb=network.beta_us_per_mb + 1)
+    return random_schedule(make_collective(name, ranks, draw(st.integers(1, 2))), slower, dice)
+
+
 @settings(max_examples=60, deadline=None)
-@given(schedule=schedules())
+@given(schedule=prompt_schedules())
 def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(schedule: Schedule) -> None:
-    # These schedules start everything as soon as ports and chunks allow.
     path, sends = critical_sends(schedule), schedule.sends
-    if not len(schedule):
-        assert len(path) == 0
-        return
     assert sends.end_us[path[-1]] == schedule.makespan_us
     assert sends.start_us[path[0]] == 0.0
     freed = sends.start_us + schedule.problem.topology.busy_us(
@@ -87,6 +95,15 @@ def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(schedul
     )
     for before, after in pairwise(path):
         assert sends.start_us[after] in (sends.end_us[before], freed[before])
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedule=schedules())
+def test_every_schedule_has_a_critical_path_in_the_order_of_time(schedule: Schedule) -> None:
+    path, sends = critical_sends(schedule), schedule.sends
+    assert len(set(path.tolist())) == len(path)
+    assert (len(path) == 0) == (len(schedule) == 0)
+    assert (np.diff(sends.start_us[path]) >= 0).all()
 
 
 def test_on_a_ring_the_critical_path_follows_a_chunk() -> None:
@@ -197,3 +214,18 @@ def test_a_schedule_by_hand_has_a_lane_per_link_in_use() -> None:
     assert timeline.lane_name == ("0 → 2", "2 → 1")
     assert timeline.lane_rank.tolist() == [0, 2]
     assert timeline.bars.critical.all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedule=prompt_schedules())
+def test_the_critical_path_of_a_simulation_has_no_gap(schedule: Schedule) -> None:
+    (lowered, *_) = lower(schedule)
+    timeline = program_timeline(
+        lowered.program, simulate_program(lowered.program, schedule.problem.topology, 1.0)
+    )
+    bars = timeline.bars
+    reached = 0.0
+    for bar in sorted(np.flatnonzero(bars.critical), key=lambda bar: bars.start[bar]):
+        assert bars.start[bar] <= reached + 1e-9
+        reached = max(reached, bars.end[bar])
+    assert abs(reached - timeline.span) < 1e-9

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collectives import BoolArray, IntArray
 from taccl.problem import FloatArray
 from taccl.schedule import Schedule
 
@@ -59,30 +59,41 @@ def critical_sends(schedule: Schedule) -> IntArray:
     """The sends (rows of `schedule.sends`) on one critical path, in the order of time.
 
     A send waits for its chunks to arrive (of a sum, all of its parts) and for its ports to be free.
-    Where both end at once, the chunk is the reason.
+    Where both end at once, the chunk is the reason. A send that keeps its ports busy for no time makes
+    nobody wait for them.
     """
     sends, problem = schedule.sends, schedule.problem
     topology = problem.topology
     if not len(sends):
         return np.zeros(0, dtype=np.int64)
-    freed = sends.start_us + topology.busy_us(sends.link, sends.count * problem.chunk_mb)
+    busy = topology.busy_us(sends.link, sends.count * problem.chunk_mb)
     used = [topology.ports[link] for link in sends.link.tolist()]
-    row = np.repeat(np.arange(len(sends)), [len(ports) for ports in used])
-    on = np.array([port for ports in used for port in ports], dtype=np.int64)
-    port_users = InOrder(on, row, freed[row], topology.num_ports)
-    ranks = problem.num_ranks
+    pairs = [(port, send) for send in np.flatnonzero(busy > 0).tolist() for port in used[send]]
+    port, user = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    port_users = InOrder(port, user, (sends.start_us + busy)[user], topology.num_ports)
     arrivals = InOrder(
-        schedule.chunk * ranks + schedule.dst, sends.of_row, schedule.end_us, problem.num_chunks * ranks
+        _place(schedule, schedule.chunk, schedule.dst, schedule.reduce),
+        sends.of_row,
+        schedule.end_us,
+        2 * problem.num_chunks * problem.num_ranks,
     )
     rows_of = np.argsort(sends.of_row, kind="stable")
     first = np.concatenate([[0], np.cumsum(sends.count)])
 
     def releases(send: int) -> Iterable[Release]:
-        begin, source = float(sends.start_us[send]), int(topology.src[sends.link[send]])
-        for chunk in schedule.chunk[rows_of[first[send] : first[send + 1]]].tolist():
-            yield from arrivals.before(chunk * ranks + source, begin)
-        for port in used[send]:
-            yield from port_users.before(port, begin)
+        begin, source = float(sends.start_us[send]), topology.src[sends.link[send]]
+        chunks = schedule.chunk[rows_of[first[send] : first[send + 1]]]
+        # Parts of a sum are made of parts alone; a copy may be one of a copy or of the sum.
+        for kind in (True,) if sends.reduce[send] else (False, True):
+            for place in _place(schedule, chunks, source, kind).tolist():
+                yield from arrivals.before(place, begin)
+        for each in used[send]:
+            yield from port_users.before(each, begin)
 
     path = walk_back(int(np.argmax(sends.end_us)), lambda send: float(sends.start_us[send]), releases)
     return np.array(path, dtype=np.int64)
+
+
+def _place(schedule: Schedule, chunk: IntArray, rank: IntArray, adds: BoolArray | bool) -> IntArray:
+    """A number for a chunk at a rank, other for a part of a sum than for a copy."""
+    return np.asarray(2 * (chunk * schedule.problem.num_ranks + rank) + adds)

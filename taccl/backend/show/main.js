@@ -63,7 +63,8 @@ const KEYS = {
 };
 
 function resize(factor) {
-  lanes.height = Math.max(2, Math.min(80, lanes.height * factor));
+  const all = (tallest() - TOP) / Math.max(1, numLanes);
+  lanes.height = Math.max(Math.min(2, all), Math.min(80, lanes.height * factor));
   redraw(drawings.inTime);
 }
 function move(share) {

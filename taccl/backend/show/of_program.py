@@ -169,17 +169,19 @@ def _critical(
 ) -> IntArray:
     """One critical path.
 
-    A receive waits for what is sent to it; all steps wait for the step before them, for the step that
-    they depend on, and for the ports of their link.
+    A receive waits for what is sent to it; all steps wait for the step before them and for the step that
+    they depend on; a send waits for the ports of its link, and for a receive to make room in its connection.
     """
     ran = ~np.isnan(times.end)
     if not ran.any():
         return np.zeros(0, dtype=np.int64)
-    first, block = execution.columns.block_first, execution.columns.step_block
+    first, block, sent_by = execution.columns.block_first, execution.columns.step_block, execution.sent_by
     users = _port_users(times, links, ran, simulation)
+    received = np.flatnonzero(ran & (sent_by >= 0))
+    makes_room = InOrder(block[sent_by[received]], received, times.done[received], len(first))
 
     def releases(step: int) -> Iterable[Release]:
-        begin, sender = float(times.start[step]), int(execution.sent_by[step])
+        begin, sender = float(times.start[step]), int(sent_by[step])
         if sender >= 0 and times.end[step] <= times.end[sender] + 1e-9 * max(1.0, times.end[sender]):
             yield sender, begin
             return
@@ -192,6 +194,7 @@ def _critical(
         if users is not None and simulation is not None and links[step] >= 0:
             for port in simulation.topology.ports[links[step]]:
                 yield from users.before(port, begin)
+            yield from makes_room.before(int(block[step]), begin)
 
     last = int(np.nanargmax(times.end))
     return np.array(walk_back(last, lambda step: float(times.start[step]), releases), dtype=np.int64)
@@ -202,7 +205,7 @@ def _port_users(
 ) -> InOrder | None:
     if simulation is None:
         return None
-    steps = np.flatnonzero(ran & (links >= 0))
+    steps = np.flatnonzero(ran & (links >= 0) & (times.done > times.start))
     pairs = [(port, step) for step in steps.tolist() for port in simulation.topology.ports[links[step]]]
     port, row = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return InOrder(port, row, times.done[row], simulation.topology.num_ports)

@@ -62,12 +62,16 @@ function prepare(canvas, height) {
   return { pen, width, height };
 }
 
-// A colour laid over another with some opacity, as one opaque colour: much faster to draw with.
 const swatch = document.createElement("canvas").getContext("2d");
 function hex(name) {
   swatch.fillStyle = name;
   return parseInt(swatch.fillStyle.slice(1), 16);
 }
+function textOn(fill) {
+  const [r, g, b] = [16, 8, 0].map((shift) => (hex(fill) >> shift) & 255);
+  return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#000" : "#fff";
+}
+// A colour laid over another with some opacity, as one opaque colour: much faster to draw with.
 function mixed(over, under, opacity) {
   const [a, b] = [hex(over), hex(under)];
   const mix = (shift) => Math.round(((a >> shift) & 255) * opacity + ((b >> shift) & 255) * (1 - opacity));

@@ -21,7 +21,7 @@ function scrollLanes(by) {
 }
 
 // The height of a lane without the gap below it.
-const room = () => Math.max(1, lanes.height - (lanes.height > 7 ? 2 : 0.5));
+const room = () => (lanes.height > 7 ? lanes.height - 2 : 0.85 * lanes.height);
 
 function place(bar, width) {
   const lane = bars.lane[bar];
@@ -111,9 +111,9 @@ function makeLook() {
     Array.from({ length: numRanks + 1 }, (_, rank) => ({
       fill: mixed(sourceColour(rank - 1), paper, opacity),
       pale: mixed(sourceColour(rank - 1), paper, opacity * 0.45),
-      text,
+      text: text || textOn(sourceColour(rank - 1)),
     }));
-  const full = tints(1, isDark() ? "#000" : "#fff");
+  const full = tints(1, null);
   const fainter = tints(0.62, ink);
   const faintest = tints(0.1, mixed(ink, paper, 0.25));
   const of = (bar) => {
@@ -204,7 +204,7 @@ function drawNames(pen, width, height) {
 
 function barAt(event) {
   const box = timeline.getBoundingClientRect();
-  const [x, y] = [event.clientX - box.left - timeline.clientLeft, event.clientY - box.top - timeline.clientTop];
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const width = timeline.clientWidth;
   const lane = Math.floor(lanes.top + (y - TOP) / lanes.height);
   if (x < GUTTER || y < TOP || lane < 0 || lane >= numLanes) return -1;

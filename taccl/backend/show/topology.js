@@ -56,7 +56,7 @@ function drawTopology() {
     pen.strokeStyle = colour("paper");
     pen.lineWidth = 1.5;
     pen.stroke();
-    pen.fillStyle = isDark() ? "#000" : "#fff";
+    pen.fillStyle = textOn(sourceColour(rank));
     pen.font = `600 ${Math.max(8, Math.min(12, spot.r))}px system-ui, sans-serif`;
     if (spot.r >= 7) pen.fillText(String(rank), spot.x, spot.y + 0.5);
   });
@@ -107,7 +107,7 @@ function drawLink(pen, link, bright) {
   const share = net.most ? link.load / net.most : 0;
   pen.strokeStyle = bright ? colour("strong") : loadColour(share);
   pen.globalAlpha = link.load || bright ? 1 : 0.45;
-  pen.lineWidth = (bright ? 1.5 : 0.5) + 4 * share;
+  pen.lineWidth = (bright ? 1.5 : 0.5) + 4 * share * Math.min(1, 12 / Math.sqrt(net.links.length));
   pen.beginPath();
   pen.moveTo(path.a.x, path.a.y);
   pen.quadraticCurveTo(path.c.x, path.c.y, path.b.x, path.b.y);
