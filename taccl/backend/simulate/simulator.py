@@ -83,7 +83,7 @@ def simulate_program(
             hint="another --nodes, --topology or --sketch",
         )
     if not chunk_mb > 0 or not copy_us_per_mb >= 0 or (slots is not None and slots < 1):
-        raise TacclError("a chunk is larger than 0 MB, copies take no less than 0 us/MB, slots are 1 or more")
+        raise TacclError("chunks must be larger than 0 MB, copies take 0 us/MB or more, slots be 1 or more")
     transfers, connections = _matched(program)
     costs = costs_of(
         transfers,
@@ -109,9 +109,15 @@ def _matched(program: Program) -> tuple[Transfers, Connections]:
     collector = Collector()
     connections = connect(transfers, collector)
     findings = [str(finding) for finding in collector.findings()] if collector.fatal else []
-    for side, has in (("sends", connections.sends_on), ("receives", connections.receives_on)):
-        lost = np.flatnonzero(getattr(transfers, side) & (has < 0))
-        findings += [f"{transfers.name(int(row))}: its thread block {side} to nobody" for row in lost[:1]]
+    if not findings:
+        for moves, connection, words in (
+            (transfers.sends, connections.sends_on, "send to"),
+            (transfers.receives, connections.receives_on, "receive from"),
+        ):
+            lost = np.flatnonzero(moves & (connection < 0))
+            findings += [
+                f"{transfers.name(int(row))}: its thread block has nobody to {words}" for row in lost
+            ]
     if findings:
         raise VerificationError(
             "the program cannot run, so it has no time",
@@ -133,7 +139,7 @@ def _execute(transfers: Transfers, connections: Connections, costs: Costs) -> Se
         "slot": "waits for room",
     }
     raise VerificationError(
-        f"with {costs.slots} slots per connection, which hold {costs.chunks_per_piece} chunks of this size each, "
+        f"with {costs.slots} slots per connection, of {costs.chunks_per_piece} chunks of this size each, "
         "the program hangs, so it has no time",
         findings=[f"{transfers.name(each.transfer)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
         hint="a smaller size; taccl verify says where and why it hangs",

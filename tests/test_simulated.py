@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import pytest
+
+from taccl.api import synthesize
+from taccl.backend.simulate import simulate_program
+from taccl.backend.verify import verify_program
+from taccl.errors import CollectiveError, FileError, TopologyError, VerificationError
+from taccl.simulated import simulate_file
+from taccl.sketch.published import published_files
+
+COLLECTIVES = (
+    "allgather",
+    "reducescatter",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+)
+QUICK = {"engine": "greedy", "gap": 0.95, "time_limit": 10.0}
+XML = Path(__file__).parent / "data" / "xml"
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("sketch", [path.stem for path in published_files()])
+def test_a_program_takes_as_long_as_its_schedule_says(sketch: str, collective: str) -> None:
+    result = synthesize(collective, sketch=sketch, **QUICK)
+    for file in result.files[:1]:
+        done = simulate_program(file.program, result.problem.topology, result.problem.chunk_mb)
+        assert done.time_us == pytest.approx(result.time_us, rel=0.02)
+        assert done.time_us >= result.lower_bound_us * (1 - 1e-9)
+
+
+def test_an_xml_at_several_sizes_each_with_its_bound(tmp_path: Path) -> None:
+    result = synthesize("allgather", topology="ring:4", size="4MB", **QUICK)
+    result.write(tmp_path / "ag.xml")
+    simulated = simulate_file(tmp_path / "ag.xml", ["1MB", "4MB", "64MB"], topology="ring:4")
+    assert [run.size_bytes for run in simulated.sizes] == [2**20, 2**22, 2**26]
+    assert simulated.sizes[1].time_us == pytest.approx(result.time_us)
+    for run in simulated.sizes:
+        assert 0 < run.lower_bound_us <= run.time_us * (1 + 1e-9)
+        assert run.gap == pytest.approx(1 - run.lower_bound_us / run.time_us)
+        assert run.busbw_gbps == pytest.approx(0.75 * run.size_bytes / run.time_us / 1e3)
+        assert run.schedule_us is None
+    assert "no runtime would use it at 1MB, 64MB" in simulated.notes[0]
+
+
+def test_a_schedules_file_has_its_machine_size_time_and_bound(tmp_path: Path) -> None:
+    result = synthesize("allreduce", topology="ring:4", size="4MB", **QUICK)
+    result.write_schedule(tmp_path / "s.json")
+    (run,) = simulate_file(tmp_path / "s.json").sizes
+    assert run.schedule_us == result.time_us
+    assert run.time_us == pytest.approx(result.time_us, rel=0.02)
+    assert run.lower_bound_us >= result.lower_bound_us
+    larger, switch = (
+        simulate_file(tmp_path / "s.json", ["8MB"]).sizes[0],
+        simulate_file(tmp_path / "s.json", topology="switch:4").sizes[0],
+    )
+    assert larger.schedule_us is None
+    assert larger.time_us > run.time_us
+    assert switch.schedule_us is None
+    assert switch.simulation.topology.name != run.simulation.topology.name
+    with pytest.raises(TopologyError, match="the one in the schedule's file"):
+        simulate_file(tmp_path / "s.json", nodes=2)
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter", "broadcast", "reduce"])
+def test_the_root_of_a_file_is_found(tmp_path: Path, collective: str) -> None:
+    result = synthesize(collective, topology="ring-oneway:4", size="4MB", root=3, **QUICK)
+    result.write(tmp_path / "c.xml")
+    simulated = simulate_file(tmp_path / "c.xml", ["4MB"], topology="ring-oneway:4")
+    assert simulated.collective.root == 3
+    assert simulated.sizes[0].time_us == pytest.approx(result.time_us)
+    assert 0 < simulated.sizes[0].lower_bound_us <= result.lower_bound_us * (1 + 1e-9)
+
+
+def test_instances_pay_their_alphas(tmp_path: Path) -> None:
+    result = synthesize("allgather", topology="ring:4", size="4MB", instances=2, **QUICK)
+    result.write(tmp_path / "ag.xml")
+    (run,) = simulate_file(tmp_path / "ag.xml", ["4MB"], topology="ring:4").sizes
+    assert run.simulation.chunk_mb == 0.5
+    assert result.time_us < run.time_us < 1.1 * result.time_us
+    assert run.lower_bound_us <= run.time_us
+
+
+def test_a_custom_collective_needs_its_description(tmp_path: Path) -> None:
+    shift = tmp_path / "shift.yaml"
+    shift.write_text("collective: shift\nranks: 2\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 0}\n")
+    result = synthesize(shift, topology="ring:2", size="1MB", instances=2, target="msccl", **QUICK)
+    result.write(tmp_path / "s.xml")
+    with pytest.raises(CollectiveError, match="does not say what size and bound mean"):
+        simulate_file(tmp_path / "s.xml", ["1MB"], topology="ring:2")
+    (run,) = simulate_file(tmp_path / "s.xml", ["1MB"], topology="ring:2", collective=shift).sizes
+    assert result.time_us <= run.time_us
+    assert run.lower_bound_us <= result.lower_bound_us * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(XML.glob("*.xml"))])
+def test_files_of_others_have_times_above_their_bounds_if_they_are_right(name: str) -> None:
+    wrong = ("mscclang-pipeline_a100_ring_8.xml", "mscclang-allreduce_pcie_hierarchical_4.xml")
+    ranks = {"4": 4, "8": 8}.get(name.removesuffix("_LL.xml").removesuffix(".xml")[-1], 8)
+    ranks = 16 if "pipeline" in name or "ndv2x2" in name else 8 if "ndv4" in name or "8n" in name else ranks
+    simulated = simulate_file(XML / name, ["768KB"], topology=f"switch:{ranks}")
+    assert simulated.sizes[0].time_us > 0
+    assert name in wrong or not simulated.sizes[0].is_too_fast
+
+
+def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be read"):
+        simulate_file(tmp_path / "none.xml", ["1MB"], topology="ring:4")
+    file = XML / "mscclang-allgather_recursive_doubling_8.xml"
+    with pytest.raises(TopologyError, match=r"doubling_8.xml:\d+: rank 0.* no link from 0 to 2"):
+        simulate_file(file, ["1MB"], topology="ring:8")
+    with pytest.raises(VerificationError, match="the program hangs"):
+        simulate_file(file, ["64MB"], topology="switch:8")
+    with pytest.raises(CollectiveError, match="cannot be cut into the 8 equal chunks"):
+        simulate_file(file, ["1001B"], topology="switch:8")
+    assert not verify_program(simulate_file(file, ["1MB"], topology="switch:8").program).facts.deadlock_whole
