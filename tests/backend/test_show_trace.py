@@ -30,8 +30,11 @@ def test_a_transfer_is_a_slice_at_both_ends_joined_by_an_arrow() -> None:
     topology = schedule.problem.topology
     ends = sorted((event["pid"], finish[event["id"]]["pid"]) for event in events["s"])
     assert ends == sorted((int(topology.src[link]), int(topology.dst[link])) for link in schedule.link)
-    for event in events["s"]:
-        assert finish[event["id"]]["ts"] >= event["ts"]
+    spans = defaultdict(list)
+    for event in events["X"]:
+        spans[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for event in events["s"] + events["f"]:
+        assert any(start < event["ts"] < end for start, end in spans[event["pid"], event["tid"]])
 
 
 def test_a_process_is_a_rank_and_a_thread_is_named() -> None:

@@ -7,13 +7,15 @@ link; times are microseconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from taccl.backend.show.timeline import KINDS, TRANSFER, Timeline
-from taccl.collectives import IntArray
+from taccl.collectives import BoolArray, IntArray
+from taccl.problem import FloatArray
 
 Event = dict[str, object]
 
@@ -42,7 +44,7 @@ class _Threads:
 
     sender: IntArray
     receiver: IntArray
-    whole: np.ndarray
+    whole: BoolArray
     lane: IntArray
     track: IntArray
 
@@ -115,27 +117,22 @@ def _slices(timeline: Timeline, threads: _Threads) -> Iterator[Event]:
             yield event | {"cat": "receive", "pid": peer, "tid": other, "args": args}
 
 
-def _arrows(timeline: Timeline, threads: _Threads) -> Iterable[Event]:
+def _arrows(timeline: Timeline, threads: _Threads) -> Iterator[Event]:
+    """From the middle of a send to the middle of its receive: a viewer ties an end to the slice around it."""
     bars = timeline.bars
-    rank = timeline.lane_rank[bars.lane]
-    number = 0
-    for bar in np.flatnonzero(bars.kind == TRANSFER).tolist():
-        ends = (int(rank[bar]), int(threads.sender[bar])), (int(bars.peer[bar]), int(threads.receiver[bar]))
-        yield from _arrow(number, *ends, float(bars.start[bar]), float(bars.end[bar]))
-        number += 1
-    for sent, received in zip(*(column.tolist() for column in timeline.arrows), strict=True):
-        ends = (
-            (int(rank[sent]), int(threads.sender[sent])),
-            (int(rank[received]), int(threads.sender[received])),
-        )
-        yield from _arrow(number, *ends, float(bars.start[sent]), float(bars.end[received]))
-        number += 1
+    rank, middle = timeline.lane_rank[bars.lane], (bars.start + bars.end) / 2
+    whole = np.flatnonzero(bars.kind == TRANSFER)
+    sent, received = timeline.arrows
+    tails = zip(*_columns(whole, rank, threads.sender, middle), strict=True)
+    heads = zip(*_columns(whole, bars.peer, threads.receiver, middle), strict=True)
+    more_tails = zip(*_columns(sent, rank, threads.sender, middle), strict=True)
+    more_heads = zip(*_columns(received, rank, threads.sender, middle), strict=True)
+    pairs = zip(chain(tails, more_tails), chain(heads, more_heads), strict=True)
+    for number, (tail, head) in enumerate(pairs):
+        for phase, (process, thread, moment) in (({"ph": "s"}, tail), ({"ph": "f", "bp": "e"}, head)):
+            place = {"pid": process, "tid": thread, "ts": moment}
+            yield {**phase, "name": "transfer", "cat": "transfer", "id": number, **place}
 
 
-def _arrow(
-    number: int, sender: tuple[int, int], receiver: tuple[int, int], start: float, end: float
-) -> Iterator[Event]:
-    """From the start of the send to the end of the receive; `bp: e` ties it to the slice there."""
-    same = {"name": "transfer", "cat": "transfer", "id": number}
-    yield {"ph": "s", **same, "pid": sender[0], "tid": sender[1], "ts": start}
-    yield {"ph": "f", "bp": "e", **same, "pid": receiver[0], "tid": receiver[1], "ts": end}
+def _columns(rows: IntArray, *columns: IntArray | FloatArray) -> list[list[float]]:
+    return [column[rows].tolist() for column in columns]
