@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taccl.problem import Problem
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
+    from taccl.simulated import simulate_file
     from taccl.sketch import Sketch, load_sketch
     from taccl.topologies import PhysicalTopology, load_topology
 
@@ -40,6 +41,7 @@ __all__ = [
     "make_collective",
     "make_problem",
     "read_schedule",
+    "simulate_file",
     "synthesize",
     "verify_file",
 ]
@@ -58,6 +60,7 @@ _HOME = {
     "make_collective": "collectives",
     "make_problem": "api",
     "read_schedule": "schedule",
+    "simulate_file": "simulated",
     "synthesize": "api",
     "verify_file": "backend.verify",
 }
