@@ -25,7 +25,7 @@ _LEAST_GAIN = 2e-6
 
 
 class TooLarge(Exception):
-    """More states than were allowed."""
+    """More sends would have to be tried than were allowed."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class _State:
 
 
 class _Search:
-    def __init__(self, problem: Problem, limit_us: float, most_states: int) -> None:
+    def __init__(self, problem: Problem, limit_us: float, most_sends: int) -> None:
         topology, collective = problem.topology, problem.collective
-        self.problem, self.limit, self.left = problem, limit_us, most_states
+        self.problem, self.limit, self.left = problem, limit_us, most_sends
         self.ranks, self.links = range(topology.num_ranks), range(topology.num_links)
         self.chunks = range(collective.num_chunks)
         self.src, self.dst, self.ports = topology.src.tolist(), topology.dst.tolist(), topology.ports
@@ -106,9 +106,6 @@ class _Search:
         if key in self.seen:
             return
         self.seen.add(key)
-        self.left -= 1
-        if self.left < 0:
-            raise TooLarge
         for send, after in sorted(self._next(state), key=lambda option: option[0].start_us):
             self._extend(after, [*sends, send])
 
@@ -138,6 +135,9 @@ class _Search:
             chunks = [chunk for chunk in self.chunks if self._may_go(state, chunk, link, reduce)]
             for size in range(1, min(len(chunks), self.problem.max_group) + 1):
                 for group in itertools.combinations(chunks, size):
+                    self.left -= 1
+                    if self.left < 0:
+                        raise TooLarge
                     after = self._placed(state, group, link, reduce)
                     if after is not None:
                         yield after
@@ -200,18 +200,18 @@ class _Search:
         return not set(group) & set(others) and (link, group, reduce) < (over, others, kind)
 
 
-def schedule_before(problem: Problem, limit_us: float, most_states: int = 20_000) -> Schedule | None:
+def schedule_before(problem: Problem, limit_us: float, most_sends: int = 500_000) -> Schedule | None:
     """The fastest schedule that ends before `limit_us`; None if there is none.
 
     Raises
     ------
-    TooLarge : the search needs more than `most_states` states.
+    TooLarge : the search has to try more than `most_sends` sends.
     """
-    return _Search(problem, limit_us, most_states).run()
+    return _Search(problem, limit_us, most_sends).run()
 
 
-def fastest(problem: Problem, most_states: int = 20_000) -> Schedule:
+def fastest(problem: Problem, most_sends: int = 500_000) -> Schedule:
     """The fastest schedule of all."""
-    schedule = schedule_before(problem, math.inf, most_states)
+    schedule = schedule_before(problem, math.inf, most_sends)
     assert schedule is not None, "no schedule at all"
     return schedule

@@ -258,6 +258,16 @@ def test_a_link_far_faster_than_the_narrow_ones_does_not_break_the_tightest_cut(
     assert lower_bound(copies).value_us == pytest.approx(2 * 7.3, rel=1e-6)
 
 
+def test_of_two_narrow_links_much_alike_the_narrower_is_found() -> None:
+    """A ring with links of 441.5 and 442 us per MB, beside one that is 50 000 times faster."""
+    betas = [1.0, 1.0, 441.5, 442.0, 0.0078125]
+    cut = tightest_cut(
+        problem(machine(5, [(i, (i + 1) % 5, 0.0, b) for i, b in enumerate(betas)]), "allgather")
+    )
+    assert cut is not None
+    assert cut.ranks == {4}
+
+
 def test_the_tightest_cut_sees_that_links_share_a_port() -> None:
     """All that leaves rank 0 passes one port, so everyone else is short of rank 0's chunks."""
     links = [(0, r, 0.0, 1.0) for r in (1, 2, 3)] + [

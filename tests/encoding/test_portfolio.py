@@ -130,7 +130,7 @@ def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:
 def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
     """Closing the stream, as Ctrl-C does, leaves no thread behind."""
     before = set(threading.enumerate())
-    updates = solve(problem(ndv2_node(), name, 2), SolveOptions(engine="cp", time_limit_s=600.0))
+    updates = solve(problem(ndv2_node(), name), SolveOptions(engine="cp", time_limit_s=600.0))
     for update in updates:
         if update.stage == "cp":
             break
