@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
@@ -13,7 +15,7 @@ from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
 from taccl.encoding.symmetry import symmetry_group
-from taccl.errors import NoScheduleInTime, SolverError
+from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -34,11 +36,13 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     Raises
     ------
     SolverError : an engine or solver that is unknown or not installed.
+    TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it.
     NoScheduleInTime : there is no first schedule.
     """
     if options.engine not in ENGINES:
         raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
     check_solver(options.solver)
+    _check_links_take_time(problem)
     budget = Budget(options.time_limit_s)
     first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
     if first is None:
@@ -57,6 +61,17 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
         joined = rejoined(best, symmetry_group(problem), options, budget)
         if joined is not None:
             yield Update("milp", joined)
+
+
+def _check_links_take_time(problem: Problem) -> None:
+    topology = problem.topology
+    free = np.flatnonzero((topology.alpha_us == 0) & (topology.beta_us_per_mb == 0))
+    if len(free):
+        raise TopologyError(
+            f"the link {topology.describe_link(int(free[0]))} of {topology.name!r} costs nothing: "
+            "its alpha and beta are both 0",
+            hint="give it a small alpha, such as 0.001 us",
+        )
 
 
 def _auto(

@@ -22,7 +22,7 @@ from small_problems import (
 
 from taccl.encoding.engine import SolveOptions
 from taccl.encoding.portfolio import ENGINES, solve
-from taccl.errors import SolverError
+from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -137,3 +137,9 @@ def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
     assert set(threading.enumerate()) > before, "CP-SAT searches beside this thread"
     updates.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_a_link_that_takes_no_time_is_refused_by_name() -> None:
+    free = machine(2, [(0, 1, 0.0, 0.0), (1, 0, 1.0, 1.0)])
+    with pytest.raises(TopologyError, match=r"0 -> 1 .* costs nothing"):
+        next(solve(problem(free, "allgather"), SolveOptions()))
