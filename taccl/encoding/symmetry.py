@@ -16,9 +16,6 @@ from taccl.collectives import IntArray
 from taccl.errors import SketchError
 from taccl.problem import Problem
 
-#: Larger groups are not worth their bookkeeping; the generators that fit are kept.
-_MAX_ELEMENTS = 4096
-
 
 @dataclass(frozen=True, eq=False)
 class SymmetryGroup:
@@ -69,27 +66,44 @@ def link_map(problem: Problem, rank_map: IntArray) -> IntArray | None:
 
 
 def symmetry_group(problem: Problem) -> SymmetryGroup:
-    """The group that `problem.symmetry` generates.
+    """The group that `problem.symmetry` generates, without generators by which a rank would stay in place.
+
+    A symmetry that moves some ranks and not others can take a transfer to another one of the same
+    chunk into the same rank, and a schedule with both is not valid. In a group without such symmetries,
+    which has at most `num_ranks` elements, the images of a transfer are all different.
 
     Raises
     ------
     SketchError : a generator is no automorphism (the sketch room checks this first, and says why).
     """
-    identity = np.arange(problem.num_ranks)
-    elements = [identity]
-    seen = {identity.tobytes()}
-    for element in elements:
-        for generator in problem.symmetry:
-            image = np.asarray(generator, dtype=np.int64)[element]
-            if image.tobytes() not in seen and len(elements) < _MAX_ELEMENTS:
-                seen.add(image.tobytes())
-                elements.append(image)
-    chunk_maps = [problem.collective.chunk_map(element) for element in elements]
-    link_maps = [link_map(problem, element) for element in elements]
-    if any(mapped is None for mapped in (*chunk_maps, *link_maps)):
-        raise SketchError("a symmetry of the problem does not map its links or chunks to each other")
+    generators: list[IntArray] = []
+    elements = [np.arange(problem.num_ranks)]
+    for permutation in problem.symmetry:
+        generator = np.asarray(permutation, dtype=np.int64)
+        if link_map(problem, generator) is None or problem.collective.chunk_map(generator) is None:
+            raise SketchError("a symmetry of the problem does not map its links or chunks to each other")
+        larger = _generated([*generators, generator])
+        if larger is not None:
+            generators.append(generator)
+            elements = larger
     return SymmetryGroup(
         rank_map=np.array(elements),
-        chunk_map=np.array(chunk_maps),
-        link_map=np.array(link_maps),
+        chunk_map=np.array([problem.collective.chunk_map(element) for element in elements]),
+        link_map=np.array([link_map(problem, element) for element in elements]),
     )
+
+
+def _generated(generators: list[IntArray]) -> list[IntArray] | None:
+    """All compositions of permutations, the identity first; None if one leaves some ranks in place."""
+    identity = np.arange(len(generators[0]))
+    elements, seen = [identity], {identity.tobytes()}
+    for element in elements:
+        for generator in generators:
+            image = generator[element]
+            if image.tobytes() in seen:
+                continue
+            if (image == identity).any():
+                return None
+            seen.add(image.tobytes())
+            elements.append(image)
+    return elements

@@ -94,6 +94,25 @@ def test_a_schedule_has_the_symmetry_of_its_problem(engine: Engine) -> None:
 
 
 @every_engine
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])
+def test_what_a_symmetry_moves_may_share_a_port(engine: Engine, name: str) -> None:
+    """Ranks 0 and 1 are alike and take turns at the NIC of their node, as do 2 and 3."""
+    inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
+    topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
+    assert found(reducing(engine), problem(topology, name, 2, symmetry=[[1, 0, 3, 2]]), 0.3)
+
+
+@every_engine
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])
+def test_a_symmetry_may_leave_a_rank_where_it_is(engine: Engine, name: str) -> None:
+    """Four leaves round rank 4: all that the hub sends to a leaf could be swapped by a reflection."""
+    spokes = [(a, 4, 5.0, 1.0) for a in range(4)] + [(4, b, 5.0, 1.0) for b in range(4)]
+    symmetry = [[1, 2, 3, 0, 4], [1, 0, 3, 2, 4]]
+    assert found(reducing(engine), problem(machine(5, spokes), name, 2, symmetry=symmetry), 0.3)
+
+
+@every_engine
 def test_chunks_keep_to_the_links_that_they_may_use(engine: Engine) -> None:
     """Rank 0's chunks are kept off the fast link 0 -> 1, rank 1's off 1 -> 2."""
     topology = full(3)

@@ -30,12 +30,18 @@ def test_one_turn_of_a_ring_generates_all_turns() -> None:
 
 
 def test_the_group_is_closed_under_composition() -> None:
-    generators = [[1, 0, 2, 3], [0, 2, 3, 1]]
-    elements = {
-        tuple(row) for row in symmetry_group(problem(full(4), "allgather", symmetry=generators)).rank_map
-    }
-    assert len(elements) == 24
+    generators = [[2, 3, 0, 1, 6, 7, 4, 5], [1, 0, 3, 2, 5, 4, 7, 6], [4, 5, 6, 7, 0, 1, 2, 3]]
+    group = symmetry_group(problem(full(8), "allgather", symmetry=generators))
+    elements = set(map(tuple, group.rank_map.tolist()))
+    assert len(elements) == 8
     assert {tuple(np.array(a)[list(b)]) for a in elements for b in elements} == elements
+
+
+def test_a_symmetry_by_which_a_rank_would_stay_in_place_is_left_out() -> None:
+    """A turn and a swap of neighbours make a reflection; a reflection fixes two ranks."""
+    turn, swap, reflection = [1, 2, 3, 0], [1, 0, 3, 2], [0, 3, 2, 1]
+    for generators in ([turn], [turn, swap], [reflection, turn]):
+        assert len(symmetry_group(problem(full(4), "allgather", symmetry=generators))) == 4
 
 
 def test_chunks_and_links_move_with_the_ranks() -> None:

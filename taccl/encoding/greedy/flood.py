@@ -189,14 +189,14 @@ class _Flood:
         return min(self.cap[link], math.ceil(self.policy.taper * int(missing.sum())))
 
     def _send_orbit(self, chunks: IntArray, link: int, now: float) -> None:
-        """Send the group, and its images under the symmetry, each as soon as its ports allow."""
-        done = set()
+        """Send the group, and its images under the symmetry, each as soon as it can go.
+
+        Images that share a port take turns, so an image may be at its sender later than the group.
+        """
         for chunk_map, link_map in zip(self.symmetry.chunk_map, self.symmetry.link_map, strict=True):
             group, over = tuple(chunk_map[chunks].tolist()), int(link_map[link])
-            if (over, group[0]) in done:
-                continue
-            done.add((over, group[0]))
-            start = max(now, self.ports.ready(over))
+            arrived = self.arrives_us[list(group), self.src[over]].max()
+            start = max(now, float(arrived), self.ports.ready(over))
             end = self.ports.place(over, len(group), start)
             self.sends.append(Send(group, over, start))
             receiver = self.dst[over]
