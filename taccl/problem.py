@@ -20,6 +20,7 @@ from taccl.errors import TopologyError
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
+OCCUPANCIES: tuple[Occupancy, ...] = get_args(Occupancy)
 
 #: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
 MAX_GROUP = 71

@@ -14,6 +14,7 @@ from taccl.backend.execute import Execution, execute
 from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.program import Program
+from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
 from taccl.errors import CheckError, TacclError
@@ -26,7 +27,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--size", metavar="SIZE", help="Size of the call, as nccl-tests counts it. Default: about 1MB.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--op", type=click.Choice(OPS), default="sum", show_default=True, help="How to reduce.")
@@ -61,7 +62,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
     show_default=True,
     help="Give up on a program that is neither stuck nor at an end.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 @click.pass_context
 def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **options: Any) -> None:
     """Execute an MSCCL-XML file on CPU arrays, with real blocking between thread blocks.

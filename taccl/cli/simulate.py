@@ -10,28 +10,14 @@ import click
 
 from taccl import units
 from taccl.backend.program import Protocol
+from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import show_json, show_table
 from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("file", type=_FILE)
-@click.option("--topology", metavar="NAME|FILE", help="A machine of the catalogue or a YAML file.")
-@click.option("--sketch", metavar="NAME|FILE", help="A sketch, whose links alone are there.")
-@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
-@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
-@click.option(
-    "--occupancy",
-    type=click.Choice(["serial", "pipelined"]),
-    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
-)
-@click.option(
-    "--nic-sharing",
-    type=click.Choice(["port", "static"]),
-    help="How links that share a NIC divide it. Default: the sketch's.",
-)
+@click.argument("file", type=FILE)
+@machine_options
 @click.option(
     "--size",
     "sizes",
@@ -70,7 +56,7 @@ _FILE = click.Path(path_type=Path)
     metavar="US_PER_MB",
     help="What copies and additions inside a GPU take.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool, **request: Any) -> None:
     """How long FILE takes under the cost model: an MSCCL-XML, whoever made it, or a schedule (JSON)
     written by `taccl synthesize --schedule`, which is lowered to a program first.

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, show_json, show_table
 from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError, FileError, InfeasibleError
@@ -30,7 +31,7 @@ def sketch() -> None:
 
 
 @sketch.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 def list_sketches(as_json: bool) -> None:
     """List the published sketches."""
     sketches = published_sketches()
@@ -66,8 +67,8 @@ def show(name: str) -> None:
 @click.argument("file")
 @click.option("--topology", metavar="NAME|FILE", help="The machine. Default: the one that the sketch names.")
 @click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's.")
-@click.option("--profile", type=click.Path(path_type=Path), help="A TACCL profile (JSON).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
+@json_option
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -117,9 +118,7 @@ def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]
 @sketch.command()
 @click.argument("topology")
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to a file that is not there yet."
-)
+@click.option("-o", "--output", type=FILE, help="Write to a file that is not there yet.")
 def init(topology: str, nodes: int | None, output: Path | None) -> None:
     """Print a commented sketch for TOPOLOGY (a name or a YAML file), to start from."""
     claim_outputs((output,), (topology,))

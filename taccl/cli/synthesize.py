@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from taccl import api, units
+from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import claim_outputs, show_json
 from taccl.cli.progress import progress_reports
 from taccl.encoding.portfolio import ENGINES
 from taccl.result import Result
-
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -25,18 +24,7 @@ _FILE = click.Path(path_type=Path)
     help="allgather, reducescatter, allreduce, alltoall, broadcast, reduce, gather, scatter, "
     "or a YAML file that says what each chunk does.",
 )
-@click.option(
-    "--sketch",
-    metavar="NAME|FILE",
-    help="A published sketch, a YAML file, or a TACCL JSON. Without one, all links may be used.",
-)
-@click.option(
-    "--topology",
-    metavar="NAME|FILE",
-    help="A machine of the catalogue or a YAML file. Default: the one that the sketch names.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
-@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@machine_options
 @click.option(
     "--size",
     help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: what the profile, else "
@@ -49,16 +37,6 @@ _FILE = click.Path(path_type=Path)
     help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
-@click.option(
-    "--occupancy",
-    type=click.Choice(["serial", "pipelined"]),
-    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
-)
-@click.option(
-    "--nic-sharing",
-    type=click.Choice(["port", "static"]),
-    help="How links that share a NIC divide it; static is TACCL's rule. Default: the sketch's.",
-)
 @click.option(
     "--engine", default="auto", show_default=True, help="Which engine searches: " + ", ".join(ENGINES) + "."
 )
@@ -110,10 +88,10 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--min-size", help="Smallest call that the XML serves.  [default: half of --size]")
 @click.option("--max-size", help="Largest call that the XML serves.  [default: twice --size]")
-@click.option("-o", "--output", type=_FILE, help="Where to write the MSCCL-XML.")
-@click.option("--schedule", type=_FILE, help="Where to write the schedule as JSON.")
+@click.option("-o", "--output", type=FILE, help="Where to write the MSCCL-XML.")
+@click.option("--schedule", type=FILE, help="Where to write the schedule as JSON.")
 @click.option("--no-xml", is_flag=True, help="Only find the schedule; make no MSCCL-XML.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def synthesize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from taccl import units
+from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
 
@@ -18,7 +19,7 @@ def topology() -> None:
 
 
 @topology.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 def list_topologies(as_json: bool) -> None:
     """List the machines that are known by name. A YAML file describes any other."""
     entries = catalogue()
@@ -32,8 +33,8 @@ def list_topologies(as_json: bool) -> None:
 @topology.command()
 @click.argument("name")
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
-@click.option("--profile", type=click.Path(path_type=Path), help="A TACCL profile (JSON).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
+@json_option
 def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> None:
     """Show a machine: NAME of the catalogue, or a YAML file."""
     machine = load_topology(name, nodes=nodes, profile=profile)

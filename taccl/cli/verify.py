@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from taccl.backend.verify import Facts, Report, verify_file
+from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
 from taccl.collectives import Collective
@@ -14,7 +15,7 @@ from taccl.errors import CheckError
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option(
     "--target",
     type=click.Choice(["all", "msccl", "executor", "rccl"]),
@@ -22,7 +23,7 @@ from taccl.errors import CheckError
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
 @click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 @click.pass_context
 def verify(
     ctx: click.Context,

@@ -9,7 +9,21 @@ from pathlib import Path
 
 from taccl.errors import SketchError, UnitError
 from taccl.sketch.gpus import gpu_list, gpu_map
-from taccl.sketch.model import Group, Internode, Intranode, Offset, Relay, Rotation, SenderFor, Sketch, Switch
+from taccl.sketch.model import (
+    INTERNODE_STRATEGIES,
+    INTRANODE_STRATEGIES,
+    NIC_SHARINGS,
+    SWITCH_POLICIES,
+    Group,
+    Internode,
+    Intranode,
+    Offset,
+    Relay,
+    Rotation,
+    SenderFor,
+    Sketch,
+    Switch,
+)
 from taccl.sketch.schema import INTERNODE, INTRANODE, ROTATION, SKETCH, SWITCH, Schema
 from taccl.sketch.taccl_json import is_taccl_json, sketch_from_taccl
 from taccl.topologies.strict_yaml import Node, load_yaml, parse_yaml
@@ -55,10 +69,6 @@ def _mapping(node: Node, schema: Schema) -> dict[str, Node]:
     return node.mapping(tuple(schema["properties"]), schema.get("required", ()))
 
 
-def _choice(node: Node, schema: Schema, key: str) -> str:
-    return node.choice(schema["properties"][key]["enum"])
-
-
 def _topology(node: Node, path: str | None) -> str:
     """A machine's name, or its file: a file beside the sketch is found from any folder."""
     beside = None if path is None else Path(path).parent / node.string()
@@ -76,32 +86,32 @@ def _size(node: Node) -> int:
 
 def _intranode(node: Node) -> Intranode:
     keys = _mapping(node, INTRANODE)
-    strategy = _choice(keys["strategy"], INTRANODE, "strategy")
+    strategy = keys["strategy"].choice(INTRANODE_STRATEGIES)
     _check_only_with(node, keys, "switch", strategy, "switches")
     switches = keys["switches"].elements() if "switches" in keys else ()
-    return Intranode(strategy, tuple(map(_switch, switches)), node.line)  # type: ignore[arg-type]
+    return Intranode(strategy, tuple(map(_switch, switches)), node.line)
 
 
 def _switch(node: Node) -> Switch:
     keys = _mapping(node, SWITCH)
     gpus = None if keys["gpus"].content == "all" else gpu_list(keys["gpus"])
-    policy = _choice(keys["policy"], SWITCH, "policy") if "policy" in keys else "none"
-    return Switch(gpus, policy, node.line)  # type: ignore[arg-type]
+    policy = keys["policy"].choice(SWITCH_POLICIES) if "policy" in keys else "none"
+    return Switch(gpus, policy, node.line)
 
 
 def _internode(node: Node) -> Internode:
     keys = _mapping(node, INTERNODE)
-    strategy = _choice(keys["strategy"], INTERNODE, "strategy")
+    strategy = keys["strategy"].choice(INTERNODE_STRATEGIES)
     _check_only_with(node, keys, "relay", strategy, "relay")
     relays = gpu_map(keys["relay"]) if "relay" in keys else ()
     senders = gpu_map(keys["sender_for"]) if "sender_for" in keys else ()
-    sharing = _choice(keys["nic_sharing"], INTERNODE, "nic_sharing") if "nic_sharing" in keys else "port"
+    sharing = keys["nic_sharing"].choice(NIC_SHARINGS) if "nic_sharing" in keys else "port"
     return Internode(
-        strategy,  # type: ignore[arg-type]
+        strategy,
         relays=tuple(Relay(*entry) for entry in relays),
         sender_for=tuple(SenderFor(*entry) for entry in senders),
         own_first=keys["own_first"].boolean() if "own_first" in keys else False,
-        nic_sharing=sharing,  # type: ignore[arg-type]
+        nic_sharing=sharing,
         line=node.line,
     )
 
@@ -123,11 +133,8 @@ def _rotation(node: Node) -> Rotation:
         keys = _mapping(node, ROTATION)
         offset, group = keys["rotate"], keys["within"]
     rotate: Offset = "node" if offset.content == "node" else _count(offset, "`node`")
-    within: Group
-    if group.content == "node" or group.content == "machine":
-        within = group.content  # type: ignore[assignment]
-    else:
-        within = _count(group, "`node`, `machine`")
+    words: dict[object, Group] = {"node": "node", "machine": "machine"}
+    within = words[group.raw] if group.raw in words else _count(group, "`node`, `machine`")
     return Rotation(rotate, within, node.line)
 
 

@@ -7,7 +7,7 @@ every node. Each part remembers the line it was written on, for messages that co
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from taccl.errors import SketchError
 
@@ -15,6 +15,12 @@ IntranodeStrategy = Literal["none", "switch", "minmax", "maxmin"]
 InternodeStrategy = Literal["none", "relay", "fully-connected", "direct-map"]
 SwitchPolicy = Literal["none", "uc-min", "uc-max"]
 NicSharing = Literal["port", "static"]
+
+INTRANODE_STRATEGIES: tuple[IntranodeStrategy, ...] = get_args(IntranodeStrategy)
+INTERNODE_STRATEGIES: tuple[InternodeStrategy, ...] = get_args(InternodeStrategy)
+SWITCH_POLICIES: tuple[SwitchPolicy, ...] = get_args(SwitchPolicy)
+NIC_SHARINGS: tuple[NicSharing, ...] = get_args(NicSharing)
+
 Offset = int | Literal["node"]
 Group = int | Literal["node", "machine"]
 

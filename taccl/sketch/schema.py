@@ -9,6 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from taccl.sketch.model import INTERNODE_STRATEGIES, INTRANODE_STRATEGIES, NIC_SHARINGS, SWITCH_POLICIES
+
 Schema = dict[str, Any]
 
 
@@ -63,7 +65,7 @@ SWITCH = _object(
         "policy": _words(
             "uc-min: among equally fast routings, use few distinct connections (large sizes); "
             "uc-max: use many (small sizes); none: no preference.",
-            ("none", "uc-min", "uc-max"),
+            SWITCH_POLICIES,
             default="none",
         ),
     },
@@ -76,7 +78,7 @@ INTRANODE = _object(
         "strategy": _words(
             "none: all links, as they are; switch: only those between GPUs that one of `switches` "
             "joins; minmax, maxmin: all links, and the load spread over them.",
-            ("none", "switch", "minmax", "maxmin"),
+            INTRANODE_STRATEGIES,
         ),
         "switches": {
             "description": "The GPU groups behind each switch (strategy: switch).",
@@ -96,7 +98,7 @@ INTERNODE = _object(
             "none: the links between GPUs and the NICs beside them, as they are; relay: only from a "
             "sender to its receivers on other nodes, as in `relay`; direct-map: GPU i to GPU i; "
             "fully-connected: every GPU to every GPU of another node.",
-            ("none", "relay", "direct-map", "fully-connected"),
+            INTERNODE_STRATEGIES,
         ),
         "relay": _by_gpu(
             "Sender: the GPUs of other nodes that it sends to (strategy: relay).", {"1": [0], "3": [2]}
@@ -114,7 +116,7 @@ INTERNODE = _object(
         "nic_sharing": _words(
             "port: a NIC serves one transfer at a time, whoever uses it; static: every inter-node "
             "link's beta is multiplied by links / NICs, used or not (TACCL's rule).",
-            ("port", "static"),
+            NIC_SHARINGS,
             default="port",
         ),
     },

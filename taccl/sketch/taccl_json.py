@@ -7,8 +7,21 @@ GPUs whose chunks it carries; `enforce_ordering` is `own_first`; `input_chunkup`
 from __future__ import annotations
 
 from taccl.sketch.gpus import gpu_list, gpu_map
-from taccl.sketch.model import Internode, Intranode, Relay, Rotation, SenderFor, Sketch, Switch
+from taccl.sketch.model import (
+    INTRANODE_STRATEGIES,
+    SWITCH_POLICIES,
+    Internode,
+    InternodeStrategy,
+    Intranode,
+    Relay,
+    Rotation,
+    SenderFor,
+    Sketch,
+    Switch,
+)
 from taccl.topologies.strict_yaml import Node
+
+_WITHOUT_RELAYS: tuple[InternodeStrategy, ...] = ("fully-connected", "direct-map")
 
 _KEYS = ("nnodes", "intranode_sketch", "internode_sketch", "symmetry_offsets", "hyperparameters")
 
@@ -42,14 +55,14 @@ def _intranode(node: Node) -> Intranode:
         ("strategy", "switches", "switch_hyperedge_strategy"),
         required=("strategy",),
     )
-    strategy = keys["strategy"].choice(("none", "switch", "minmax", "maxmin"))
+    strategy = keys["strategy"].choice(INTRANODE_STRATEGIES)
     if strategy != "switch":
-        return Intranode(strategy, line=node.line)  # type: ignore[arg-type]
+        return Intranode(strategy, line=node.line)
     keys = node.mapping(keys, required=("switches", "switch_hyperedge_strategy"))
     groups = keys["switches"].elements()
     policies = keys["switch_hyperedge_strategy"].elements(length=len(groups))
     switches = (
-        Switch(gpu_list(group), policy.choice(("none", "uc-min", "uc-max")), group.line)  # type: ignore[arg-type]
+        Switch(gpu_list(group), policy.choice(SWITCH_POLICIES), group.line)
         for group, policy in zip(groups, policies, strict=True)
     )
     return Intranode("switch", tuple(switches), node.line)
@@ -63,14 +76,14 @@ def _internode(node: Node) -> Internode:
     keys["strategy"].choice(("relay",))
     connection = keys["internode_conn"]
     relays: tuple[Relay, ...] = ()
-    strategy = "relay"
+    strategy: InternodeStrategy = "relay"
     if connection.kind == "mapping":
         relays = tuple(Relay(*entry) for entry in gpu_map(connection))
     else:
-        strategy = connection.choice(("fully-connected", "direct-map"))
+        strategy = connection.choice(_WITHOUT_RELAYS)
     senders = gpu_map(keys["gpus_to_sender_rev_map"]) if "gpus_to_sender_rev_map" in keys else ()
     return Internode(
-        strategy,  # type: ignore[arg-type]
+        strategy,
         relays=relays,
         sender_for=tuple(SenderFor(*entry) for entry in senders),
         own_first=keys["enforce_ordering"].boolean() if "enforce_ordering" in keys else False,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 DeviceKind = Literal["gpu", "switch", "nic", "pcie", "fabric"]
-Occupancy = Literal["serial", "pipelined"]
 
 #: `Device.node` of a device that belongs to no node: the fabric between nodes.
 NO_NODE = -1

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import permutations, product
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link, Occupancy
+from taccl.problem import Occupancy
+from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import beta_from_bandwidth
 

@@ -15,7 +15,8 @@ from functools import cached_property
 import networkx as nx
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Occupancy, Path
+from taccl.problem import OCCUPANCIES, Occupancy
+from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
 
@@ -53,7 +54,7 @@ class PhysicalTopology:
             {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
         ):
             raise TopologyError(f"topology {self.name!r} has two devices called {name!r}")
-        if self.occupancy not in ("serial", "pipelined"):
+        if self.occupancy not in OCCUPANCIES:
             raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
         known, seen = set(names), set()
         for link in self.links:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
@@ -23,6 +24,8 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 20
 
 Scalar = str | int | float | bool | None
+#: A word out of a fixed choice, such as a Literal.
+Word = TypeVar("Word", bound=str)
 
 _NULL = re.compile(r"|~|null|Null|NULL")
 _TRUE, _FALSE = re.compile(r"true|True|TRUE"), re.compile(r"false|False|FALSE")
@@ -125,14 +128,15 @@ class Node:
         self._check_range(value, minimum, maximum)
         return value
 
-    def choice(self, options: Sequence[str]) -> str:
+    def choice(self, options: Sequence[Word]) -> Word:
         """One of the words in `options`."""
-        if self.raw not in options or isinstance(self.content, tuple):
-            raise self.error(
-                f"{self.name} must be {_listing(options)}, not {self.described}",
-                hint=nearest(self.raw, options),
-            )
-        return self.raw
+        for option in options:
+            if option == self.raw and not isinstance(self.content, tuple):
+                return option
+        raise self.error(
+            f"{self.name} must be {_listing(options)}, not {self.described}",
+            hint=nearest(self.raw, options),
+        )
 
     @property
     def described(self) -> str:

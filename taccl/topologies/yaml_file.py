@@ -10,10 +10,10 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link, Occupancy
+from taccl.problem import OCCUPANCIES, Occupancy
+from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
 from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
@@ -88,7 +88,7 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
         keys = root.mapping(known, required=("name", "gpus", "links"))
     occupancy: Occupancy = "serial"
     if "occupancy" in keys:
-        occupancy = cast(Occupancy, keys["occupancy"].choice(["serial", "pipelined"]))
+        occupancy = keys["occupancy"].choice(OCCUPANCIES)
     name = keys["name"].string()
     devices, links = _nodes(root, keys, nodes) if has_nodes else _flat(root, keys, nodes)
     return PhysicalTopology(name, tuple(devices), tuple(links), occupancy)

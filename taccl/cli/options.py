@@ -1,0 +1,55 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from taccl.problem import OCCUPANCIES
+from taccl.sketch.model import NIC_SHARINGS
+
+FILE = click.Path(path_type=Path)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_MACHINE = (
+    click.option(
+        "--sketch",
+        metavar="NAME|FILE",
+        help="A published sketch, a YAML file, or a TACCL JSON. Without one, all links may be used.",
+    ),
+    click.option(
+        "--topology",
+        metavar="NAME|FILE",
+        help="A machine of the catalogue or a YAML file. Default: the one that the sketch names.",
+    ),
+    click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's."),
+    click.option("--profile", type=FILE, help="A TACCL profile (JSON) with measured costs of the links."),
+    click.option(
+        "--occupancy",
+        type=click.Choice(OCCUPANCIES),
+        help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+    ),
+    click.option(
+        "--nic-sharing",
+        type=click.Choice(NIC_SHARINGS),
+        help="How links that share a NIC divide it; static is TACCL's rule. Default: the sketch's.",
+    ),
+)
+
+
+def machine_options(command: _Command) -> _Command:
+    """Which links there are, and what they cost: the parameters of `api.make_problem` of that kind."""
+    for option in reversed(_MACHINE):
+        command = option(command)
+    return command
+
+
+def json_option(command: _Command) -> _Command:
+    """`--json`, as the parameter `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(
+        command
+    )
