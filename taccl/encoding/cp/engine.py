@@ -22,7 +22,7 @@ from taccl.schedule import TOLERANCE_US, Schedule
 #: CP-SAT proves less with fewer, even on two cores.
 _WORKERS = 8
 #: More ways than this to send some chunk over some link take longer to write down than to search.
-_MOST_WAYS = 200_000
+_MOST_WAYS = 100_000
 #: (longest way relative to the shortest, shared sends per link), with shares of the time.
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 
