@@ -80,7 +80,7 @@ class LinearModel:
         lower: Values = -np.inf,
         upper: Values = np.inf,
     ) -> None:
-        """Append `count` rows; entry i puts `coefficient[i]` into row `row[i]` of them."""
+        """Append `count` rows; entry i adds `coefficient[i]` to row `row[i]` of them."""
         low, high = (np.broadcast_to(np.asarray(v, dtype=np.float64), (count,)) for v in (lower, upper))
         values = np.broadcast_to(np.asarray(coefficient, dtype=np.float64), row.shape)
         self._rows.append((low, high))
@@ -94,12 +94,16 @@ class LinearModel:
         return lower, upper, cost, integer
 
     def matrix(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
-        """The rows in compressed form: starts, columns, coefficients; then lower and upper."""
+        """The rows in compressed form: starts, columns, coefficients; then lower and upper.
+
+        A variable is at most once in a row: HiGHS, handed it twice, may never come back.
+        """
         row, column, value = (np.concatenate([e[i] for e in self._entries]) for i in range(3))
-        order = np.argsort(row, kind="stable")
-        starts = np.searchsorted(row[order], np.arange(self.num_rows + 1))
+        places, place = np.unique(row * self.num_variables + column, return_inverse=True)
+        row, column = np.divmod(places, self.num_variables)
+        starts = np.searchsorted(row, np.arange(self.num_rows + 1))
         lower, upper = (np.concatenate([r[i] for r in self._rows]) for i in range(2))
-        return starts, column[order], value[order], lower, upper
+        return starts, column, np.bincount(place, value, len(places)), lower, upper
 
 
 def solve(
@@ -150,7 +154,8 @@ def _solve_by_highs(
         ("random_seed", seed),
     ):
         highs.setOptionValue(option, setting)
-    highs.passModel(lp)
+    if highs.passModel(lp) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS does not take the program that was written for it")
     if start is not None:
         guess = highspy.HighsSolution()
         guess.col_value = start.tolist()

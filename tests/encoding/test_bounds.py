@@ -129,6 +129,16 @@ def test_the_flow_bound_counts_links_that_share_a_port_together() -> None:
     assert flow_bound(problem(shared, "scatter")).value_us == pytest.approx(6.0, rel=2e-6)
 
 
+def test_links_that_a_symmetry_makes_alike_may_share_a_port() -> None:
+    """All 8 chunks that leave a node pass its NIC, 10 us each: those of ranks 0 and 1, which are alike."""
+    across = [(a, b, 0.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
+    inside = [(a, b, 0.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
+    for symmetry in ((), ([1, 0, 3, 2],)):
+        both = problem(topology, "alltoall", 2, symmetry=symmetry)
+        assert flow_bound(both).value_us == pytest.approx(80.0, rel=2e-6)
+
+
 def test_chunks_that_may_not_use_a_link_do_not_flow_over_it() -> None:
     """Rank 0's chunk for 2 is kept off the direct link and has to share 0 -> 1."""
     topology = machine(3, [(0, 1, 0.0, 3.0), (0, 2, 0.0, 3.0), (1, 2, 0.0, 1.0)])

@@ -127,6 +127,23 @@ def test_rows_may_come_in_batches_and_out_of_order() -> None:
     assert upper.tolist() == [4.0, 5.0, np.inf]
 
 
+@pytest.mark.parametrize("solver", _BOTH)
+def test_a_variable_that_is_named_twice_in_a_row_counts_twice(solver: str) -> None:
+    """Minimise x with 2 x + 1 x >= 6 and y + y - y >= 5."""
+    model = LinearModel()
+    x = model.add_variables(2, cost=1.0)
+    model.add_rows(
+        2,
+        _index(0, 1, 1, 0, 1),
+        x[[0, 1, 1, 0, 1]],
+        np.array([2.0, 1.0, 1.0, 1.0, -1.0]),
+        np.array([6.0, 5.0]),
+    )
+    solution = solve(model, solver)
+    assert solution.values is not None
+    assert solution.values.tolist() == pytest.approx([2.0, 5.0])
+
+
 def test_an_unknown_solver_is_named_with_those_that_are_known() -> None:
     with pytest.raises(SolverError, match="unknown solver 'cplexx'") as caught:
         solve(knapsack(), "cplexx")
