@@ -195,8 +195,12 @@ def _pulp_solver(name: str, time_limit_s: float, gap: float) -> Any:
     matches = [known[alias] for alias in aliases if alias in known]
     if not matches:
         raise SolverError(f"unknown solver {name!r}", hint="one of highs, cbc, " + ", ".join(sorted(known)))
+    limit = max(time_limit_s, 1.0)
     for match in matches:
-        solver = pulp.getSolver(match, msg=False, timeLimit=max(time_limit_s, 1.0), gapRel=gap)
+        try:
+            solver = pulp.getSolver(match, msg=False, timeLimit=limit, gapRel=gap)
+        except TypeError:  # some solvers know no gap, and search until they have proved the optimum
+            solver = pulp.getSolver(match, msg=False, timeLimit=limit)
         if solver.available():
             return solver
     raise SolverError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -160,6 +161,12 @@ def test_a_solver_that_is_not_installed_is_said_to_be_so(monkeypatch: pytest.Mon
     with pytest.raises(SolverError, match="'xpress' is not installed here") as caught:
         check_solver("xpress")
     assert "highs" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["glpk", "choco", "mipcl"])
+def test_a_solver_that_knows_no_gap_is_either_there_or_not(name: str) -> None:
+    with contextlib.suppress(SolverError):
+        check_solver(name)
 
 
 def test_names_of_solvers_may_be_short_or_as_pulp_has_them() -> None:
