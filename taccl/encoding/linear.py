@@ -103,7 +103,7 @@ class LinearModel:
         row, column = np.divmod(places, self.num_variables)
         starts = np.searchsorted(row, np.arange(self.num_rows + 1))
         lower, upper = (np.concatenate([r[i] for r in self._rows]) for i in range(2))
-        return starts, column, np.bincount(place, value, len(places)), lower, upper
+        return starts, column, np.bincount(place, value, len(places)).astype(np.float64), lower, upper
 
 
 def solve(
