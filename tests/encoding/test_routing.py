@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from small_problems import ENGINE_BETAS, full, machine, problem, problems, ring, two_nodes
+from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl.collectives import BoolArray
 from taccl.encoding.distance import distances_us, shortest_path
@@ -64,6 +64,15 @@ def test_chunks_go_round_a_busy_link() -> None:
     to_three = split.collective.post[:, 3] & ~split.collective.pre[:, 3]
     assert uses[to_three][:, 2].sum() == 1
     assert uses[to_three][:, 3].sum() == 1
+
+
+def test_a_link_that_leads_nowhere_is_no_matter() -> None:
+    """Nobody wants anything at rank 3, and nothing comes back from it."""
+    links = [(0, 1, 1.0, 1.0), (0, 2, 1.0, 1.0), (2, 1, 1.0, 1.0), (2, 3, 1.0, 1.0)]
+    pieces = Problem(machine(4, links), custom(4, [((0,), (1,), False)] * 4), 1.0)
+    direct, there, on, nowhere = routes(pieces).sum(axis=0)
+    assert direct < 4, "8 us, had all gone there"
+    assert (there, on, nowhere) == (4 - direct, 4 - direct, 0)
 
 
 def test_routes_keep_to_the_links_that_a_home_may_use() -> None:

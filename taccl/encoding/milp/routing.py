@@ -151,8 +151,11 @@ def _port_times_us(problem: Problem, options: RoutingOptions) -> tuple[FloatArra
     before = distance[is_source].min(axis=0)[topology.src]
     after = distance[:, is_wanting].min(axis=1)[topology.dst]
     head, tail = (
-        np.array([end[list(links)].min() for links in topology.port_links]) for end in (before, after)
+        np.array([end[list(links)].min(initial=np.inf) for links in topology.port_links])
+        for end in (before, after)
     )
+    useless = ~np.isfinite(head + tail)  # ports that lie on no way to where something is wanted
+    head[useless] = tail[useless] = 0.0
     return busy, head, tail
 
 
