@@ -150,7 +150,9 @@ def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget)
     first, second = budget.share(0.4), budget.share(0.8)
     sums_stream = _with_schedules(engine(parts.sums, options, first, None))
     spread_stream = _with_schedules(engine(parts.spread, options, second, None))
-    sums, spread = next(sums_stream), next(spread_stream)
+    sums, spread = next(sums_stream, None), next(spread_stream, None)
+    if sums is None or spread is None:
+        return
     yield sums.stage, sums.schedule, spread.schedule
     for sums in sums_stream:
         yield sums.stage, sums.schedule, spread.schedule

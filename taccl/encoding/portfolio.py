@@ -57,7 +57,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     for update in reducing(engine)(problem, options, budget.share(0.95), best):
         yield update
         best = update.schedule or best
-    if options.engine == "auto" and best is not None:
+    if options.engine == "auto" and best is not None and budget.remaining_s():
         joined = rejoined(best, symmetry_group(problem), options, budget)
         if joined is not None:
             yield Update("milp", joined)

@@ -148,6 +148,12 @@ def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Probl
     assert update.schedule.problem is summing
 
 
+def test_an_engine_that_finds_nothing_leaves_nothing_to_join() -> None:
+    silent = reducing(lambda *_: iter(()))
+    for name in ("allreduce", "reducescatter"):
+        assert not list(silent(problem(ring(3), name), SolveOptions(), Budget(1.0), None))
+
+
 def test_overlapping_only_yields_faster_valid_schedules() -> None:
     allreduce = problem(full(4), "allreduce", 2)
     parts = halves(allreduce)
