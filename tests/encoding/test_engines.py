@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from brute_force import fastest
 from hypothesis import HealthCheck, given, settings
-from small_problems import ENGINE_BETAS, full, machine, ndv2_node, problem, problems, ring, two_nodes
+from ortools.sat.python import cp_model
+from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
+from taccl.encoding.cp.model import build
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.milp import milp
+from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -125,6 +128,18 @@ def test_chunks_keep_to_the_links_that_they_may_use(engine: Engine) -> None:
 
 
 @every_engine
+@pytest.mark.parametrize("summed", [False, True], ids=["copied", "summed"])
+def test_the_only_way_left_may_lead_away_from_where_a_chunk_is_wanted(engine: Engine, summed: bool) -> None:
+    """0 -> 1 takes 2 us, but rank 0's chunk has to go by 2, which is 10 us from 1, and wants nothing."""
+    links = [(0, 1, 1.0, 1.0), (0, 2, 1.0, 1.0), (2, 1, 5.0, 5.0), (0, 3, 1.0, 1.0)]
+    may_use = np.ones((4, 4), dtype=np.bool_)
+    may_use[0, 0] = False
+    kept = Problem(machine(4, links), custom(4, [((0,), (1, 3), False)]), 1.0, (), RoutingLimits(may_use))
+    schedules = found(reducing(engine), kept.reversed() if summed else kept, 0.3)
+    assert schedules[-1].makespan_us == pytest.approx(12.0)
+
+
+@every_engine
 def test_own_chunks_leave_first_where_the_sketch_says_so(engine: Engine) -> None:
     """Everything into node 1 passes 1 -> 2: rank 1's own pieces go before those of rank 0."""
     topology = two_nodes(beta_between=4.0)
@@ -216,6 +231,15 @@ _KNOWN = [
     problem(full(3), "broadcast", 2),
     problem(ring(3, alpha_us=5.0), "allgather", 2),
 ]
+
+
+def test_cp_leaves_out_a_link_that_takes_longer_than_all_of_the_known_schedule() -> None:
+    """0 -> 2 takes 10 us at once and 6 us by way of 1: a way that slack 2 allows, and none to take."""
+    triangle = machine(3, [(0, 2, 0.0, 10.0), (0, 1, 0.0, 3.0), (1, 2, 0.0, 3.0)])
+    pieces = Problem(triangle, custom(3, [((0,), (2,), False)]), 1.0)
+    (known,) = found(greedy, pieces, 0.0)
+    model = build(known, symmetry_group(pieces), shortest_path_sets(pieces, 2.0), 2)
+    assert cp_model.CpSolver().solve(model.cp) == cp_model.OPTIMAL
 
 
 @pytest.mark.parametrize("number", range(len(_KNOWN)))

@@ -75,7 +75,8 @@ class JointModel:
 def build(known: Schedule, symmetry: SymmetryGroup, allowed: BoolArray, num_slots: int) -> JointModel:
     """The model of `known.problem` with `num_slots` shared sends per link, no later than `known`.
 
-    `allowed`, shape (num_chunks, num_links), says where chunks may go; it must be symmetric.
+    `allowed`, shape (num_chunks, num_links), says where chunks may go; it must be symmetric. A link
+    that takes longer than all of `known` is left out.
     """
     return _Builder(known, symmetry, allowed, num_slots).build()
 
@@ -94,7 +95,8 @@ class _Builder:
         self.cost = np.floor(cost / self.tick_us).astype(np.int64).tolist()
         self.serial = topology.occupancy == "serial"
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
-        chunk, link = np.nonzero(allowed)
+        duration = topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
+        chunk, link = np.nonzero(allowed & (duration <= known.makespan_us))
         least = symmetry.pair_representative(chunk, link, symmetry.link_map)
         self.pairs = list(zip(chunk.tolist(), link.tolist(), strict=True))
         keys = (divmod(key, topology.num_links) for key in least.tolist())

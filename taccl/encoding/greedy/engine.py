@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.encoding.distance import distances_us
+from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.greedy.route import spread_routes
+from taccl.encoding.routes import distances_by_limits
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
-from taccl.problem import Problem
+from taccl.problem import FloatArray, Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)
@@ -45,7 +46,7 @@ def greedy(
     First every policy once, then variations of those that did best, with random ties.
     """
     random = np.random.default_rng(options.seed)
-    symmetry = symmetry_group(problem)
+    symmetry, distances = symmetry_group(problem), distances_by_limits(problem)
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
     terrains: dict[tuple[float, bool], Terrain] = {}
@@ -54,7 +55,7 @@ def greedy(
             return
         ways = trial.congestion, trial.sharing
         if ways not in terrains:
-            terrains[ways] = _terrain(problem, symmetry, *ways, random)
+            terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
         schedule = flood(terrains[ways], trial.policy, random)
         if schedule is None:
             continue
@@ -156,6 +157,7 @@ def _routed_chunks(problem: Problem) -> list[int]:
 def _terrain(
     problem: Problem,
     symmetry: SymmetryGroup,
+    distances: tuple[FloatArray, IntArray],
     congestion: float,
     sharing: bool,
     random: np.random.Generator,
@@ -169,4 +171,4 @@ def _terrain(
         usable[chunk] = False
         usable[chunk, way] = True
         left[chunk, topology.src[way]] = np.cumsum(duration[way][::-1])[::-1]
-    return Terrain(problem, symmetry, distances_us(topology, duration), usable, left)
+    return Terrain(problem, symmetry, *distances, usable, left)

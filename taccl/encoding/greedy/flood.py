@@ -56,7 +56,7 @@ class Terrain:
     ----------
     problem : chunks that are copied, none reduced.
     symmetry : the group whose orbits are decided together; only the identity for none.
-    distance_us : shape (num_ranks, num_ranks), least times between ranks.
+    distance_us, kind : see `routes.distances_by_limits`.
     usable : shape (num_chunks, num_links), where each chunk may go.
     left_us : shape (num_chunks, num_ranks); for a chunk with a fixed way, the time that it still
         needs from each rank on that way; 0 for chunks that find their own.
@@ -65,6 +65,7 @@ class Terrain:
     problem: Problem
     symmetry: SymmetryGroup
     distance_us: FloatArray
+    kind: IntArray
     usable: BoolArray
     left_us: FloatArray
 
@@ -75,7 +76,8 @@ class Terrain:
         lack = np.zeros((collective.num_chunks, collective.num_ranks))
         for chunk, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
             wanting = post & ~pre
-            lack[chunk, wanting] = self.distance_us[pre][:, wanting].min(axis=0)
+            distance = self.distance_us[self.kind[chunk]]
+            lack[chunk, wanting] = distance[pre][:, wanting].min(axis=0)
         return lack
 
     @cached_property
@@ -107,7 +109,7 @@ class _Flood:
         topology, collective = problem.topology, problem.collective
         self.terrain, self.policy, self.random = terrain, policy, random
         self.problem, self.symmetry = problem, terrain.symmetry
-        self.distance, self.usable = terrain.distance_us, terrain.usable
+        self.distance, self.kind, self.usable = terrain.distance_us, terrain.kind, terrain.usable
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.ports = Ports(problem)
         self.lack = terrain.lack_us.copy()
@@ -202,14 +204,15 @@ class _Flood:
             receiver = self.dst[over]
             for chunk in group:
                 self.arrives_us[chunk, receiver] = end
-                self.lack[chunk] = np.minimum(self.lack[chunk], self.distance[receiver])
+                self.lack[chunk] = np.minimum(self.lack[chunk], self.distance[self.kind[chunk], receiver])
                 self._offer(chunk, receiver, end)
 
     def _useful(self, link: int, now: float) -> tuple[IntArray, FloatArray, float]:
         """Chunks that may leave over this link now, what each saves, and when the next one comes."""
         sender, receiver = self.src[link], self.dst[link]
         waiting = np.array(self.waiting[link], dtype=np.int64)
-        gain = np.maximum(self.lack[waiting] - self.distance[receiver], 0.0).sum(axis=1)
+        closer = self.distance[self.kind[waiting], receiver]
+        gain = np.maximum(self.lack[waiting] - closer, 0.0).sum(axis=1)
         left = self.terrain.left_us[waiting, sender]
         gain = np.where(left > 0, left, gain)
         # What helps nowhere now never will: ranks only get nearer to the copies.

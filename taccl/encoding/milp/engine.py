@@ -13,21 +13,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collectives import BoolArray
-from taccl.encoding.distance import distances_us
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
 from taccl.encoding.milp.contiguity import rejoined
 from taccl.encoding.milp.routing import RoutingOptions, routed
-from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.routes import distances_by_limits, shortest_path_sets
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
 from taccl.encoding.timing import Decision, list_schedule, without_dead_ends
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
 #: More pairs of a chunk and a link than this are left to the greedy engine.
-_MOST_WAYS = 500_000
+_MOST_WAYS = 60_000
+#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
 _SLACKS = (1.0, 1.5, 2.0)
 _ALPHA_SHARES = (1.0, 0.25)
 _GROUPS = (1, 2, 4, 8, 10**9)
@@ -76,10 +75,8 @@ def _ordered(
     problem: Problem, symmetry: SymmetryGroup, uses: BoolArray, seed: int, budget: Budget
 ) -> Schedule:
     """The best order found on the given routes: passes under every policy, then with random ties."""
-    topology = problem.topology
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    terrain = Terrain(problem, symmetry, distances_us(topology, duration), uses, left)
+    terrain = Terrain(problem, symmetry, *distances_by_limits(problem), uses, left)
     alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
     best = without_dead_ends(list_schedule(problem, alone))
     random = np.random.default_rng(seed)
