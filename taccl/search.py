@@ -9,13 +9,14 @@ from typing import Literal
 
 from taccl.encoding.engine import SolveOptions, Update
 from taccl.encoding.portfolio import solve
-from taccl.errors import NoScheduleInTime, ScheduleError
+from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
-#: nothing more to try; the time was up; the user stopped it.
-Status = Literal["optimal", "gap reached", "finished", "time limit", "interrupted"]
+#: nothing more to try; the time was up; the user stopped it; an engine broke down after others had a
+#: schedule, which is kept.
+Status = Literal["optimal", "gap reached", "finished", "time limit", "interrupted", "engine failed"]
 
 #: A schedule within this fraction of its bound is optimal: far above float error, far below interest.
 OPTIMAL_GAP = 1e-9
@@ -78,11 +79,12 @@ def search(
     Raises
     ------
     NoScheduleInTime : there was no schedule when the time was up.
+    SolverError : an engine or solver is unknown, not installed, or broke down before any schedule.
     KeyboardInterrupt : there was no schedule when the user stopped it.
     ScheduleError : an engine handed over a schedule, or a bound, that is not right.
     """
     listener = _Listener(options, on_progress)
-    interrupted = False
+    cut_short: Status | None = None
     try:
         for update in solve(problem, options):
             listener.take(update)
@@ -91,8 +93,12 @@ def search(
     except KeyboardInterrupt:
         if listener.schedule is None:
             raise
-        interrupted = True
-    return listener.found(interrupted)
+        cut_short = "interrupted"
+    except SolverError:
+        if listener.schedule is None:
+            raise
+        cut_short = "engine failed"
+    return listener.found(cut_short)
 
 
 class _Listener:
@@ -130,14 +136,14 @@ class _Listener:
             self._elapsed_s >= self._options.time_limit_s
         )
 
-    def found(self, interrupted: bool) -> Found:
+    def found(self, cut_short: Status | None) -> Found:
         if self.schedule is None:
             raise self._no_schedule("no schedule was found")
         return Found(
             schedule=self.schedule,
             lower_bound_us=self._bound_us,
             bound_source=self._bound_source,
-            status=self._status(interrupted),
+            status=self._status(cut_short),
             seconds=self._elapsed_s,
         )
 
@@ -169,13 +175,13 @@ class _Listener:
                 hint="please report this with your command and files; another --engine may avoid it",
             )
 
-    def _status(self, interrupted: bool) -> Status:
+    def _status(self, cut_short: Status | None) -> Status:
         if self._gap <= OPTIMAL_GAP:
             return "optimal"
         if self._gap <= self._options.gap:
             return "gap reached"
-        if interrupted:
-            return "interrupted"
+        if cut_short is not None:
+            return cut_short
         return "time limit" if self._elapsed_s >= _NEARLY * self._options.time_limit_s else "finished"
 
     def _no_schedule(self, what: str) -> NoScheduleInTime:

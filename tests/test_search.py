@@ -5,7 +5,7 @@ import pytest
 
 from taccl.api import make_problem
 from taccl.encoding.engine import SolveOptions, Update
-from taccl.errors import NoScheduleInTime, ScheduleError
+from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.search import Progress, relative_gap, search
@@ -33,6 +33,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
 def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
     def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
         yield from updates
+        if then is SolverError:
+            raise SolverError("the solver broke down")
         if then is not None:
             raise then
 
@@ -153,3 +155,20 @@ def test_progress_tells_each_news_and_whether_it_is_an_improvement(
 
 def test_where_nothing_moves_the_gap_is_zero() -> None:
     assert relative_gap(0.0, 0.0) == 0.0
+
+
+def test_a_solver_that_breaks_down_costs_nothing_of_what_was_found(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    engine(says(Update("greedy", swap(problem, 1.0)), then=SolverError))
+    found = search(problem, SolveOptions())
+    assert found.status == "engine failed"
+    found.schedule.check()
+
+
+def test_a_solver_that_breaks_down_before_any_schedule_is_an_error(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    engine(says(then=SolverError))
+    with pytest.raises(SolverError, match="broke down"):
+        search(problem, SolveOptions())
