@@ -22,7 +22,7 @@ def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, floa
         {int(link): ports[link][-1] for link in links},
         _greedy_cover(problem, links),
     )
-    return min((_rates(problem, choice) for choice in choices), key=_chunks_per_us)
+    return min((_rates(problem, choice) for choice in choices), key=chunks_per_us)
 
 
 def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:
@@ -51,7 +51,8 @@ def _rates(problem: Problem, port_of: dict[int, int]) -> dict[int, tuple[float, 
     return rates
 
 
-def _chunks_per_us(rates: dict[int, tuple[float, float]]) -> float:
+def chunks_per_us(rates: dict[int, tuple[float, float]]) -> float:
+    """How many chunks all the ports together let through, alphas and whole chunks apart."""
     return sum(math.inf if cost == 0 else 1 / cost for _, cost in rates.values())
 
 

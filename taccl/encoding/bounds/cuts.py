@@ -24,7 +24,7 @@ made whole: chunks are not divisible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,7 @@ class Cut:
 def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) -> Bound:
     """The best bound over the given cuts; `distance_us` has shape (num_ranks, num_ranks)."""
     bounds = (bound for cut in cuts for bound in _bounds_of(problem, cut, distance_us))
-    return max(bounds, key=lambda bound: bound.value_us, default=Bound(0.0, "nothing has to move"))
+    return max(bounds, key=lambda bound: bound.value_us, default=Bound(0.0, "nothing has to move", "cut"))
 
 
 def simple_cuts(problem: Problem) -> list[Cut]:
@@ -65,9 +65,24 @@ def simple_cuts(problem: Problem) -> list[Cut]:
 
 
 def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[Bound]:
-    """A bound for each set of chunks that may enter by the same links, and one for all together."""
+    """A bound for each crossing."""
+    inside = _members(problem, cut)
+    for chunks, links in crossings(problem, cut):
+        yield _bound_at(problem, cut, chunks, links, inside, distance_us)
+
+
+def _members(problem: Problem, cut: Cut) -> BoolArray:
     inside = np.zeros(problem.num_ranks, dtype=np.bool_)
     inside[list(cut.ranks)] = True
+    return inside
+
+
+def crossings(problem: Problem, cut: Cut) -> Iterator[tuple[IntArray, IntArray]]:
+    """Chunks that must enter, and the links by which they may.
+
+    One pair for each set of chunks that may enter by the same links, and one for all together.
+    """
+    inside = _members(problem, cut)
     chunks = _must_enter(problem, inside)
     if not len(chunks):
         return
@@ -86,7 +101,7 @@ def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[
             classes[b"all"] = (chunks, entries)
     for members, links in classes.values():
         if len(links):
-            yield _bound_at(problem, cut, members, links, inside, distance_us)
+            yield members, links
 
 
 def _must_enter(problem: Problem, inside: BoolArray) -> IntArray:
@@ -122,5 +137,9 @@ def _bound_at(
             value = h + t + least_time(members, ports.values())
             if members and value > best:
                 best, count = float(value), members
-    through = topology.port_names[next(iter(ports))] if len(ports) == 1 else f"{len(ports)} ports"
-    return Bound(best, f"{count} chunks {cut.name} through {through}")
+    return Bound(best, f"{count} chunks {cut.name} through {name_ports(problem, ports)}", "cut")
+
+
+def name_ports(problem: Problem, ports: Collection[int]) -> str:
+    """One port by its name, several by their number."""
+    return problem.topology.port_names[next(iter(ports))] if len(ports) == 1 else f"{len(ports)} ports"

@@ -32,7 +32,7 @@ _MAX_FLOWS = 200_000
 def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
     collective, topology = problem.collective, problem.topology
-    nothing = Bound(0.0, "no flow bound")
+    nothing = Bound(0.0, "no flow bound", "flow")
     if (collective.pre.sum(axis=1) != 1).any() or (collective.post.sum(axis=1) != 1).any():
         return nothing
     if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
@@ -44,7 +44,7 @@ def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     solution = solve(model, time_limit_s=time_limit_s)
     if solution.status != "optimal":
         return nothing
-    return Bound(solution.objective * (1 - _ACCURACY), "flow of all chunks over all links")
+    return Bound(solution.objective * (1 - _ACCURACY), "flow of all chunks over all links", "flow")
 
 
 @dataclass(frozen=True, eq=False)

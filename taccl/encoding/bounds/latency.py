@@ -17,7 +17,7 @@ from taccl.problem import FloatArray, Problem
 def latency_bound(problem: Problem, distance_us: FloatArray) -> Bound:
     """The longest of the shortest paths that chunks have to take."""
     collective = problem.collective
-    best = Bound(0.0, "nothing has to move")
+    best = Bound(0.0, "nothing has to move", "latency")
     for chunk in range(collective.num_chunks):
         sources, wanting = collective.pre[chunk], collective.post[chunk]
         ways = distance_us[np.ix_(sources, wanting)]
@@ -25,5 +25,5 @@ def latency_bound(problem: Problem, distance_us: FloatArray) -> Bound:
             continue
         longest = ways.max() if collective.reduces[chunk] else ways.min(axis=0).max()
         if longest > best.value_us:
-            best = Bound(float(longest), f"latency of {collective.describe_chunk(chunk)}")
+            best = Bound(float(longest), f"latency of {collective.describe_chunk(chunk)}", "latency")
     return best

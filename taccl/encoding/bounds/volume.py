@@ -24,11 +24,17 @@ from taccl.problem import Problem
 
 def volume_bound(problem: Problem) -> Bound:
     """When all links together can have carried all transfers that the collective takes."""
+    transfers = least_transfers(problem)
+    if not transfers or not problem.topology.num_links:
+        return Bound(0.0, "nothing has to move", "volume")
+    rates = port_rates(problem, np.arange(problem.topology.num_links))
+    value_us = least_time(transfers, rates.values())
+    return Bound(value_us, f"{transfers} transfers over all {len(rates)} ports", "volume")
+
+
+def least_transfers(problem: Problem) -> int:
+    """N: how many transfers of one chunk there must be."""
     collective = problem.collective
     copied = (collective.post & ~collective.pre).sum(axis=1)
     summed = collective.pre.sum(axis=1) + collective.post.sum(axis=1) - 2
-    transfers = int(np.where(collective.reduces, summed, copied).sum())
-    if not transfers or not problem.topology.num_links:
-        return Bound(0.0, "nothing has to move")
-    rates = port_rates(problem, np.arange(problem.topology.num_links))
-    return Bound(least_time(transfers, rates.values()), f"{transfers} transfers over all {len(rates)} ports")
+    return int(np.where(collective.reduces, summed, copied).sum())
