@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taccl.collectives import Collective, make_collective
     from taccl.errors import TacclError
     from taccl.problem import Problem
+    from taccl.proofs import bounds
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
     from taccl.simulated import simulate_file
@@ -36,6 +37,7 @@ __all__ = [
     "Sketch",
     "StatedProblem",
     "TacclError",
+    "bounds",
     "load_sketch",
     "load_topology",
     "make_collective",
@@ -55,6 +57,7 @@ _HOME = {
     "Sketch": "sketch",
     "StatedProblem": "api",
     "TacclError": "errors",
+    "bounds": "proofs",
     "load_sketch": "sketch",
     "load_topology": "topologies",
     "make_collective": "collectives",

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from taccl import units
 from taccl.backend.lower import Lowered, Target, lower
@@ -19,6 +21,7 @@ from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.backend.verify import verify_text
+from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
 from taccl.collectives import Collective, chunk_bytes, make_collective
 from taccl.encoding.engine import SolveOptions
@@ -86,7 +89,7 @@ def synthesize(
     size: str | int | None = None,
     nodes: int | None = None,
     profile: str | Path | None = None,
-    chunks: int | None = None,
+    chunks: int | Literal["auto"] | None = None,
     root: int | None = None,
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
@@ -117,7 +120,8 @@ def synthesize(
         profile was measured for, else the size that the sketch is meant for.
     nodes : how many; default: the sketch's, else the topology's.
     profile : a TACCL profile (JSON) with measured costs of the links.
-    chunks : pieces that one rank's part is cut into; default: the sketch's, else 1.
+    chunks : pieces that one rank's part is cut into; default: the sketch's, else 1. `auto` searches
+        for the number that is fastest at this size.
     root : root rank of broadcast, reduce, gather and scatter; default 0.
     occupancy : `serial` or `pipelined` (COST MODEL); default: the topology's.
     nic_sharing : `port` or `static`, TACCL's rule; default: the sketch's.
@@ -139,34 +143,45 @@ def synthesize(
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
     options = _solve_options(engine, solver, time_limit, gap, seed, slack)
-    stated = make_problem(
+    state = partial(
+        make_problem,
         collective,
         topology=topology,
         sketch=sketch,
-        size=size,
         nodes=nodes,
         profile=profile,
-        chunks=chunks,
         root=root,
         occupancy=occupancy,
         nic_sharing=nic_sharing,
     )
+    stated = state(size=size, chunks=_chunks_to_begin_with(chunks, size))
     if xml:  # fail now, and not after the search
-        wire = _protocol(protocol)
         dialects(stated.problem.collective.name, target)
         sizes_of(stated.problem.collective, stated.problem.size_bytes, min_bytes, max_bytes)
-    found = search(stated.problem, options, on_progress)
+    lowered = partial(
+        lower,
+        protocol=_protocol(protocol),
+        target=target,
+        instances=instances,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
+    )
+    notes, tried = stated.notes, tuple[ChunksTried, ...]()
+    if chunks == "auto":
+        choice = choose_chunks(
+            lambda number: state(size=stated.problem.size_bytes, chunks=number),
+            options,
+            on_progress,
+            lowered if xml else None,
+        )
+        stated, found, tried = choice.stated, choice.found, choice.tried
+        notes = (*stated.notes, choice.note)
+    else:
+        found = search(stated.problem, options, on_progress)
     files: tuple[XmlFile, ...] = ()
     if xml:
-        programs = lower(
-            found.schedule,
-            protocol=wire,
-            target=target,
-            instances=instances,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
-        )
+        programs = lowered(found.schedule)
         verified = (_verified(each, stated.problem.collective) for each in programs)
         files = tuple(sorted(verified, key=lambda file: -len(file.readers)))
     return Result(
@@ -175,8 +190,18 @@ def synthesize(
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
         files=files,
-        notes=stated.notes,
+        notes=notes,
+        chunks_tried=tried,
     )
+
+
+def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> int | None:
+    """With `auto`, one chunk of the size that is given, else whatever the default size is meant for."""
+    if chunks == "auto":
+        return None if size is None else 1
+    if isinstance(chunks, str):
+        raise TacclError(f"chunks must be a number or auto, not {chunks!r}", hint="chunks 4, or chunks auto")
+    return chunks
 
 
 def _verified(lowered: Lowered, collective: Collective) -> XmlFile:

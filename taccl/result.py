@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from taccl import units
 from taccl.backend.program import Program
+from taccl.chunking import ChunksTried
 from taccl.collectives import Collective
 from taccl.encoding.engine import SolveOptions
 from taccl.files import ensure_writable, write_atomically
@@ -36,6 +37,7 @@ class Result:
     topology, sketch : their names; sketch is None when all links are used as they are.
     files : the verified MSCCL-XML texts, that for most runtimes first; none if no XML was asked for.
     notes : what the user should know about how the request was understood.
+    chunks_tried : the numbers of chunks that were compared, where that was asked for.
     """
 
     found: Found
@@ -44,6 +46,7 @@ class Result:
     sketch: str | None
     files: tuple[XmlFile, ...] = ()
     notes: tuple[str, ...] = ()
+    chunks_tried: tuple[ChunksTried, ...] = ()
 
     @property
     def schedule(self) -> Schedule:
@@ -179,6 +182,7 @@ class Result:
             "status": self.status,
             "verified": self.verified,
             "notes": list(self.notes),
+            "chunks_tried": [asdict(tried) | {"gap": tried.gap} for tried in self.chunks_tried],
         }
 
     def summary(self) -> str:
@@ -199,6 +203,7 @@ class Result:
             ("verified", self._verdict()),
         ]
         rows += [("note", note) for note in self.notes]
+        rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
         return "\n".join(f"{label:<12} {value}" for label, value in rows)
 
     def __repr__(self) -> str:

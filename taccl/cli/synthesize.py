@@ -15,6 +15,11 @@ from taccl.encoding.portfolio import ENGINES
 from taccl.result import Result
 
 
+def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
+    """A whole number from 1 on, or the word auto."""
+    return value if value in (None, "auto") else click.IntRange(min=1).convert(value, option, ctx)
+
+
 @click.command()
 @click.option(
     "--collective",
@@ -32,9 +37,10 @@ from taccl.result import Result
 )
 @click.option(
     "--chunks",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
+    callback=_number_or_auto,
+    metavar="N|auto",
+    help="Pieces that one rank's part is cut into; auto searches for the fastest number. "
+    "Default: the sketch's, else 1.",
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
 @click.option(

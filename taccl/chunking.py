@@ -1,0 +1,335 @@
+"""How finely to cut: a short look at each number of chunks, a longer one at the best, the rest for one.
+
+Finer chunks fill a pipeline better and pay more alphas, so large sizes gain and small ones lose; which
+number is best, no formula says. Each number is a problem of its own with a bound of its own; one whose
+bound is above a time already found cannot win and is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from taccl import units
+from taccl.encoding.bounds import Bound, all_bounds
+from taccl.encoding.engine import SolveOptions
+from taccl.encoding.portfolio import ENGINES
+from taccl.errors import NoScheduleInTime, SolverError, TacclError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+from taccl.search import OPTIMAL_GAP, Found, Progress, relative_gap, search
+
+#: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
+_LOOKS = 0.25
+_SECOND_LOOKS = 0.25
+_SEMIFINALISTS = 3
+
+#: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs.
+_LEAST_CHUNK_BYTES = 1024
+_MOST_CHUNKS = 1024
+
+#: Looks end after so many numbers in a row that were so much slower than the best.
+_PATIENCE = 2
+_MUCH_SLOWER = 1.25
+
+#: Time of a first schedule grows no faster than with this power of the number of chunks.
+_GROWTH = 2
+
+#: Less than this many seconds are not worth another search.
+_A_MOMENT_S = 0.05
+
+#: A search that took this part of its time ended because the time was up.
+_NEARLY = 0.95
+
+
+class _HasProblem(Protocol):
+    @property
+    def problem(self) -> Problem: ...
+
+
+Stated = TypeVar("Stated", bound=_HasProblem)
+
+
+@dataclass(frozen=True)
+class ChunksTried:
+    """What one number of chunks gave: the best time with the bound for that number.
+
+    `remark` says what became of it.
+    """
+
+    chunks: int
+    chunk_bytes: int
+    time_us: float
+    lower_bound_us: float
+    bound_source: str
+    seconds: float
+    remark: str
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def line(self) -> str:
+        """Its figures for people."""
+        figures = f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
+        return f"{figures}: {self.remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Generic[Stated]):
+    """The number of chunks that gave the fastest schedule, and all that were tried.
+
+    `any_chunks` bounds the time whatever the number is.
+    """
+
+    stated: Stated
+    found: Found
+    tried: tuple[ChunksTried, ...]
+    any_chunks: Bound
+
+    @property
+    def note(self) -> str:
+        """The choice and what the bound is about, in a sentence."""
+        number = self.stated.problem.collective.chunks_per_rank
+        tried = ", ".join(str(each.chunks) for each in self.tried)
+        return (
+            f"chunks auto: {number} per rank, the fastest of {tried}; the bound is for {number}; "
+            f"with any number, no schedule is faster than {self.any_chunks.value_us:.2f} us"
+        )
+
+
+def candidates(coarsest: Problem) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
+
+    `coarsest` has one chunk where the others have that many.
+    """
+    size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
+    numbers = sorted({1} | {k << n for n in range(10) for k in (2, 3)})
+
+    def cuts_evenly(number: int) -> bool:
+        chunk, rest = divmod(size_bytes, number * parts)
+        return number <= _MOST_CHUNKS and not rest and chunk >= _LEAST_CHUNK_BYTES
+
+    return [number for number in numbers if number == 1 or cuts_evenly(number)]
+
+
+def choose_chunks(
+    state: Callable[[int], Stated],
+    options: SolveOptions,
+    on_progress: Callable[[Progress], None] | None = None,
+    can_be_used: Callable[[Schedule], object] | None = None,
+) -> Choice[Stated]:
+    """Search the number of chunks, and with most of the time the schedule for the best number.
+
+    Parameters
+    ----------
+    state : the problem with so many chunks in each part; the size must stay the same.
+    options : as for `search`; the time limit is for everything together, the gap for the number chosen.
+    can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
+
+    Raises
+    ------
+    SolverError : an unknown engine.
+    NoScheduleInTime : no number of chunks gave a schedule.
+    KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
+    """
+    if options.engine not in ENGINES:
+        raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
+    hunt = _Hunt(state, options, on_progress, can_be_used)
+    try:
+        hunt.look_at_each()
+        hunt.look_again()
+        hunt.finish()
+    except KeyboardInterrupt:
+        if not hunt.looks:
+            raise
+        hunt.interrupted = True
+    return hunt.choice()
+
+
+@dataclass(eq=False)
+class _Look(Generic[Stated]):
+    """One number of chunks, and the best that is known about it."""
+
+    chunks: int
+    stated: Stated
+    found: Found
+    usable: bool | None = None  # None: not asked yet
+    seconds: float = 0.0
+
+    @property
+    def time_us(self) -> float:
+        return self.found.schedule.makespan_us
+
+
+class _Hunt(Generic[Stated]):
+    """The looks so far, the clock, and who listens."""
+
+    def __init__(
+        self,
+        state: Callable[[int], Stated],
+        options: SolveOptions,
+        on_progress: Callable[[Progress], None] | None,
+        can_be_used: Callable[[Schedule], object] | None,
+    ) -> None:
+        self._began = time.monotonic()
+        self._state, self._options = state, options
+        self._on_progress, self._can_be_used = on_progress, can_be_used
+        self._first_s = 0.0
+        self.looks: list[_Look[Stated]] = []
+        self.interrupted = False
+        self._coarsest = state(1)
+        proven = all_bounds(self._coarsest.problem, options.time_limit_s / 20)
+        self._any_chunks = next(each for each in proven if each.holds_for_any_chunks)
+
+    def look_at_each(self) -> None:
+        """Greedy passes for each number, coarsest first, until finer ones only get slower."""
+        numbers = candidates(self._coarsest.problem)
+        end_s = _LOOKS * self._options.time_limit_s
+        slower, before = 0, 0
+        for position, number in enumerate(numbers):
+            seconds = (end_s - self._elapsed_s) / (len(numbers) - position)
+            if before and (seconds <= 0 or self._first_s * (number / before) ** _GROWTH > end_s):
+                return
+            try:
+                self._look(number, max(seconds, _A_MOMENT_S))
+            except NoScheduleInTime:
+                break
+            slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
+            if self.interrupted or slower == _PATIENCE or self._nothing_beats_the_best:
+                return
+            before = number
+        if not self.looks:  # a machine so large that a first schedule takes most of the time
+            found = self._search(self._coarsest.problem, self._options, self._left_s)
+            self.looks.append(_Look(1, self._coarsest, found))
+
+    def look_again(self) -> None:
+        """The engine that was asked for, at the few fastest numbers, where more than one may win."""
+        few = [look for look in self._by_time() if self._may_win(look)][:_SEMIFINALISTS]
+        if len(few) > 1:
+            seconds = _SECOND_LOOKS * self._options.time_limit_s / len(few)
+            for look in few:
+                if self._may_win(look) and self._left_s > seconds:
+                    self._improve(look, seconds)
+
+    def finish(self) -> None:
+        """What is left of the time for the fastest number; where that is settled, for the next."""
+        for look in self._by_time():
+            if self._left_s > _A_MOMENT_S and self._may_win(look) and self._is_usable(look):
+                self._improve(look, self._left_s)
+
+    def choice(self) -> Choice[Stated]:
+        """The fastest schedule that can be used; the fastest at all where none can."""
+        best = next((look for look in self._by_time() if self._is_usable(look)), self._by_time()[0])
+        status = best.found.status
+        if status not in ("optimal", "gap reached"):
+            late = self._elapsed_s > _NEARLY * self._options.time_limit_s
+            status = "interrupted" if self.interrupted else "time limit" if late else "finished"
+        return Choice(
+            stated=best.stated,
+            found=replace(best.found, status=status, seconds=self._elapsed_s),
+            tried=tuple(self._tried(look, best) for look in self.looks),
+            any_chunks=self._any_chunks,
+        )
+
+    def _look(self, number: int, seconds: float) -> None:
+        began = self._elapsed_s
+        stated = self._coarsest if number == 1 else self._state(number)
+        found = self._search(stated.problem, replace(self._options, engine="greedy"), seconds, began)
+        self.looks.append(_Look(number, stated, found, seconds=self._elapsed_s - began))
+
+    def _improve(self, look: _Look[Stated], seconds: float) -> None:
+        began = self._elapsed_s
+        found = self._search(look.stated.problem, self._options, seconds)
+        bound = max(look.found, found, key=lambda each: each.lower_bound_us)
+        old, was_usable = look.found, look.usable
+        if found.schedule.makespan_us < look.time_us:
+            look.found, look.usable = found, None
+            if was_usable and not self._is_usable(look):
+                look.found, look.usable = old, True
+        look.found = replace(look.found, lower_bound_us=bound.lower_bound_us, bound_source=bound.bound_source)
+        look.seconds += self._elapsed_s - began
+
+    def _search(
+        self, problem: Problem, options: SolveOptions, seconds: float, began: float | None = None
+    ) -> Found:
+        """Search, and tell the listener which number it is about.
+
+        `began` : notes how long it took from then to the first schedule.
+        """
+        start, number = self._elapsed_s, problem.collective.chunks_per_rank
+
+        def tell(progress: Progress) -> None:
+            nonlocal began
+            if began is not None:
+                self._first_s, began = self._elapsed_s - began, None
+            if self._on_progress is not None:
+                stage = f"{progress.stage}, chunks {number}"
+                self._on_progress(replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s))
+
+        found = search(problem, replace(options, time_limit_s=seconds), tell)
+        self.interrupted = self.interrupted or found.status == "interrupted"
+        return found
+
+    def _may_win(self, look: _Look[Stated]) -> bool:
+        return look.usable is not False and look.found.lower_bound_us < self._beaten_below_us
+
+    def _is_usable(self, look: _Look[Stated]) -> bool:
+        if look.usable is None:
+            try:
+                if self._can_be_used is not None:
+                    self._can_be_used(look.found.schedule)
+                look.usable = True
+            except TacclError:
+                look.usable = False
+        return look.usable
+
+    def _tried(self, look: _Look[Stated], best: _Look[Stated]) -> ChunksTried:
+        problem = look.stated.problem
+        remark = "slower so far"
+        if look is best:
+            remark = "chosen"
+        elif look.usable is False:
+            remark = "no file can hold it"
+        elif look.found.lower_bound_us >= best.time_us:
+            remark = "cannot be faster"
+        return ChunksTried(
+            chunks=look.chunks,
+            chunk_bytes=round(problem.chunk_mb * units.MB),
+            time_us=look.time_us,
+            lower_bound_us=look.found.lower_bound_us,
+            bound_source=look.found.bound_source,
+            seconds=look.seconds,
+            remark=remark,
+        )
+
+    def _by_time(self) -> list[_Look[Stated]]:
+        return sorted(self.looks, key=lambda look: look.time_us)
+
+    @property
+    def _best_us(self) -> float:
+        """The fastest time among those not known to be of no use."""
+        return min((look.time_us for look in self.looks if look.usable is not False), default=math.inf)
+
+    @property
+    def _beaten_below_us(self) -> float:
+        """A time this short beats the best by more than the gap asked for."""
+        return self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
+
+    @property
+    def _nothing_beats_the_best(self) -> bool:
+        return self._any_chunks.value_us >= self._beaten_below_us
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds left for searching; none after an interruption."""
+        return 0.0 if self.interrupted else max(0.0, self._options.time_limit_s - self._elapsed_s)

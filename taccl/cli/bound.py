@@ -1,0 +1,132 @@
+"""`taccl bound`: what no schedule can beat, and why."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl import units
+from taccl.api import StatedProblem, make_problem
+from taccl.cli.output import show_json, show_table
+from taccl.encoding.bounds import Bound, all_bounds
+from taccl.problem import Problem
+from taccl.proofs import REMEDIES
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--collective",
+    default="allgather",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A collective by name, or a YAML file that says what each chunk does.",
+)
+@click.option("--sketch", metavar="NAME|FILE", help="A sketch, whose links alone are there.")
+@click.option("--topology", metavar="NAME|FILE", help="A machine of the catalogue or a YAML file.")
+@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
+@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@click.option("--size", help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: the profile's or sketch's.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
+)
+@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+@click.option(
+    "--occupancy",
+    type=click.Choice(["serial", "pipelined"]),
+    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+)
+@click.option(
+    "--nic-sharing",
+    type=click.Choice(["port", "static"]),
+    help="How links that share a NIC divide it. Default: the sketch's.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def bound(as_json: bool, **request: Any) -> None:
+    """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.
+
+    No engine runs. The largest bound counts, and its witness says where the machine is the limit.
+
+    \b
+    taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB
+    taccl bound --topology dgx2 --nodes 2 --collective alltoall --size 1GB
+    """
+    stated = make_problem(**request)
+    proven = all_bounds(stated.problem)
+    if as_json:
+        show_json(_as_json(stated, proven))
+    else:
+        _show(stated, proven)
+
+
+def _show(stated: StatedProblem, proven: tuple[Bound, ...]) -> None:
+    problem, largest = stated.problem, proven[0]
+    size = units.format_size(problem.size_bytes)
+    chunk = units.format_size(round(problem.chunk_mb * units.MB))
+    on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
+    click.echo(f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}: {size} in chunks of {chunk}")
+    header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "", "why no schedule is faster"]
+    show_table(header, [_row(problem, each, each is largest) for each in proven if each.value_us > 0])
+    if not largest.value_us:
+        click.echo("no bound: nothing has to move, or moving costs nothing")
+        return
+    click.echo(f"\nthe limit is {largest.witness}; what moves it: {REMEDIES[largest.kind]}")
+    any_chunks = _for_any_chunks(proven)
+    if any_chunks is not None:
+        click.echo(
+            f"however finely {size} is cut, no schedule is faster than {any_chunks.value_us:.2f} us "
+            f"({any_chunks.witness})"
+        )
+    for note in stated.notes:
+        click.echo(f"note: {note}")
+
+
+def _row(problem: Problem, each: Bound, is_largest: bool) -> list[str]:
+    algbw = units.bandwidth_gbps(problem.size_bytes, each.value_us)
+    busbw = algbw * problem.collective.busbw_factor
+    mark = "<- largest" if is_largest else ""
+    return [each.kind, f"{each.value_us:.2f}", f"{algbw:.2f}", f"{busbw:.2f}", mark, each.witness]
+
+
+def _for_any_chunks(proven: tuple[Bound, ...]) -> Bound | None:
+    return next((each for each in proven if each.holds_for_any_chunks and each.value_us > 0), None)
+
+
+def _as_json(stated: StatedProblem, proven: tuple[Bound, ...]) -> dict[str, object]:
+    problem, largest = stated.problem, proven[0]
+    return {
+        "collective": problem.collective.name,
+        "root": problem.collective.root,
+        "topology": stated.topology.name,
+        "sketch": None if stated.sketch is None else stated.sketch.name,
+        "ranks": problem.num_ranks,
+        "nodes": problem.topology.num_nodes,
+        "occupancy": problem.topology.occupancy,
+        "size_bytes": problem.size_bytes,
+        "chunk_bytes": round(problem.chunk_mb * units.MB),
+        "chunks_per_rank": problem.collective.chunks_per_rank,
+        "lower_bound_us": largest.value_us,
+        "bound_source": largest.witness,
+        "remedy": REMEDIES[largest.kind],
+        "bounds": [_figures(problem, each) for each in proven if each.value_us > 0],
+        "notes": list(stated.notes),
+    }
+
+
+def _figures(problem: Problem, each: Bound) -> dict[str, object]:
+    algbw = units.bandwidth_gbps(problem.size_bytes, each.value_us)
+    return {
+        "kind": each.kind,
+        "lower_bound_us": each.value_us,
+        "witness": each.witness,
+        "algbw_GBps": algbw if math.isfinite(algbw) else None,
+        "busbw_GBps": algbw * problem.collective.busbw_factor if math.isfinite(algbw) else None,
+        "holds_for_any_chunks": each.holds_for_any_chunks,
+    }
