@@ -17,7 +17,19 @@ VERBS: dict[str, tuple[str, ...]] = {
     "encoding": (),
     "backend": (),
 }
-TOP = ("testing", "files", "collective_file", "search", "chunking", "result", "api", "proofs", "simulated", "cli", "__main__")
+TOP = (
+    "testing",
+    "files",
+    "collective_file",
+    "search",
+    "chunking",
+    "result",
+    "api",
+    "proofs",
+    "simulated",
+    "cli",
+    "__main__",
+)
 
 
 def allowed(room: str) -> set[str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import click
 
 from taccl import units
 from taccl.api import StatedProblem, make_problem
+from taccl.cli.options import json_option, machine_options
 from taccl.cli.output import show_json, show_table
 from taccl.encoding.bounds import Bound, all_bounds
 from taccl.problem import Problem
 from taccl.proofs import REMEDIES
-
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -26,10 +24,7 @@ _FILE = click.Path(path_type=Path)
     metavar="NAME|FILE",
     help="A collective by name, or a YAML file that says what each chunk does.",
 )
-@click.option("--sketch", metavar="NAME|FILE", help="A sketch, whose links alone are there.")
-@click.option("--topology", metavar="NAME|FILE", help="A machine of the catalogue or a YAML file.")
-@click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
-@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@machine_options
 @click.option("--size", help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: the profile's or sketch's.")
 @click.option(
     "--chunks",
@@ -38,17 +33,7 @@ _FILE = click.Path(path_type=Path)
     help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
-@click.option(
-    "--occupancy",
-    type=click.Choice(["serial", "pipelined"]),
-    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
-)
-@click.option(
-    "--nic-sharing",
-    type=click.Choice(["port", "static"]),
-    help="How links that share a NIC divide it. Default: the sketch's.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
 def bound(as_json: bool, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.
 

@@ -17,7 +17,11 @@ from taccl.result import Result
 
 def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
     """A whole number from 1 on, or the word auto."""
-    return value if value in (None, "auto") else click.IntRange(min=1).convert(value, option, ctx)
+    if value is None or value == "auto":
+        return value
+    if not value.isdecimal() or not int(value):
+        raise click.BadParameter(f"{value!r} is neither a whole number from 1 on nor auto")
+    return int(value)
 
 
 @click.command()

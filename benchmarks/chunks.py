@@ -1,0 +1,101 @@
+"""Large messages with `--chunks auto`: what finer chunks gain, and how near they come to the throughput bound.
+
+    python -m benchmarks.chunks [--time-limit SECONDS] [--size SIZE]
+
+Each row is one call of `synthesize`; below it, every number of chunks that it tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import taccl
+from benchmarks import report
+from taccl.errors import TacclError
+
+CASES = (
+    ("ndv2-sk-1", "allgather"),
+    ("dgx2-sk-1", "allgather"),
+    ("ndv2-sk-1", "alltoall"),
+    ("ndv2-sk-1", "allreduce"),
+)
+HEADER = (
+    "sketch",
+    "collective",
+    "chunks",
+    "time us",
+    "bound us",
+    "gap",
+    "any chunks us",
+    "above it",
+    "algbw GB/s",
+    "search s",
+)
+TRIED = ("sketch", "collective", "chunks", "chunk size", "time us", "bound us", "gap", "search s", "")
+
+
+def main() -> None:
+    """Run all rows and write docs/results/chunks.md."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--time-limit", type=float, default=30.0)
+    parser.add_argument("--size", default="1GB")
+    arguments = parser.parse_args()
+    rows, tried = [], []
+    for sketch, collective in CASES:
+        try:
+            result = taccl.synthesize(
+                collective, sketch=sketch, size=arguments.size, chunks="auto", time_limit=arguments.time_limit
+            )
+        except TacclError as error:
+            rows.append([sketch, collective, *["-"] * 7, str(error).splitlines()[0]])
+        else:
+            rows.append(_row(sketch, collective, result))
+            tried += _tried(sketch, collective, result)
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+    intro = (
+        f"{arguments.size} with `--chunks auto`, search limit {arguments.time_limit:g} s a row, verified XML included. "
+        "The bound is for the number of chunks chosen; *any chunks* is the throughput or flow bound, which no schedule "
+        "beats with any number of equal chunks, and *above it* is (time - that) / that."
+    )
+    body = report.table(HEADER, rows) + "\n\nEvery number tried:\n\n" + report.table(TRIED, tried)
+    report.write("chunks", "Number of chunks for large messages", intro, body)
+
+
+def _row(sketch: str, collective: str, result: taccl.Result) -> list[str]:
+    chunks = result.collective.chunks_per_rank
+    proven = taccl.bounds(collective, sketch=sketch, size=result.size_bytes, chunks=chunks)
+    any_us = next(each for each in proven if each.holds_for_any_chunks).value_us
+    return [
+        sketch,
+        collective,
+        str(chunks),
+        f"{result.time_us:.1f}",
+        f"{result.lower_bound_us:.1f}",
+        f"{100 * result.gap:.2f}%",
+        f"{any_us:.1f}",
+        f"{100 * (result.time_us / any_us - 1):.2f}%",
+        f"{result.algbw_gbps:.2f}",
+        f"{result.solve_seconds:.1f}",
+    ]
+
+
+def _tried(sketch: str, collective: str, result: taccl.Result) -> list[list[str]]:
+    return [
+        [
+            sketch,
+            collective,
+            str(each.chunks),
+            taccl.units.format_size(each.chunk_bytes),
+            f"{each.time_us:.1f}",
+            f"{each.lower_bound_us:.1f}",
+            f"{100 * each.gap:.2f}%",
+            f"{each.seconds:.1f}",
+            each.remark,
+        ]
+        for each in result.chunks_tried
+    ]
+
+
+if __name__ == "__main__":
+    main()

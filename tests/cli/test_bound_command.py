@@ -1,0 +1,81 @@
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import Result
+
+from taccl.encoding.engine import SolveOptions, Update
+from taccl.problem import Problem
+
+Taccl = Callable[..., Result]
+NODES = ("--sketch", "ndv2-sk-1", "--size", "16MB")
+
+
+@pytest.fixture(autouse=True)
+def no_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+        raise AssertionError("an engine was asked")
+        yield
+
+    monkeypatch.setattr("taccl.search.solve", solve)
+
+
+def test_each_bound_stands_with_its_bandwidths_and_witness_and_the_largest_is_marked(taccl: Taccl) -> None:
+    done = taccl("bound", *NODES)
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "allgather, 16 ranks, on ndv2 (ndv2-sk-1): 16MB in chunks of 1MB"
+    assert lines[1].split()[:4] == ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)"]
+    times = [float(line.split()[1]) for line in lines[2:6]]
+    assert times == sorted(times, reverse=True)
+    assert [line.split()[0] for line in lines[2:6]] == ["cut", "throughput", "latency", "volume"]
+    assert ["<- largest" in line for line in lines[2:6]] == [True, False, False, False]
+
+
+def test_it_says_what_the_limit_is_and_what_moves_it(taccl: Taccl) -> None:
+    shown = taccl("bound", *NODES).stdout
+    assert "the limit is 8 chunks into node 0 through node0.pcie" in shown
+    assert "what moves it: more or faster links" in shown
+    assert "however finely 16MB is cut, no schedule is faster than 840.00 us" in shown
+
+
+def test_json_has_the_same_with_units(taccl: Taccl) -> None:
+    shown = json.loads(taccl("bound", *NODES, "--collective", "alltoall", "--json").stdout)
+    assert (shown["collective"], shown["ranks"], shown["size_bytes"]) == ("alltoall", 16, 16 * 2**20)
+    first = shown["bounds"][0]
+    assert (shown["lower_bound_us"], shown["bound_source"]) == (first["lower_bound_us"], first["witness"])
+    assert first["algbw_GBps"] == pytest.approx(16 * 2**20 / first["lower_bound_us"] / 1e3)
+    assert first["busbw_GBps"] == pytest.approx(first["algbw_GBps"] * 15 / 16)
+    assert {each["kind"] for each in shown["bounds"] if each["holds_for_any_chunks"]} == {
+        "flow",
+        "throughput",
+    }
+
+
+def test_it_is_the_bound_that_synthesize_reports(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = json.loads(taccl("bound", "--topology", "ring:3", "--size", "3MB", "--json").stdout)
+    monkeypatch.undo()
+    words = [
+        "--topology",
+        "ring:3",
+        "--size",
+        "3MB",
+        "--engine",
+        "greedy",
+        "--gap",
+        0.01,
+        "--no-xml",
+        "--json",
+    ]
+    result = json.loads(taccl("synthesize", *words, "-q").stdout)
+    assert (result["lower_bound_us"], result["bound_source"]) == (
+        shown["lower_bound_us"],
+        shown["bound_source"],
+    )
+
+
+def test_bad_requests_end_with_one_line(taccl: Taccl) -> None:
+    for words in (["--size", "1MB"], ["--topology", "ring:3"], [*NODES, "--chunks", "7"]):
+        done = taccl("bound", *words)
+        assert done.exit_code == 2
+        assert done.stderr.startswith("error: ")
