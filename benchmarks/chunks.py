@@ -1,4 +1,4 @@
-"""Large messages with `--chunks auto`: what finer chunks gain, and how near they come to the throughput bound.
+"""Large messages with `--chunks auto`: what finer chunks gain, and how near they come to their bound.
 
     python -m benchmarks.chunks [--time-limit SECONDS] [--size SIZE]
 
@@ -54,9 +54,9 @@ def main() -> None:
             tried += _tried(sketch, collective, result)
         print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
     intro = (
-        f"{arguments.size} with `--chunks auto`, search limit {arguments.time_limit:g} s a row, verified XML included. "
-        "The bound is for the number of chunks chosen; *any chunks* is the throughput or flow bound, which no schedule "
-        "beats with any number of equal chunks, and *above it* is (time - that) / that."
+        f"{arguments.size} with `--chunks auto`, search limit {arguments.time_limit:g} s a row, each with "
+        "verified XML. The bound is for the number of chunks chosen. *Any chunks* is the throughput or flow "
+        "bound, which no schedule beats with any number of equal chunks; *above it* is (time - that) / that."
     )
     body = report.table(HEADER, rows) + "\n\nEvery number tried:\n\n" + report.table(TRIED, tried)
     report.write("chunks", "Number of chunks for large messages", intro, body)

@@ -23,9 +23,9 @@ from taccl.schedule import Schedule
 from taccl.search import OPTIMAL_GAP, Found, Progress, relative_gap, search
 
 #: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
-_LOOKS = 0.25
-_SECOND_LOOKS = 0.25
-_SEMIFINALISTS = 3
+_LOOKS = 0.2
+_SECOND_LOOKS = 0.4
+_SECOND = 4
 
 #: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs.
 _LEAST_CHUNK_BYTES = 1024
@@ -191,11 +191,11 @@ class _Hunt(Generic[Stated]):
         """Greedy passes for each number, coarsest first, until finer ones only get slower."""
         numbers = candidates(self._coarsest.problem)
         end_s = _LOOKS * self._options.time_limit_s
-        slower, before = 0, 0
+        slower = 0
         for position, number in enumerate(numbers):
             seconds = (end_s - self._elapsed_s) / (len(numbers) - position)
-            if before and (seconds <= 0 or self._first_s * (number / before) ** _GROWTH > end_s):
-                return
+            if seconds <= 0 or self._first_takes_until(number) > end_s:
+                break
             try:
                 self._look(number, max(seconds, _A_MOMENT_S))
             except NoScheduleInTime:
@@ -203,33 +203,42 @@ class _Hunt(Generic[Stated]):
             slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
             if self.interrupted or slower == _PATIENCE or self._nothing_beats_the_best:
                 return
-            before = number
         if not self.looks:  # a machine so large that a first schedule takes most of the time
             found = self._search(self._coarsest.problem, self._options, self._left_s)
             self.looks.append(_Look(1, self._coarsest, found))
 
     def look_again(self) -> None:
-        """The engine that was asked for, at the few fastest numbers, where more than one may win."""
-        few = [look for look in self._by_time() if self._may_win(look)][:_SEMIFINALISTS]
-        if len(few) > 1:
-            seconds = _SECOND_LOOKS * self._options.time_limit_s / len(few)
-            for look in few:
-                if self._may_win(look) and self._left_s > seconds:
-                    self._improve(look, seconds)
+        """Longer looks at the fastest numbers; then at finer ones, as long as the finest is the fastest."""
+        seconds = _SECOND_LOOKS * self._options.time_limit_s / _SECOND
+        few = [look for look in self._by_time() if self._may_win(look)][:_SECOND]
+        for look in few if len(few) > 1 else ():
+            if self._may_win(look) and self._left_s > seconds:
+                self._improve(look, seconds, "greedy" if self._options.engine == "auto" else None)
+        end_s = (_LOOKS + _SECOND_LOOKS) * self._options.time_limit_s
+        for number in candidates(self._coarsest.problem)[len(self.looks) :]:
+            is_finest = self._by_time()[0] is self.looks[-1]
+            if not is_finest or self._nothing_beats_the_best or self._first_takes_until(number) > end_s:
+                return
+            try:
+                self._look(number, seconds)
+            except NoScheduleInTime:
+                return
 
     def finish(self) -> None:
         """What is left of the time for the fastest number; where that is settled, for the next."""
         for look in self._by_time():
-            if self._left_s > _A_MOMENT_S and self._may_win(look) and self._is_usable(look):
+            if self._may_win(look) and self._is_usable(look) and self._left_s > _A_MOMENT_S:
                 self._improve(look, self._left_s)
 
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""
         best = next((look for look in self._by_time() if self._is_usable(look)), self._by_time()[0])
+        late = self._elapsed_s > _NEARLY * self._options.time_limit_s
         status = best.found.status
-        if status not in ("optimal", "gap reached"):
-            late = self._elapsed_s > _NEARLY * self._options.time_limit_s
-            status = "interrupted" if self.interrupted else "time limit" if late else "finished"
+        if self.interrupted:
+            status = "interrupted"
+        elif status not in ("optimal", "gap reached"):
+            status = "time limit" if late else "finished"
         return Choice(
             stated=best.stated,
             found=replace(best.found, status=status, seconds=self._elapsed_s),
@@ -243,9 +252,13 @@ class _Hunt(Generic[Stated]):
         found = self._search(stated.problem, replace(self._options, engine="greedy"), seconds, began)
         self.looks.append(_Look(number, stated, found, seconds=self._elapsed_s - began))
 
-    def _improve(self, look: _Look[Stated], seconds: float) -> None:
+    def _improve(self, look: _Look[Stated], seconds: float, engine: str | None = None) -> None:
         began = self._elapsed_s
-        found = self._search(look.stated.problem, self._options, seconds)
+        options = replace(self._options, engine=engine or self._options.engine)
+        try:
+            found = self._search(look.stated.problem, options, seconds)
+        except NoScheduleInTime:  # there is one already
+            return
         bound = max(look.found, found, key=lambda each: each.lower_bound_us)
         old, was_usable = look.found, look.usable
         if found.schedule.makespan_us < look.time_us:
@@ -270,11 +283,25 @@ class _Hunt(Generic[Stated]):
                 self._first_s, began = self._elapsed_s - began, None
             if self._on_progress is not None:
                 stage = f"{progress.stage}, chunks {number}"
-                self._on_progress(replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s))
+                try:
+                    self._on_progress(replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s))
+                except KeyboardInterrupt:  # `search` forgets it where it has a proof already
+                    self.interrupted = True
+                    raise
 
         found = search(problem, replace(options, time_limit_s=seconds), tell)
         self.interrupted = self.interrupted or found.status == "interrupted"
-        return found
+        if found.lower_bound_us >= self._any_chunks.value_us:
+            return found
+        return replace(found, lower_bound_us=self._any_chunks.value_us, bound_source=self._any_chunks.witness)
+
+    def _first_takes_until(self, number: int) -> float:
+        """When a first schedule for so many chunks should be there, by that of the finest so far."""
+        return (
+            self._elapsed_s + self._first_s * (number / self.looks[-1].chunks) ** _GROWTH
+            if self.looks
+            else 0.0
+        )
 
     def _may_win(self, look: _Look[Stated]) -> bool:
         return look.usable is not False and look.found.lower_bound_us < self._beaten_below_us

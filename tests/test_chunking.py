@@ -10,14 +10,14 @@ from taccl.api import StatedProblem, make_problem
 from taccl.chunking import Choice, candidates, choose_chunks
 from taccl.encoding.engine import SolveOptions, Update
 from taccl.encoding.portfolio import solve as real_solve
-from taccl.errors import CollectiveError, ScheduleError, SolverError, TacclError
+from taccl.errors import CollectiveError, NoScheduleInTime, ScheduleError, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.search import Progress
 from taccl.units import MB
 
-#: Ends as soon as it may: what is asked is within the limit, not how near it comes.
-QUICK = SolveOptions(engine="greedy", gap=0.05, time_limit_s=1.0)
+#: With first schedules only, the limit is never reached.
+QUICK = SolveOptions(engine="greedy", gap=0.05, time_limit_s=60.0)
 RING = {"topology": "ring-oneway:3"}
 
 
@@ -102,21 +102,33 @@ def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: li
     assert "no file can hold it" in [tried.remark for tried in choice.tried]
 
 
-@pytest.mark.parametrize("finished_looks", [1, 3])
-def test_ctrl_c_keeps_the_best_so_far(
-    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch, finished_looks: int
+def test_a_search_that_finds_nothing_in_its_time_leaves_the_look(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[int] = []
-
-    def interrupted(problem: Problem, options: SolveOptions) -> Iterator[Update]:
-        looks.append(problem.collective.chunks_per_rank)
+    def only_once(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+        number = problem.collective.chunks_per_rank
+        first_schedules_only.append(number)
+        if first_schedules_only.count(number) > 1:
+            raise NoScheduleInTime("too late")
         yield next(real_solve(problem, options))
-        if len(looks) > finished_looks:
+
+    monkeypatch.setattr("taccl.search.solve", only_once)
+    choice = chosen(gap=0.0)
+    assert len(first_schedules_only) > len(choice.tried)
+    assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
+
+
+@pytest.mark.parametrize("finished_looks", [0, 1, 3])
+def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_looks: int) -> None:
+    news: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        news.append(progress)
+        if len(news) > finished_looks:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("taccl.search.solve", interrupted)
-    choice = chosen(gap=0.0)
-    assert len(choice.tried) == len(looks) == finished_looks + 1
+    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop)
+    assert len(choice.tried) == len(news) == finished_looks + 1
     assert choice.found.status == "interrupted"
 
 
@@ -152,7 +164,7 @@ def test_an_unknown_engine_is_found_before_any_look() -> None:
 
 
 def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list[int]) -> None:
-    result = synthesize("broadcast", size="48MB", chunks="auto", gap=0.05, time_limit=1, **RING)  # type: ignore[arg-type]
+    result = synthesize("broadcast", size="48MB", chunks="auto", gap=0.05, time_limit=60, **RING)  # type: ignore[arg-type]
     assert result.collective.chunks_per_rank > 1
     assert result.size_bytes == 48 * MB
     assert result.verified
