@@ -20,7 +20,7 @@ from taccl.encoding.portfolio import ENGINES
 from taccl.errors import NoScheduleInTime, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
-from taccl.search import OPTIMAL_GAP, Found, Progress, relative_gap, search
+from taccl.search import OPTIMAL_GAP, Found, Progress, Status, relative_gap, search
 
 #: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
 _LOOKS = 0.2
@@ -201,7 +201,7 @@ class _Hunt(Generic[Stated]):
             except NoScheduleInTime:
                 break
             slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
-            if self.interrupted or slower == _PATIENCE or self._nothing_beats_the_best:
+            if self.interrupted or slower == _PATIENCE or not self._can_win(self._any_chunks.value_us):
                 return
         if not self.looks:  # a machine so large that a first schedule takes most of the time
             found = self._search(self._coarsest.problem, self._options, self._left_s)
@@ -216,8 +216,9 @@ class _Hunt(Generic[Stated]):
                 self._improve(look, seconds, "greedy" if self._options.engine == "auto" else None)
         end_s = (_LOOKS + _SECOND_LOOKS) * self._options.time_limit_s
         for number in candidates(self._coarsest.problem)[len(self.looks) :]:
-            is_finest = self._by_time()[0] is self.looks[-1]
-            if not is_finest or self._nothing_beats_the_best or self._first_takes_until(number) > end_s:
+            if self.interrupted or self._by_time()[0] is not self.looks[-1]:
+                return
+            if not self._can_win(self._any_chunks.value_us) or self._first_takes_until(number) > end_s:
                 return
             try:
                 self._look(number, seconds)
@@ -233,18 +234,20 @@ class _Hunt(Generic[Stated]):
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""
         best = next((look for look in self._by_time() if self._is_usable(look)), self._by_time()[0])
-        late = self._elapsed_s > _NEARLY * self._options.time_limit_s
-        status = best.found.status
-        if self.interrupted:
-            status = "interrupted"
-        elif status not in ("optimal", "gap reached"):
-            status = "time limit" if late else "finished"
         return Choice(
             stated=best.stated,
-            found=replace(best.found, status=status, seconds=self._elapsed_s),
+            found=replace(best.found, status=self._status(best), seconds=self._elapsed_s),
             tried=tuple(self._tried(look, best) for look in self.looks),
             any_chunks=self._any_chunks,
         )
+
+    def _status(self, best: _Look[Stated]) -> Status:
+        gap = relative_gap(best.time_us, best.found.lower_bound_us)
+        if self.interrupted:
+            return "interrupted"
+        if gap <= max(OPTIMAL_GAP, self._options.gap):
+            return "optimal" if gap <= OPTIMAL_GAP else "gap reached"
+        return "time limit" if self._elapsed_s > _NEARLY * self._options.time_limit_s else "finished"
 
     def _look(self, number: int, seconds: float) -> None:
         began = self._elapsed_s
@@ -297,14 +300,11 @@ class _Hunt(Generic[Stated]):
 
     def _first_takes_until(self, number: int) -> float:
         """When a first schedule for so many chunks should be there, by that of the finest so far."""
-        return (
-            self._elapsed_s + self._first_s * (number / self.looks[-1].chunks) ** _GROWTH
-            if self.looks
-            else 0.0
-        )
+        finest = self.looks[-1].chunks if self.looks else number
+        return self._elapsed_s + self._first_s * (number / finest) ** _GROWTH
 
     def _may_win(self, look: _Look[Stated]) -> bool:
-        return look.usable is not False and look.found.lower_bound_us < self._beaten_below_us
+        return look.usable is not False and self._can_win(look.found.lower_bound_us)
 
     def _is_usable(self, look: _Look[Stated]) -> bool:
         if look.usable is None:
@@ -317,8 +317,7 @@ class _Hunt(Generic[Stated]):
         return look.usable
 
     def _tried(self, look: _Look[Stated], best: _Look[Stated]) -> ChunksTried:
-        problem = look.stated.problem
-        remark = "slower so far"
+        remark = "not faster so far"
         if look is best:
             remark = "chosen"
         elif look.usable is False:
@@ -326,13 +325,13 @@ class _Hunt(Generic[Stated]):
         elif look.found.lower_bound_us >= best.time_us:
             remark = "cannot be faster"
         return ChunksTried(
-            chunks=look.chunks,
-            chunk_bytes=round(problem.chunk_mb * units.MB),
-            time_us=look.time_us,
-            lower_bound_us=look.found.lower_bound_us,
-            bound_source=look.found.bound_source,
-            seconds=look.seconds,
-            remark=remark,
+            look.chunks,
+            round(look.stated.problem.chunk_mb * units.MB),
+            look.time_us,
+            look.found.lower_bound_us,
+            look.found.bound_source,
+            look.seconds,
+            remark,
         )
 
     def _by_time(self) -> list[_Look[Stated]]:
@@ -343,14 +342,9 @@ class _Hunt(Generic[Stated]):
         """The fastest time among those not known to be of no use."""
         return min((look.time_us for look in self.looks if look.usable is not False), default=math.inf)
 
-    @property
-    def _beaten_below_us(self) -> float:
-        """A time this short beats the best by more than the gap asked for."""
-        return self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
-
-    @property
-    def _nothing_beats_the_best(self) -> bool:
-        return self._any_chunks.value_us >= self._beaten_below_us
+    def _can_win(self, bound_us: float) -> bool:
+        """Whether what has this bound could beat the best by more than the gap asked for."""
+        return bound_us < self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
 
     @property
     def _elapsed_s(self) -> float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_problems import custom, full, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.bounds import lower_bound, quick_bound
+from taccl.encoding.bounds import all_bounds, lower_bound, quick_bound
 from taccl.encoding.bounds.capacity import least_time
 from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
@@ -167,6 +167,27 @@ def test_a_home_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
     assert lower_bound(kept).value_us == pytest.approx(8.0)
     assert lower_bound(kept).witness == "2 chunks into rank 1 through 0-1"
     assert lower_bound(free).value_us < 8.0
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("topology", [ring(4), two_nodes(), full(3, alpha_us=2.0)], ids=repr)
+def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topology: LogicalTopology) -> None:
+    coarse, fine = (
+        {bound.kind: bound for bound in all_bounds(problem(topology, name, pieces, chunk_mb=1 / pieces))}
+        for pieces in (1, 12)
+    )
+    assert {kind for kind, bound in coarse.items() if bound.holds_for_any_chunks} == {"flow", "throughput"}
+    assert coarse["throughput"].value_us == pytest.approx(fine["throughput"].value_us)
+    assert coarse["flow"].value_us == pytest.approx(fine["flow"].value_us, rel=1e-6)
+    for bounds in (coarse, fine):
+        assert 0 < bounds["throughput"].value_us <= max(bounds["cut"].value_us, bounds["volume"].value_us)
+
+
+def test_the_throughput_bound_is_the_data_over_the_bandwidth_of_its_ports() -> None:
+    """7 MB enter each rank of an NDv2 node over links of 23, 23, 46 and 46 us per MB."""
+    throughput = next(b for b in all_bounds(problem(ndv2_node(), "allgather")) if b.kind == "throughput")
+    assert throughput.value_us == pytest.approx(7 / (2 / 23 + 2 / 46))
+    assert throughput.witness == "7 MB into rank 0 through 4 ports"
 
 
 def test_links_that_cost_no_time_are_bounded_by_their_alphas() -> None:

@@ -29,7 +29,8 @@ _ROUNDING = 1e-9
 def throughput_bound(problem: Problem, cuts: Sequence[Cut]) -> Bound:
     """The best over the given cuts and over all transfers; holds for any number of equal chunks."""
     nothing = Bound(0.0, "nothing has to move", "throughput")
-    return max(_bounds(problem, cuts), key=lambda bound: bound.value_us, default=nothing)
+    # Rounded, so that of equal ones the first is taken: a rank or a node says more than everything.
+    return max(_bounds(problem, cuts), key=lambda bound: float(f"{bound.value_us:.9g}"), default=nothing)
 
 
 def _bounds(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Bound]:
