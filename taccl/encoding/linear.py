@@ -35,12 +35,14 @@ class Solution:
     values : shape (num_variables,), if there is a solution.
     objective : of `values`.
     bound : no solution has a smaller objective; -inf if the solver proves nothing.
+    duals : shape (num_rows,), the price of each row, where HiGHS solved a model without integers.
     """
 
     status: Status
     values: FloatArray | None = None
     objective: float = np.inf
     bound: float = -np.inf
+    duals: FloatArray | None = None
 
 
 class LinearModel:
@@ -185,8 +187,14 @@ def _highs_solution(highs: Any, is_mip: bool) -> Solution:
     bound = info.mip_dual_bound if is_mip else (info.objective_function_value if optimal else -np.inf)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return Solution("unknown", bound=bound)
-    values = np.array(highs.getSolution().col_value)
-    return Solution("optimal" if optimal else "feasible", values, info.objective_function_value, bound)
+    found = highs.getSolution()
+    return Solution(
+        status="optimal" if optimal else "feasible",
+        values=np.array(found.col_value),
+        objective=info.objective_function_value,
+        bound=bound,
+        duals=None if is_mip else np.array(found.row_dual),
+    )
 
 
 def _pulp_solver(name: str, time_limit_s: float, gap: float) -> Any:
