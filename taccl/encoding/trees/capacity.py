@@ -43,10 +43,10 @@ def link_capacities(problem: Problem, usable: BoolArray, budget: Budget) -> IntA
     """
     weight = problem.collective.pre.sum(axis=0).astype(np.int64)
     sets = _first_sets(problem)
-    divisible = _settled(problem, weight, usable, sets, False, budget)
+    divisible = _settled(problem, weight, usable, sets, None, budget)
     if divisible is None:
         return None
-    whole = _settled(problem, weight, usable, sets, True, budget)
+    whole = _settled(problem, weight, usable, sets, divisible, budget)
     return None if whole is None else np.rint(whole).astype(np.int64)
 
 
@@ -63,16 +63,16 @@ def _settled(
     weight: IntArray,
     usable: BoolArray,
     sets: list[BoolArray],
-    whole: bool,
+    near: FloatArray | None,
     budget: Budget,
 ) -> FloatArray | None:
     """The best loads that break no set; `sets` grows by those that had to be said."""
     while budget.remaining_s():
-        solution = _solved(problem, weight, usable, sets, whole, budget)
+        solution = _solved(problem, weight, usable, sets, near, budget)
         if solution.values is None:
             return None
         loads = solution.values[: problem.topology.num_links]
-        broken = _broken_sets(problem, weight, loads, whole)
+        broken = _broken_sets(problem, weight, loads, near is not None)
         if not broken:
             return loads
         sets += broken
@@ -84,14 +84,17 @@ def _solved(
     weight: IntArray,
     usable: BoolArray,
     sets: list[BoolArray],
-    whole: bool,
+    near: FloatArray | None,
     budget: Budget,
 ) -> Solution:
     topology = problem.topology
     busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb)
     busy = busy / busy.max()
     model = LinearModel()
-    load = model.add_variables(topology.num_links, upper=np.where(usable, np.inf, 0.0), integer=whole)
+    lowest, highest = np.zeros(topology.num_links), np.where(usable, np.inf, 0.0)
+    if near is not None:
+        lowest, highest = np.floor(near + 1e-6), np.minimum(highest, np.ceil(near - 1e-6))
+    load = model.add_variables(topology.num_links, lowest, highest, integer=near is not None)
     finish = int(model.add_variables(1, cost=1.0)[0])
     uneven = int(model.add_variables(1, cost=_EVEN)[0])
     _ports_finish_in_time(model, problem, busy, finish)
@@ -100,7 +103,7 @@ def _solved(
     enters = ~inside[:, topology.src] & inside[:, topology.dst]
     row, link = np.nonzero(enters)
     model.add_rows(len(sets), row, load[link], 1.0, lower=(~inside @ weight).astype(np.float64))
-    return solve(model, time_limit_s=budget.remaining_s(), gap=_GAP if whole else 0.0)
+    return solve(model, time_limit_s=budget.remaining_s(), gap=0.0 if near is None else _GAP)
 
 
 def _ports_finish_in_time(model: LinearModel, problem: Problem, busy: FloatArray, finish: int) -> None:
