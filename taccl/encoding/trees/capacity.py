@@ -89,7 +89,7 @@ def _solved(
 ) -> Solution:
     topology = problem.topology
     busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb)
-    busy = busy / busy.max()
+    busy = busy / (busy.max() or 1.0)
     model = LinearModel()
     lowest, highest = np.zeros(topology.num_links), np.where(usable, np.inf, 0.0)
     if near is not None:

@@ -13,28 +13,37 @@ import numpy as np
 from taccl.collectives import BoolArray
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
-from taccl.encoding.timing import Decision, list_schedule, predecessors, tails_us
+from taccl.encoding.timing import Decision
 from taccl.encoding.trees.capacity import link_capacities
+from taccl.encoding.trees.order import busiest_first
 from taccl.encoding.trees.packing import Tree, packed
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: How far priorities are changed by chance, relative to the longest tail.
-_WIDTHS = (0.01, 0.03, 0.1)
-#: Orders tried after the first, as long as there is time.
-_ORDERS = 12
+#: How far the order is left to chance, in turn; as many orders are tried as there is time for.
+_CHANCES = (0.0, 2.0, 0.5, 100.0)
+_ORDERS = 40
+#: Programs and searches larger than this are left to the greedy engine.
+_MOST_RANK_LINKS = 100_000
+_MOST_TRANSFERS = 200_000
 
 
 def is_for_trees(problem: Problem) -> bool:
-    """Whether each chunk is copied from one rank to all."""
-    collective = problem.collective
+    """Whether each chunk is copied from one rank to all, on a machine that is not too large."""
+    collective, ranks = problem.collective, problem.num_ranks
+    if (
+        ranks * problem.topology.num_links > _MOST_RANK_LINKS
+        or ranks * problem.num_chunks > _MOST_TRANSFERS
+        or not problem.topology.num_links
+    ):
+        return False
     copied = ~collective.reduces & (collective.pre.sum(axis=1) == 1) & collective.post.all(axis=1)
-    return bool(problem.num_ranks > 1 and problem.num_chunks and copied.all())
+    return bool(problem.num_chunks and copied.all())
 
 
 @beginning_with_greedy
 def trees(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
-    """Yield schedules on packed trees: the first order, then those with changed priorities."""
+    """Yield schedules on packed trees: the plainest order first, then others."""
     if not is_for_trees(problem):
         return
     decisions = _decisions(problem, budget)
@@ -48,7 +57,7 @@ def _decisions(problem: Problem, budget: Budget) -> list[Decision] | None:
     topology, collective = problem.topology, problem.collective
     source = collective.pre.argmax(axis=1)
     usable = _usable(problem)
-    capacity = link_capacities(problem, usable.any(axis=0), budget.share(0.6))
+    capacity = link_capacities(problem, np.asarray(usable.any(axis=0)), budget.share(0.6))
     if capacity is None:
         return None
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
@@ -78,13 +87,8 @@ def _of_tree(tree: Tree, chunks: list[int]) -> Iterator[Decision]:
 
 
 def _orders(problem: Problem, decisions: list[Decision], seed: int, budget: Budget) -> Iterator[Schedule]:
-    """List schedules: what most waits for first, then the same with some chance."""
-    yield list_schedule(problem, decisions)
-    random = np.random.default_rng(seed)
-    tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
+    """The plain order, then others by chance, the first one even without any time."""
     for number in range(_ORDERS):
-        if not budget.remaining_s():
+        if number and not budget.remaining_s():
             return
-        width = _WIDTHS[number % len(_WIDTHS)] * tails.max()
-        priority = tails + width * random.standard_normal(len(tails))
-        yield list_schedule(problem, decisions, priority.tolist())
+        yield busiest_first(problem, decisions, _CHANCES[number % len(_CHANCES)], seed + number)
