@@ -75,6 +75,8 @@ class _Packing:
         self.dst: list[int] = topology.dst.tolist()
         self.spare = capacity.copy()
         self.waiting: list[Tree] = []
+        self.others = 0
+        self.arcs_of_others: tuple[IntArray, IntArray, IntArray] | None = None
 
     def run(self, copies: IntArray) -> list[Tree] | None:
         roots = np.flatnonzero(copies).tolist()
@@ -82,6 +84,7 @@ class _Packing:
         finished = []
         while self.waiting:
             tree = self.waiting.pop()
+            self.arcs_of_others = None
             if not self._grown(tree):
                 return None
             finished.append(tree)
@@ -98,6 +101,7 @@ class _Packing:
                 continue
             if most < tree.count:
                 self.waiting.append(tree.split(most))
+                self.arcs_of_others = None
             self.spare[link] -= most
             tree.links.append(link)
         return len(tree.reached_us) == self.topology.num_ranks
@@ -127,19 +131,24 @@ class _Packing:
     def _most(self, tree: Tree, link: int) -> int:
         """How many copies of the tree may take the link."""
         most = min(int(self.spare[link]), tree.count)
-        target = self.dst[link]
-        others = sum(other.count for other in self.waiting)
+        if self.arcs_of_others is None:
+            self.arcs_of_others = self._arcs_of_others()
+            self.others = sum(other.count for other in self.waiting)
         flow = max_flow.SimpleMaxFlow()
         source = self.topology.num_ranks
         used = np.flatnonzero(self.spare)
         flow.add_arcs_with_capacity(self.topology.src[used], self.topology.dst[used], self.spare[used])
-        flow.add_arc_with_capacity(source, int(self.topology.src[link]), others + tree.count)
+        flow.add_arcs_with_capacity(*self.arcs_of_others)
+        flow.add_arc_with_capacity(source, int(self.topology.src[link]), self.others + tree.count)
+        flow.solve(source, self.dst[link])
+        return max(0, min(most, int(flow.optimal_flow()) - self.others))
+
+    def _arcs_of_others(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Tails, heads and capacities: from the source to each waiting tree, and on to what it has reached."""
+        source = self.topology.num_ranks
+        arcs: list[tuple[int, int, int]] = []
         for number, other in enumerate(self.waiting, source + 1):
-            if len(other.reached_us) == 1:
-                flow.add_arc_with_capacity(source, other.root, other.count)
-                continue
-            flow.add_arc_with_capacity(source, number, other.count)
-            for rank in other.reached_us:
-                flow.add_arc_with_capacity(number, rank, other.count)
-        flow.solve(source, target)
-        return max(0, min(most, int(flow.optimal_flow()) - others))
+            arcs.append((source, number, other.count))
+            arcs += [(number, rank, other.count) for rank in other.reached_us]
+        tail, head, capacity = np.array(arcs, dtype=np.int64).reshape(-1, 3).T.copy()
+        return tail, head, capacity
