@@ -26,8 +26,7 @@ from taccl.problem import Problem
 CASES = (
     ("ndv2", 1, None),
     ("ndv2", 2, None),
-    ("ndv2", 2, "ndv2-sk-1"),
-    ("ndv2", 4, "ndv2-sk-1"),
+    ("ndv2", 4, None),
     ("dgx2", 2, None),
     ("dgx2-teccl", 2, None),
 )

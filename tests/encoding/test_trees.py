@@ -192,6 +192,11 @@ def test_collectives_that_not_every_rank_wants_are_not_for_trees(name: str) -> N
     assert [update.stage for update in updates] == ["greedy"]
 
 
+def test_a_problem_with_a_symmetry_is_not_for_trees() -> None:
+    assert is_for_trees(problem(ring(4), "allgather"))
+    assert not is_for_trees(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(most_ranks=5, betas=ENGINE_BETAS))
 def test_on_any_network_the_loads_are_no_less_than_what_trees_need(topology: LogicalTopology) -> None:

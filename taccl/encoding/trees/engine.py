@@ -1,7 +1,8 @@
 """The tree engine: at most so many chunks over each link, trees within that, one tree for each chunk.
 
 It answers problems in which each chunk starts at one rank and all ranks want it; of others it says
-nothing, nor where trees do not fit a sketch's limits. It does not keep the symmetry of its problem.
+nothing, nor where trees do not fit a sketch's limits, nor where a symmetry is asked for: the trees that it
+finds have none.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ _MOST_TRANSFERS = 200_000
 
 
 def is_for_trees(problem: Problem) -> bool:
-    """Whether each chunk is copied from one rank to all, on a machine that is not too large."""
+    """Whether each chunk is copied from one rank to all, with no symmetry, on a machine not too large."""
     collective, ranks = problem.collective, problem.num_ranks
     if (
-        ranks * problem.topology.num_links > _MOST_RANK_LINKS
+        problem.symmetry
+        or ranks * problem.topology.num_links > _MOST_RANK_LINKS
         or ranks * problem.num_chunks > _MOST_TRANSFERS
         or not problem.topology.num_links
     ):

@@ -144,7 +144,7 @@ class _Packing:
         return max(0, min(most, int(flow.optimal_flow()) - self.others))
 
     def _arcs_of_others(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Tails, heads and capacities: from the source to each waiting tree, and on to what it has reached."""
+        """Tails, heads and capacities: from the source to each waiting tree, and on to its ranks."""
         source = self.topology.num_ranks
         arcs: list[tuple[int, int, int]] = []
         for number, other in enumerate(self.waiting, source + 1):
