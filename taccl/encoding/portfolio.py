@@ -23,7 +23,7 @@ from taccl.schedule import Schedule
 _ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
-_AUTO_WITH_TREES = ((trees, 0.25), *_AUTO)
+_AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
