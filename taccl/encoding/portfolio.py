@@ -15,13 +15,15 @@ from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
 from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.trees import is_for_trees, trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
+_AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -79,7 +81,8 @@ def _auto(
 ) -> Iterator[Update]:
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
-    for engine, share in _AUTO:
+    many_chunks = problem.collective.chunks_per_rank > 1
+    for engine, share in _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO:
         if _is_close(best, bound, options.gap):
             return
         for update in engine(problem, options, budget.share(share), best):
