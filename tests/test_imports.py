@@ -17,7 +17,18 @@ VERBS: dict[str, tuple[str, ...]] = {
     "encoding": (),
     "backend": (),
 }
-TOP = ("testing", "files", "collective_file", "search", "result", "api", "simulated", "cli", "__main__")
+TOP = (
+    "testing",
+    "files",
+    "collective_file",
+    "search",
+    "result",
+    "api",
+    "simulated",
+    "frontier",
+    "cli",
+    "__main__",
+)
 
 
 def allowed(room: str) -> set[str]:
