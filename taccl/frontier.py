@@ -39,7 +39,7 @@ _BOUND_S = 1.0
 
 @dataclass(frozen=True, eq=False)
 class FrontierPoint:
-    """A point of SCCL's frontier, what it takes under the cost model, and a bound for schedules with as many chunks."""
+    """A point of SCCL's frontier, its time under the cost model, and a bound for as many chunks."""
 
     point: Point
     bound: Bound

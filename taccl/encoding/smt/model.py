@@ -14,8 +14,9 @@ For S steps of r_1 .. r_S rounds, chunk c, rank n, link l = (n -> m), step s:
 
 SCCL has one integer time(c, n) in place of held; the Booleans are its order encoding. Rounds are either
 given, or chosen by the solver in unary: extra(s, k) says that step s has more than k + 1 rounds.
-A sent that cannot matter, because the chunk cannot be there yet or nobody could be served in time after it,
-is not made. Chunks that start and are wanted at the same ranks are interchangeable, so they reach one rank in order.
+A sent that cannot matter, because the chunk cannot be there yet or nobody could be served in time after
+it, is not made. Chunks that start and are wanted at the same ranks are interchangeable, so they reach one
+rank in order.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class RoundNetwork:
 
 @dataclass(frozen=True)
 class RoundBound:
-    """No algorithm takes fewer than `rounds_per_chunk` rounds for each chunk of a part; `witness` says why."""
+    """No algorithm takes fewer rounds for each chunk of a part, exactly; `witness` says why."""
 
     rounds_per_chunk: Fraction
     witness: str
@@ -91,16 +91,17 @@ def round_network(topology: LogicalTopology) -> RoundNetwork:
             units = math.lcm(*rate.tolist())
             return RoundNetwork(topology, rate, units, units // rate)
     slow, fast = int(beta.argmax()), int(beta.argmin())
+    ends = topology.describe_link(fast), topology.describe_link(slow)
     raise TopologyError(
         f"the bandwidths of {topology.name!r} are in no ratio of small whole numbers: the link "
-        f"{topology.describe_link(fast)} is {ratio.max():.2f} times as fast as {topology.describe_link(slow)}",
+        f"{ends[0]} is {ratio.max():.2f} times as fast as {ends[1]}",
         hint=f"one node only, or betas whose ratios are whole numbers up to {_MOST_PER_ROUND}",
     )
 
 
 def hops(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """For each chunk and rank, both of shape (num_chunks, num_ranks): the fewest links from a rank that
-    has the chunk at the start, and the fewest to a rank that wants it and does not have it; inf where there is no way.
+    """For each chunk and rank, the fewest links from a rank that has the chunk at the start, and the fewest
+    to a rank that wants it and does not have it; both of shape (num_chunks, num_ranks), inf where cut off.
     """
     topology, collective = problem.topology, problem.collective
     ones = np.ones(topology.num_links)

@@ -1,9 +1,9 @@
 """Is there an algorithm of S steps and R rounds? Satisfiable, unsatisfiable, or not known in time.
 
-With the rounds of each step given, an instance is much easier than with the rounds left open, but there are as
-many instances as ways to share R rounds among S steps. So the open one and all given ones take turns, with
-limits that grow: whichever finds an algorithm first ends it, and it is proved that there is none when
-the open one, or each of the others, is unsatisfiable.
+With the rounds of each step given, an instance is much easier than with the rounds left open, but there
+are as many instances as ways to share R rounds among S steps. So the open one and all given ones take
+turns, with limits that grow: whichever finds an algorithm first ends it, and it is proved that there is
+none when the open one, or each of the others, is unsatisfiable.
 """
 
 from __future__ import annotations
@@ -92,15 +92,19 @@ def _check(model: Model, seconds: float) -> z3.CheckSatResult:
 def _check_size(problem: Problem, steps: int) -> None:
     sends = problem.num_chunks * problem.topology.num_links * steps
     if sends > _MOST_SENDS:
+        links = problem.topology.num_links
         raise SolverError(
-            f"{problem.num_chunks} chunks on {problem.topology.num_links} links in {steps} steps are too many "
-            "for an exact search in steps and rounds",
+            f"{problem.num_chunks} chunks on {links} links in {steps} steps are too many for an exact search "
+            "in steps and rounds",
             hint="one node, or fewer chunks; taccl synthesize has no such limit",
         )
 
 
 def _ways_to_share(rounds: int, steps: int) -> list[tuple[int, ...]]:
-    """All ways to share rounds among steps, each at least one; the evenest first, more rounds late first."""
+    """All ways to share rounds among steps, each at least one.
+
+    First those with a short first step, in which ranks send only what they start with, and then even ones.
+    """
     cuts = combinations(range(1, rounds), steps - 1)
     ways = (tuple(b - a for a, b in pairwise((0, *cut, rounds))) for cut in cuts)
-    return sorted(ways, key=lambda way: (max(way) - min(way), way))
+    return sorted(ways, key=lambda way: (max(way[-1:] + way[1:]) - min(way[-1:] + way[1:]), way))
