@@ -15,8 +15,8 @@ from taccl.api import choose_topology
 from taccl.collectives import Collective, make_collective
 from taccl.encoding.bounds import Bound, lower_bound
 from taccl.encoding.engine import Budget
-from taccl.encoding.smt import Point, RoundBound, fewest_steps, round_bound, round_network, walk
-from taccl.encoding.smt.walk import copies_of
+from taccl.encoding.smt import Point, RoundBound, Undecided, fewest_steps, round_bound, round_network, walk
+from taccl.encoding.smt.points import copies_of
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.problem import Occupancy, Problem
@@ -101,6 +101,7 @@ class Frontier:
     least_steps : no algorithm has fewer steps.
     round_bound : no algorithm has fewer rounds per chunk, and why.
     points : in the order in which they were found: steps never go down, rounds per chunk always do.
+    undecided : questions that were not answered in their time, so that points may be missing.
     """
 
     collective: Collective
@@ -108,6 +109,7 @@ class Frontier:
     least_steps: int
     round_bound: RoundBound
     points: tuple[FrontierPoint, ...]
+    undecided: tuple[Undecided, ...]
     status: FrontierStatus
     seconds: float
 
@@ -167,10 +169,14 @@ def pareto(
     began = time.monotonic()
     budget = Budget(time_limit)
     points: list[FrontierPoint] = []
+    undecided: list[Undecided] = []
     interrupted = False
     try:
-        for point in walk(problem_of, most_steps, most_chunks, budget):
-            points.append(FrontierPoint(point, lower_bound(point.schedule.problem, _BOUND_S)))
+        for news in walk(problem_of, most_steps, most_chunks, budget):
+            if isinstance(news, Undecided):
+                undecided.append(news)
+                continue
+            points.append(FrontierPoint(news, lower_bound(news.schedule.problem, _BOUND_S)))
             if on_point is not None:
                 on_point(points[-1])
     except KeyboardInterrupt:
@@ -188,7 +194,10 @@ def pareto(
         least_steps=least,
         round_bound=bound,
         points=tuple(points),
-        status=_status(points, bound.rounds_per_chunk, interrupted, budget),
+        undecided=tuple(undecided),
+        status=_status(
+            points, bound.rounds_per_chunk, interrupted, bool(undecided) or not budget.remaining_s()
+        ),
         seconds=time.monotonic() - began,
     )
 
@@ -216,10 +225,10 @@ def _check_limits(time_limit: float, max_steps: int | None, max_chunks: int | No
 
 
 def _status(
-    points: list[FrontierPoint], least: Fraction, interrupted: bool, budget: Budget
+    points: list[FrontierPoint], least: Fraction, interrupted: bool, out_of_time: bool
 ) -> FrontierStatus:
     if not points or points[-1].point.rounds_per_chunk <= least:
         return "bandwidth optimal"
     if interrupted:
         return "interrupted"
-    return "finished" if budget.remaining_s() else "time limit"
+    return "time limit" if out_of_time else "finished"

@@ -129,6 +129,11 @@ def _show(frontier: Frontier, size: str) -> None:
     click.echo(f"at least {frontier.least_steps} steps: the longest of the shortest ways")
     click.echo(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
     show_table(_HEADER, [_row(each) for each in frontier.points])
+    for each in frontier.undecided:
+        click.echo(
+            f"not decided in time: {each.steps} steps, {each.rounds} rounds, {each.chunks} chunks; "
+            "a point may be missing"
+        )
     click.echo(f"{frontier.status}, {frontier.seconds:.1f} s")
 
 
@@ -159,6 +164,9 @@ def _as_json(frontier: Frontier) -> dict[str, object]:
         "least_rounds_per_chunk": str(frontier.round_bound.rounds_per_chunk),
         "least_rounds_source": frontier.round_bound.witness,
         "points": [each.figures() for each in frontier.points],
+        "undecided": [
+            {"steps": each.steps, "rounds": each.rounds, "chunks": each.chunks} for each in frontier.undecided
+        ],
         "status": frontier.status,
         "seconds": round(frontier.seconds, 3),
     }

@@ -6,9 +6,18 @@ import z3
 from small_problems import full, machine, ndv2_node, problem, ring
 
 from taccl.encoding.engine import Budget
-from taccl.encoding.smt import Point, decide, fewest_steps, round_bound, round_network, walk
+from taccl.encoding.smt import (
+    Point,
+    Undecided,
+    Verdict,
+    decide,
+    fewest_steps,
+    round_bound,
+    round_network,
+    walk,
+)
 from taccl.encoding.smt.model import Model
-from taccl.encoding.smt.walk import copies_of
+from taccl.encoding.smt.points import copies_of
 from taccl.errors import CollectiveError, SolverError, TopologyError
 from taccl.problem import LogicalTopology, RoutingLimits
 
@@ -16,7 +25,9 @@ from taccl.problem import LogicalTopology, RoutingLimits
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:
     least = fewest_steps(copies_of(problem(topology, name)))
     budget = Budget(60.0)
-    return list(walk(lambda pieces: problem(topology, name, pieces), least + more_steps, chunks, budget))
+    news = list(walk(lambda pieces: problem(topology, name, pieces), least + more_steps, chunks, budget))
+    assert not any(isinstance(each, Undecided) for each in news)
+    return [each for each in news if isinstance(each, Point)]
 
 
 def figures(points: list[Point]) -> list[tuple[int, int, int]]:
@@ -155,6 +166,20 @@ def test_sums_are_the_mirror_image_of_copies(name: str) -> None:
 
 def test_more_steps_are_tried_only_while_rounds_can_still_be_saved() -> None:
     assert figures(frontier(ring(4), "allgather", more_steps=3)) == [(3, 3, 1)]
+
+
+def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_minimal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgetful(*question: object) -> Verdict:
+        return Verdict() if question[3] == 2 else decide(*question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("taccl.encoding.smt.points.decide", forgetful)
+    topology = ring(4, both=True)
+    news = list(walk(lambda pieces: problem(topology, "allgather", pieces), 2, 1, Budget(60.0)))
+    assert news[0] == Undecided(2, 2, 1)
+    assert isinstance(news[1], Point)
+    assert (news[1].rounds, news[1].is_minimal) == (3, False)
 
 
 def test_an_allreduce_has_two_frontiers() -> None:

@@ -5,14 +5,15 @@ carries as many chunks as its bandwidth is larger than the slowest link's. Steps
 rounds for bandwidth. `walk` goes from the fewest steps to the fewest rounds per chunk.
 """
 
+from taccl.encoding.smt.points import Point, Undecided, walk
 from taccl.encoding.smt.rounds import RoundBound, RoundNetwork, fewest_steps, round_bound, round_network
 from taccl.encoding.smt.solve import Verdict, decide
-from taccl.encoding.smt.walk import Point, walk
 
 __all__ = [
     "Point",
     "RoundBound",
     "RoundNetwork",
+    "Undecided",
     "Verdict",
     "decide",
     "fewest_steps",

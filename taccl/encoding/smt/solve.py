@@ -22,10 +22,12 @@ from taccl.errors import SolverError
 from taccl.problem import Problem
 
 #: Seconds of the first turn of each instance, and how much longer each following one is.
-_FIRST_TURN_S = 1.0
+_FIRST_TURN_S = 2.0
 _LONGER = 3.0
 #: With more ways to share the rounds than this, only the evenest are tried.
 _MOST_WAYS = 40
+#: So many of them go before the one that leaves the rounds open.
+_BEFORE_OPEN = 3
 #: With more than this, none are: listing them would take longer than they are worth.
 _MOST_SORTED = 5000
 #: Above so many (chunk, link, step), building one instance takes longer than a minute.
@@ -55,7 +57,7 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
     ways = _ways_to_share(rounds, steps) if number <= _MOST_SORTED else []
     complete = len(ways[:_MOST_WAYS]) == number
     open_one: list[tuple[int, ...] | None] = [None] if number > 1 else []
-    candidates = [*open_one, *ways[:_MOST_WAYS]]
+    candidates = [*ways[:_BEFORE_OPEN], *open_one, *ways[_BEFORE_OPEN:_MOST_WAYS]]
     turn_s = _FIRST_TURN_S
     while budget.remaining_s():
         undecided: list[tuple[int, ...] | None] = []

@@ -17,7 +17,7 @@ from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: The part of what is left that one question may take.
-_SHARE = 0.5
+_SHARE = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,15 @@ class Point:
         return Fraction(self.rounds, self.chunks)
 
 
+@dataclass(frozen=True)
+class Undecided:
+    """A question that was not answered in its time."""
+
+    steps: int
+    rounds: int
+    chunks: int
+
+
 def copies_of(problem: Problem) -> Problem:
     """The problem itself if it only copies, else the copies whose mirror image its sums are.
 
@@ -67,12 +76,12 @@ def copies_of(problem: Problem) -> Problem:
 
 def walk(
     problem_of: Callable[[int], Problem], most_steps: int, most_chunks: int, budget: Budget
-) -> Iterator[Point]:
+) -> Iterator[Point | Undecided]:
     """Yield algorithms with fewer and fewer rounds per chunk, and with more steps only where that helps.
 
     `problem_of(chunks)` states the problem for so many chunks per rank. Ends at the bound on rounds
     per chunk, at `most_steps`, or when the budget is spent. A question that is not answered in its
-    time is left, and the next point is not called minimal.
+    time is left and named, and the next point with these chunks is not called minimal.
     """
     whole = copies_of(problem_of(1))
     network, least = round_network(whole.topology), fewest_steps(whole)
@@ -85,10 +94,10 @@ def walk(
         for chunks in range(1, most_chunks + 1):
             if not budget.remaining_s() or (best is not None and best <= bound.rounds_per_chunk):
                 return
-            point = _fewest_rounds(problem_of(chunks), chunks, steps, bound, best, budget, began)
-            if point is not None:
-                best, began = point.rounds_per_chunk, time.monotonic()
-                yield point
+            for news in _fewest_rounds(problem_of(chunks), chunks, steps, bound, best, budget, began):
+                if isinstance(news, Point):
+                    best, began = news.rounds_per_chunk, time.monotonic()
+                yield news
 
 
 def _fewest_rounds(
@@ -99,7 +108,7 @@ def _fewest_rounds(
     best: Fraction | None,
     budget: Budget,
     began: float,
-) -> Point | None:
+) -> Iterator[Point | Undecided]:
     """The fewest rounds for these chunks and steps, if that is fewer per chunk than `best`."""
     copies = copies_of(problem)
     network = round_network(copies.topology)
@@ -107,16 +116,18 @@ def _fewest_rounds(
     unknown = False
     while best is None or Fraction(rounds, chunks) < best:
         if not budget.remaining_s():
-            return None
+            return
         verdict = decide(copies, network, steps, rounds, budget.share(_SHARE))
         if verdict.decisions is not None:
             schedule = _timed(problem, copies, verdict.decisions)
             proof = _proof(rounds, least, steps, bound, unknown)
             seconds = time.monotonic() - began
-            return Point(steps, rounds, chunks, not unknown, proof, schedule, seconds)
-        unknown |= not verdict.impossible
+            yield Point(steps, rounds, chunks, not unknown, proof, schedule, seconds)
+            return
+        if not verdict.impossible:
+            unknown = True
+            yield Undecided(steps, rounds, chunks)
         rounds += 1
-    return None
 
 
 def _proof(rounds: int, least: int, steps: int, bound: RoundBound, unknown: bool) -> str:
