@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from taccl.backend.verify import verify_file
     from taccl.collectives import Collective, make_collective
     from taccl.errors import TacclError
+    from taccl.frontier import Frontier, pareto
     from taccl.problem import Problem
     from taccl.proofs import bounds
     from taccl.result import Result
@@ -30,6 +31,7 @@ __version__ = version("taccl")
 
 __all__ = [
     "Collective",
+    "Frontier",
     "PhysicalTopology",
     "Problem",
     "Result",
@@ -42,6 +44,7 @@ __all__ = [
     "load_topology",
     "make_collective",
     "make_problem",
+    "pareto",
     "read_schedule",
     "simulate_file",
     "synthesize",
@@ -50,6 +53,7 @@ __all__ = [
 
 _HOME = {
     "Collective": "collectives",
+    "Frontier": "frontier",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
     "Result": "result",
@@ -62,6 +66,7 @@ _HOME = {
     "load_topology": "topologies",
     "make_collective": "collectives",
     "make_problem": "api",
+    "pareto": "frontier",
     "read_schedule": "schedule",
     "simulate_file": "simulated",
     "synthesize": "api",

@@ -27,6 +27,7 @@ TOP = (
     "api",
     "proofs",
     "simulated",
+    "frontier",
     "cli",
     "__main__",
 )

@@ -1,0 +1,172 @@
+"""`taccl pareto`: latency against bandwidth on a small machine, point by point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl import units
+from taccl.cli.output import claim_outputs, show_json, show_table
+from taccl.frontier import Frontier, FrontierPoint
+from taccl.frontier import pareto as find_frontier
+
+_FILE = click.Path(path_type=Path)
+_HEADER = (
+    "steps",
+    "rounds",
+    "chunks",
+    "rounds/chunk",
+    "minimal",
+    "time(us)",
+    "bound(us)",
+    "gap",
+    "algbw(GB/s)",
+    "found(s)",
+    "why no fewer rounds",
+)
+
+
+@click.command()
+@click.option(
+    "--topology", required=True, metavar="NAME|FILE", help="A machine of the catalogue or a YAML file."
+)
+@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@click.option(
+    "--collective",
+    default="allgather",
+    show_default=True,
+    metavar="NAME",
+    help="allgather, reducescatter, alltoall, broadcast, reduce, gather or scatter.",
+)
+@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+@click.option(
+    "--occupancy",
+    type=click.Choice(["serial", "pipelined"]),
+    help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+)
+@click.option(
+    "--size",
+    default="16MB",
+    show_default=True,
+    help="For the times, as nccl-tests counts it: 64KB, 16MB, 1GB.",
+)
+@click.option(
+    "--max-steps", type=click.IntRange(min=1), metavar="N", help="Default: three more than the fewest."
+)
+@click.option(
+    "--max-chunks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Default: as many as the bandwidth optimum needs, at most 8.",
+)
+@click.option(
+    "--time-limit", type=float, default=120.0, show_default=True, metavar="SECONDS", help="Seconds of search."
+)
+@click.option("--schedule", type=_FILE, help="Where to write a point's schedule as JSON.")
+@click.option(
+    "--point",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Which point's: 1 is the first of the table. Default: the fastest at --size.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def pareto(schedule: Path | None, point: int | None, as_json: bool, quiet: bool, **request: Any) -> None:
+    """Latency against bandwidth on one node or another small machine, after SCCL: from the algorithm
+    with the fewest steps to the one with the fewest rounds per chunk. In a round, each link carries as many
+    chunks as it is faster than the slowest. `minimal` means it is proved that no fewer rounds do.
+
+    Ctrl-C stops the search and shows the points found so far.
+
+    \b
+    taccl pareto --topology ndv2 --nodes 1 --collective allgather
+    taccl pareto --topology ring:4 --collective alltoall --size 1MB --json
+    """
+    if point is not None and schedule is None:
+        raise click.UsageError("--point says which schedule to write, and there is no --schedule")
+    claim_outputs((schedule,), (request["topology"], request["profile"]))
+    frontier = find_frontier(**request, on_point=None if quiet else _report)
+    chosen = _chosen(frontier, point)
+    if schedule is not None and chosen is not None:
+        chosen.write_schedule(schedule)
+    if as_json:
+        show_json(_as_json(frontier))
+        return
+    _show(frontier, request["size"])
+    if schedule is not None and chosen is not None:
+        found = chosen.point
+        click.echo(f"wrote {schedule}: {found.steps} steps, {found.rounds} rounds, {found.chunks} chunks")
+
+
+def _report(found: FrontierPoint) -> None:
+    point = found.point
+    click.echo(
+        f"{point.seconds:6.1f} s  {point.steps} steps, {point.rounds} rounds, {point.chunks} chunks: "
+        f"{point.rounds_per_chunk} rounds per chunk",
+        err=True,
+    )
+
+
+def _chosen(frontier: Frontier, point: int | None) -> FrontierPoint | None:
+    if not frontier.points:
+        return None
+    if point is None:
+        return frontier.fastest
+    if point > len(frontier.points):
+        raise click.UsageError(f"there is no point {point}: {len(frontier.points)} were found")
+    return frontier.points[point - 1]
+
+
+def _show(frontier: Frontier, size: str) -> None:
+    bound = frontier.round_bound
+    click.echo(
+        f"{frontier.collective.name}, {frontier.collective.num_ranks} ranks, on {frontier.topology}, "
+        f"{units.format_size(units.parse_size(size))}"
+    )
+    click.echo(f"at least {frontier.least_steps} steps: the longest of the shortest ways")
+    click.echo(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
+    show_table(_HEADER, [_row(each) for each in frontier.points])
+    for each in frontier.undecided:
+        click.echo(
+            f"not decided in time: {each.steps} steps, {each.rounds} rounds, {each.chunks} chunks; "
+            "a point may be missing"
+        )
+    click.echo(f"{frontier.status}, {frontier.seconds:.1f} s")
+
+
+def _row(found: FrontierPoint) -> list[str]:
+    point = found.point
+    return [
+        str(point.steps),
+        str(point.rounds),
+        str(point.chunks),
+        str(point.rounds_per_chunk),
+        "yes" if point.is_minimal else "not proved",
+        f"{found.time_us:.2f}",
+        f"{found.bound.value_us:.2f}",
+        f"{100 * found.gap:.2f}%",
+        f"{found.schedule.algbw_gbps:.2f}",
+        f"{point.seconds:.1f}",
+        point.proof,
+    ]
+
+
+def _as_json(frontier: Frontier) -> dict[str, object]:
+    return {
+        "collective": frontier.collective.name,
+        "root": frontier.collective.root,
+        "ranks": frontier.collective.num_ranks,
+        "topology": frontier.topology,
+        "least_steps": frontier.least_steps,
+        "least_rounds_per_chunk": str(frontier.round_bound.rounds_per_chunk),
+        "least_rounds_source": frontier.round_bound.witness,
+        "points": [each.figures() for each in frontier.points],
+        "undecided": [
+            {"steps": each.steps, "rounds": each.rounds, "chunks": each.chunks} for each in frontier.undecided
+        ],
+        "status": frontier.status,
+        "seconds": round(frontier.seconds, 3),
+    }

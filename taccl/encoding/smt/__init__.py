@@ -1,0 +1,23 @@
+"""SCCL's synchronous encoding, solved by z3: steps, rounds and chunks (Cai et al., PPoPP 2021).
+
+A synchronous algorithm runs in *steps*. A step takes a number of *rounds*, and in each round a link
+carries as many chunks as its bandwidth is larger than the slowest link's. Steps stand for latency,
+rounds for bandwidth. `walk` goes from the fewest steps to the fewest rounds per chunk.
+"""
+
+from taccl.encoding.smt.points import Point, Undecided, walk
+from taccl.encoding.smt.rounds import RoundBound, RoundNetwork, fewest_steps, round_bound, round_network
+from taccl.encoding.smt.solve import Verdict, decide
+
+__all__ = [
+    "Point",
+    "RoundBound",
+    "RoundNetwork",
+    "Undecided",
+    "Verdict",
+    "decide",
+    "fewest_steps",
+    "round_bound",
+    "round_network",
+    "walk",
+]

@@ -1,0 +1,234 @@
+"""The frontier of latency against bandwidth: from the fewest steps to the fewest rounds per chunk (SCCL)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from taccl import units
+from taccl.api import choose_topology
+from taccl.collectives import Collective, make_collective
+from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.engine import Budget
+from taccl.encoding.smt import Point, RoundBound, Undecided, fewest_steps, round_bound, round_network, walk
+from taccl.encoding.smt.points import copies_of
+from taccl.errors import NoScheduleInTime, SolverError
+from taccl.files import write_atomically
+from taccl.problem import Occupancy, Problem
+from taccl.schedule import Schedule, schedule_to_json
+from taccl.search import relative_gap
+from taccl.sketch import apply_sketch
+from taccl.topologies import PhysicalTopology
+
+#: Why a walk ended: at the bound on rounds per chunk; nothing more to try with so many steps and chunks; the
+#: time was up; the user stopped it.
+FrontierStatus = Literal["bandwidth optimal", "finished", "time limit", "interrupted"]
+
+#: Steps beyond the fewest that are tried by default.
+_MORE_STEPS = 3
+#: The most chunks that are tried by default.
+_CHUNKS = 8
+#: Seconds for each linear program of the bounds on the points' times.
+_BOUND_S = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class FrontierPoint:
+    """A point of SCCL's frontier, its time under the cost model, and a bound for as many chunks."""
+
+    point: Point
+    bound: Bound
+
+    @property
+    def schedule(self) -> Schedule:
+        """The algorithm as an ordinary schedule; it passed `Schedule.check()`."""
+        return self.point.schedule
+
+    @property
+    def time_us(self) -> float:
+        """When its last transfer ends, microseconds, without barriers between steps."""
+        return self.schedule.makespan_us
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.bound.value_us)
+
+    def write_schedule(self, path: str | Path) -> None:
+        """Write the schedule as JSON, which `read_schedule` reads back.
+
+        Raises
+        ------
+        FileError : the file cannot be written.
+        """
+        text = schedule_to_json(
+            self.schedule, lower_bound_us=self.bound.value_us, bound_source=self.bound.witness
+        )
+        write_atomically(path, text)
+
+    def figures(self) -> dict[str, object]:
+        """All that is known, as plain values that JSON can hold; keys carry their units."""
+        point = self.point
+        return {
+            "steps": point.steps,
+            "rounds": point.rounds,
+            "chunks": point.chunks,
+            "rounds_per_chunk": str(point.rounds_per_chunk),
+            "minimal": point.is_minimal,
+            "proof": point.proof,
+            "size_bytes": self.schedule.problem.size_bytes,
+            "time_us": self.time_us,
+            "lower_bound_us": self.bound.value_us,
+            "bound_source": self.bound.witness,
+            "gap": self.gap,
+            "algbw_GBps": self.schedule.algbw_gbps,
+            "busbw_GBps": self.schedule.busbw_gbps,
+            "solve_seconds": round(point.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Algorithms with fewer and fewer rounds per chunk.
+
+    Parameters
+    ----------
+    least_steps : no algorithm has fewer steps.
+    round_bound : no algorithm has fewer rounds per chunk, and why.
+    points : in the order in which they were found: steps never go down, rounds per chunk always do.
+    undecided : questions that were not answered in their time, so that points may be missing.
+    """
+
+    collective: Collective
+    topology: str
+    least_steps: int
+    round_bound: RoundBound
+    points: tuple[FrontierPoint, ...]
+    undecided: tuple[Undecided, ...]
+    status: FrontierStatus
+    seconds: float
+
+    @property
+    def fastest(self) -> FrontierPoint:
+        """The point with the least time at the size asked for."""
+        return min(self.points, key=lambda each: each.time_us)
+
+
+def pareto(
+    collective: str = "allgather",
+    *,
+    topology: str | Path | PhysicalTopology,
+    size: str | int = "16MB",
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    root: int | None = None,
+    occupancy: Occupancy | None = None,
+    max_steps: int | None = None,
+    max_chunks: int | None = None,
+    time_limit: float = 120.0,
+    on_point: Callable[[FrontierPoint], None] | None = None,
+) -> Frontier:
+    """Walk from the latency optimum to the bandwidth optimum of a collective on a small machine.
+
+    Parameters
+    ----------
+    collective : a name, of one that only copies or only sums.
+    topology, nodes, profile, root, occupancy : as in `taccl.synthesize`.
+    size : what nccl-tests prints as `size`; each point's chunks are rounded up to whole bytes.
+    max_steps, max_chunks : how far to walk; by default three steps more than the fewest, and as many
+        chunks as the bound on rounds per chunk needs to be a whole number of rounds, at most 8.
+    time_limit : seconds of search.
+    on_point : called with each point when it is found.
+
+    Raises
+    ------
+    TopologyError : the links' bandwidths are in no ratio of small whole numbers.
+    CollectiveError : an unknown collective, or one that both sums and copies.
+    SolverError : the instance is too large, or a limit is not positive.
+    NoScheduleInTime : there was no point when the time was up.
+    KeyboardInterrupt : the user stopped it before there was any point; later, the points are kept.
+    """
+    _check_limits(time_limit, max_steps, max_chunks)
+    machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
+    problem_of = _stated(collective, machine, root, units.parse_size(size))
+    copies = copies_of(problem_of(1))
+    least = fewest_steps(copies)
+    bound = round_bound(copies, round_network(copies.topology))
+    most_steps = least + _MORE_STEPS if max_steps is None else max_steps
+    most_chunks = min(_CHUNKS, bound.rounds_per_chunk.denominator) if max_chunks is None else max_chunks
+    if most_steps < least:
+        raise SolverError(
+            f"{most_steps} steps are too few: some chunk is {least} links from where it is wanted",
+            hint=f"--max-steps {least} or more",
+        )
+    began = time.monotonic()
+    budget = Budget(time_limit)
+    points: list[FrontierPoint] = []
+    undecided: list[Undecided] = []
+    interrupted = False
+    try:
+        for news in walk(problem_of, most_steps, most_chunks, budget):
+            if isinstance(news, Undecided):
+                undecided.append(news)
+                continue
+            points.append(FrontierPoint(news, lower_bound(news.schedule.problem, _BOUND_S)))
+            if on_point is not None:
+                on_point(points[-1])
+    except KeyboardInterrupt:
+        if not points:
+            raise
+        interrupted = True
+    if least and not points:
+        raise NoScheduleInTime(
+            f"no algorithm was found, and the time limit is {time_limit:g} s",
+            hint="a larger --time-limit; taccl synthesize finds schedules for machines of this size",
+        )
+    return Frontier(
+        collective=problem_of(1).collective,
+        topology=machine.name,
+        least_steps=least,
+        round_bound=bound,
+        points=tuple(points),
+        undecided=tuple(undecided),
+        status=_status(
+            points, bound.rounds_per_chunk, interrupted, bool(undecided) or not budget.remaining_s()
+        ),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _stated(
+    name: str, machine: PhysicalTopology, root: int | None, size_bytes: int
+) -> Callable[[int], Problem]:
+    """The problem for each number of chunks per rank; all links may be used, as they are."""
+    problem = apply_sketch(None, machine, make_collective(name, machine.num_ranks, 1, root), 1.0).problem
+
+    def problem_of(chunks: int) -> Problem:
+        collective = make_collective(name, machine.num_ranks, chunks, root)
+        chunk_bytes = math.ceil(Fraction(size_bytes, collective.chunks_per_size))
+        return replace(problem, collective=collective, chunk_mb=chunk_bytes / units.MB)
+
+    return problem_of
+
+
+def _check_limits(time_limit: float, max_steps: int | None, max_chunks: int | None) -> None:
+    if not time_limit > 0:
+        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 120")
+    for name, limit in (("steps", max_steps), ("chunks", max_chunks)):
+        if limit is not None and limit < 1:
+            raise SolverError(f"the most {name} must be at least 1, not {limit}", hint=f"--max-{name} 4")
+
+
+def _status(
+    points: list[FrontierPoint], least: Fraction, interrupted: bool, out_of_time: bool
+) -> FrontierStatus:
+    if not points or points[-1].point.rounds_per_chunk <= least:
+        return "bandwidth optimal"
+    if interrupted:
+        return "interrupted"
+    return "time limit" if out_of_time else "finished"
