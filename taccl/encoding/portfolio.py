@@ -14,6 +14,7 @@ from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
+from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.trees import is_for_trees, trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
@@ -24,6 +25,10 @@ _ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees"
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
 _AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
+
+#: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
+_MOST_WAYS = 60_000
+_LONG_WAYS = 1.5
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -82,10 +87,15 @@ def _auto(
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     many_chunks = problem.collective.chunks_per_rank > 1
-    for engine, share in _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO:
+    plan = _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO
+    if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
+        # MILP and CP will leave such a problem alone; their time is greedy's.
+        plan = (*plan, (greedy, 1.0))
+    for number, (engine, share) in enumerate(plan):
         if _is_close(best, bound, options.gap):
             return
-        for update in engine(problem, options, budget.share(share), best):
+        trying = replace(options, seed=options.seed + number)
+        for update in engine(problem, trying, budget.share(share), best):
             yield update
             best = update.schedule or best
             if _is_close(best, bound, options.gap):
