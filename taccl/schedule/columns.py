@@ -118,8 +118,8 @@ class Schedule:
         check_schedule(self)
 
     def sorted(self) -> Schedule:
-        """The same schedule with rows by start, link and chunk, and groups numbered in that order."""
-        order = np.lexsort((self.chunk, self.link, self.start_us))
+        """The same schedule with rows by start, link, chunk and sums first, and groups numbered in that order."""
+        order = np.lexsort((~self.reduce, self.chunk, self.link, self.start_us))
         taken = self.take(order)
         _, first, inverse = np.unique(taken.group, return_index=True, return_inverse=True)
         rank_of_group = np.argsort(np.argsort(first))
