@@ -118,7 +118,7 @@ class Schedule:
         check_schedule(self)
 
     def sorted(self) -> Schedule:
-        """The same schedule with rows by start, link, chunk and sums first, and groups numbered in that order."""
+        """The same schedule with rows by start, link, chunk, and sums first; groups are numbered so."""
         order = np.lexsort((~self.reduce, self.chunk, self.link, self.start_us))
         taken = self.take(order)
         _, first, inverse = np.unique(taken.group, return_index=True, return_inverse=True)
