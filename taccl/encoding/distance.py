@@ -15,10 +15,16 @@ def distances_us(
 ) -> FloatArray:
     """Shortest-path lengths between all ranks, shape (num_ranks, num_ranks); inf where cut off.
 
-    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out.
+    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out
+    (Floyd 1962; a row at a time, so that a thousand ranks take seconds).
     """
-    ranks = range(topology.num_ranks)
-    return np.array([distances_from(topology, weight_us, rank, usable) for rank in ranks])
+    links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
+    distance = np.full((topology.num_ranks, topology.num_ranks), np.inf)
+    np.minimum.at(distance, (topology.src[links], topology.dst[links]), weight_us[links])
+    np.fill_diagonal(distance, 0.0)
+    for via in range(topology.num_ranks):
+        np.minimum(distance, distance[:, via, None] + distance[via], out=distance)
+    return distance
 
 
 def distances_from(

@@ -19,7 +19,13 @@ from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.encoding.distance import distances_us
+from taccl.problem import FloatArray, LogicalTopology, Problem, RoutingLimits
+
+
+def _lengths(stated: Problem) -> FloatArray:
+    topology = stated.topology
+    return distances_us(topology, topology.duration_us(np.arange(topology.num_links), stated.chunk_mb))
 
 
 def test_seven_chunks_enter_a_rank_of_an_ndv2_node_over_two_double_and_two_single_nvlinks() -> None:
@@ -39,10 +45,11 @@ def test_the_best_bound_of_an_ndv2_node_is_a_way_over_a_double_and_a_single_nvli
 def test_what_enters_a_node_through_its_nic_still_has_to_reach_the_other_rank() -> None:
     """Alpha 2 and two chunks of 10 us through 3 -> 0, then 2 us from 0 to 1."""
     serial = problem(two_nodes(), "allgather")
-    bound = lower_bound(serial)
+    bound = cut_bound(serial, simple_cuts(serial), _lengths(serial))
     assert bound.value_us == pytest.approx(24.0)
     assert bound.witness == "2 chunks into node 0 through 3-0"
-    assert fastest(serial).makespan_us == pytest.approx(26.0), "chunk 2 is late, so both pay an alpha"
+    assert lower_bound(serial).value_us == pytest.approx(26.0), "chunk 2 is late, so both pay an alpha"
+    assert fastest(serial).makespan_us == pytest.approx(26.0)
 
 
 def test_where_alpha_keeps_no_port_busy_the_bound_through_the_nic_is_met() -> None:
@@ -53,9 +60,11 @@ def test_where_alpha_keeps_no_port_busy_the_bound_through_the_nic_is_met() -> No
 
 def test_chunks_that_reach_the_nic_late_leave_it_later() -> None:
     """Gather to rank 0: chunk 2 needs 2 us to rank 3, and 12 us from there."""
-    bound = lower_bound(problem(two_nodes(), "gather"))
+    gathered = problem(two_nodes(), "gather")
+    bound = cut_bound(gathered, simple_cuts(gathered), _lengths(gathered))
     assert bound.value_us == pytest.approx(22.0), "both through the NIC in one send, from 0 us on"
-    alone = lower_bound(problem(two_nodes(beta_between=0.5), "gather"))
+    assert lower_bound(gathered).value_us == pytest.approx(24.0), "but chunk 2 is not there then"
+    alone = quick_bound(problem(two_nodes(beta_between=0.5), "gather"))
     assert alone.value_us == pytest.approx(2.0 + 2.5), "the way of chunk 2 is longer than the NIC is busy"
     assert alone.witness.startswith("latency of chunk 2")
 
@@ -86,7 +95,9 @@ def test_reduce_scatter_is_bounded_by_all_gather_on_the_reversed_links() -> None
     scattered = problem(one_way, "reducescatter", 2)
     gathered = problem(one_way.reversed(), "allgather", 2)
     assert lower_bound(scattered) == lower_bound(gathered)
-    assert lower_bound(scattered).value_us == pytest.approx(1.0 + 4 * 5.0), "4 sums leave rank 1 by 1 -> 2"
+    leaving = next(bound for bound in all_bounds(scattered) if bound.kind == "cut")
+    assert leaving.value_us == pytest.approx(1.0 + 4 * 5.0), "4 sums leave rank 1 by 1 -> 2"
+    assert lower_bound(scattered).value_us == pytest.approx(2.0 + 4 * 5.0), "not all in one send"
 
 
 def test_all_reduce_takes_two_n_minus_two_transfers_of_each_chunk() -> None:

@@ -10,10 +10,15 @@ from taccl.problem import Problem
 
 
 def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, float]]:
-    """Ports that all of the links pass, one for each: port -> (least alpha, least time per chunk).
+    """The ports of `port_cover`: port -> (least alpha, least time per chunk)."""
+    return _rates(problem, port_cover(problem, links))
 
-    Any such choice of ports gives a valid bound, and the one with the least bandwidth a good one. Tried
-    are each link's first port, each one's last (the sender's and the receiver's side of a switch),
+
+def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
+    """For each of the links one of its ports.
+
+    Any such choice gives a valid bound, and the one with the least bandwidth a good one. Tried are
+    each link's first port, each one's last (the sender's and the receiver's side of a switch),
     and a greedy cover.
     """
     ports = problem.topology.ports
@@ -22,7 +27,7 @@ def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, floa
         {int(link): ports[link][-1] for link in links},
         _greedy_cover(problem, links),
     )
-    return min((_rates(problem, choice) for choice in choices), key=chunks_per_us)
+    return min(choices, key=lambda choice: chunks_per_us(_rates(problem, choice)))
 
 
 def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:

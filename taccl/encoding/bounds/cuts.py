@@ -56,7 +56,14 @@ def simple_cuts(problem: Problem) -> list[Cut]:
     for rank in everyone if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
+    return cuts + node_cuts(problem)
+
+
+def node_cuts(problem: Problem) -> list[Cut]:
+    """Each node alone and all but it."""
+    everyone = frozenset(range(problem.num_ranks))
     nodes = np.unique(problem.topology.node_of)
+    cuts = []
     for node in nodes if len(nodes) > 1 else ():
         inside = frozenset(np.flatnonzero(problem.topology.node_of == node).tolist())
         cuts.append(Cut(inside, f"into node {node}"))
@@ -66,12 +73,13 @@ def simple_cuts(problem: Problem) -> list[Cut]:
 
 def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[Bound]:
     """A bound for each crossing."""
-    inside = _members(problem, cut)
+    inside = members(problem, cut)
     for chunks, links in crossings(problem, cut):
         yield _bound_at(problem, cut, chunks, links, inside, distance_us)
 
 
-def _members(problem: Problem, cut: Cut) -> BoolArray:
+def members(problem: Problem, cut: Cut) -> BoolArray:
+    """Whether each rank is in the cut's set, shape (num_ranks,)."""
     inside = np.zeros(problem.num_ranks, dtype=np.bool_)
     inside[list(cut.ranks)] = True
     return inside
@@ -82,7 +90,7 @@ def crossings(problem: Problem, cut: Cut) -> Iterator[tuple[IntArray, IntArray]]
 
     One pair for each set of chunks that may enter by the same links, and one for all together.
     """
-    inside = _members(problem, cut)
+    inside = members(problem, cut)
     chunks = _must_enter(problem, inside)
     if not len(chunks):
         return
@@ -95,13 +103,13 @@ def crossings(problem: Problem, cut: Cut) -> Iterator[tuple[IntArray, IntArray]]
     else:
         classes = {}
         for row in np.unique(may_use[home][:, entries], axis=0):
-            members = chunks[(may_use[home][:, entries] == row).all(axis=1)]
-            classes[entries[row].tobytes()] = (members, entries[row])
+            alike = chunks[(may_use[home][:, entries] == row).all(axis=1)]
+            classes[entries[row].tobytes()] = (alike, entries[row])
         if len(classes) > 1:
             classes[b"all"] = (chunks, entries)
-    for members, links in classes.values():
+    for alike, links in classes.values():
         if len(links):
-            yield members, links
+            yield alike, links
 
 
 def _must_enter(problem: Problem, inside: BoolArray) -> IntArray:
@@ -133,10 +141,10 @@ def _bound_at(
     best, count = 0.0, 0
     for h in np.unique(head):
         for t in np.unique(tail):
-            members = int(((head >= h) & (tail >= t)).sum())
-            value = h + t + least_time(members, ports.values())
-            if members and value > best:
-                best, count = float(value), members
+            waiting = int(((head >= h) & (tail >= t)).sum())
+            value = h + t + least_time(waiting, ports.values())
+            if waiting and value > best:
+                best, count = float(value), waiting
     return Bound(best, f"{count} chunks {cut.name} through {name_ports(problem, ports)}", "cut")
 
 

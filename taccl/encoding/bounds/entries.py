@@ -1,0 +1,182 @@
+r"""Entering a node and spreading there: what comes late through a narrow cut is worth little.
+
+Let W be a set of ranks and C the chunks that must enter it (`cuts`). Every rank of W that wants a
+chunk of C has it from some last crossing into W, in a group that leaves u at x and arrives at u' at
+e. By the end T, one chunk that arrived at u' serves at most w(u', T - e) ranks of W (`growth`, over links
+inside W). Cut C into *disjoint sets*, of which no rank of W wants two chunks: such a set spreads no faster
+than one chunk. Let
+
+    v         the most ranks of W that want one chunk of C,
+    H(u, x)   the most chunks of C, and K(u, x) the most sets with a chunk, that rank u can hold at x.
+
+A group of n chunks then serves at most
+
+    value(n, x, e) = min(n v, min(n, K(u, x)) w(u', T - e)),  where n <= H(u, x).
+
+Groups through one port take turns, so what all that use port p serve is at most A(p, T), with
+
+    A(p, y) = max over links l of p into W, and n, of  A(p, y - b_ln) + value(n, y - b_ln, y - b_ln + d_ln),
+
+and T is possible only if the sum of A(p, T) over the ports into W is no less than the number of pairs
+of a chunk of C and a rank of W that wants it. The least such T is a bound by decomposition: the time
+before the cut (H, K), on it (turns, over all ways of grouping) and after it (w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.capacity import port_cover
+from taccl.encoding.bounds.cuts import Cut, crossings, members, name_ports
+from taccl.encoding.bounds.growth import Layer, holdings, reach
+from taccl.encoding.bounds.ticks import in_ticks, ticks
+from taccl.problem import FloatArray, Problem
+
+#: Crossings that differ in their links, beyond this many, are only looked at together.
+_MOST_CLASSES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """All groups that can cross, one row for a link and a number of chunks, sorted by port.
+
+    `slot` numbers the ports in the order of `ports`.
+    """
+
+    link: IntArray
+    count: IntArray
+    slot: IntArray
+    ports: tuple[int, ...]
+
+    @staticmethod
+    def over(problem: Problem, links: IntArray, most: IntArray) -> Ways:
+        """Groups of up to `most` chunks, shape (len(links),), over each link."""
+        cover = port_cover(problem, links)
+        most = np.minimum(most, problem.max_group)
+        row = np.repeat(np.arange(len(links)), most)
+        count = np.arange(len(row)) - np.repeat(np.cumsum(most) - most, most) + 1
+        port = np.array([cover[int(link)] for link in links], dtype=np.int64)[row]
+        order = np.argsort(port, kind="stable")
+        ports, slot = np.unique(port[order], return_inverse=True)
+        return Ways(links[row][order], count[order], slot, tuple(ports.tolist()))
+
+
+def entry_bound(problem: Problem, cut: Cut, known_us: float) -> Bound:
+    """The best bound over the sets of chunks that must enter; `known_us` is another bound, as a yardstick."""
+    best = Bound(0.0, "nothing has to enter", "entry")
+    inside = members(problem, cut)
+    classes = list(crossings(problem, cut))
+    for chunks, links in classes if len(classes) <= _MOST_CLASSES else classes[-1:]:
+        entry = _Entry(problem, inside, chunks, links)
+        value_us = in_ticks(problem, known_us, len(entry.ways.link), entry.least_ticks)
+        if value_us > best.value_us:
+            through = name_ports(problem, entry.ways.ports)
+            witness = f"{len(chunks)} chunks {cut.name} through {through}, gathered before and spread after"
+            best = Bound(value_us, witness, "entry")
+    return best
+
+
+class _Entry:
+    """One set of chunks that must enter W, and the links by which it may."""
+
+    def __init__(self, problem: Problem, inside: BoolArray, chunks: IntArray, links: IntArray) -> None:
+        wanted = problem.collective.post[chunks] & inside
+        self.problem = problem
+        self.need = int(wanted.sum())
+        self.each = int(wanted.sum(axis=1).max())
+        self.all = Layer.of(problem, chunks)
+        self.within = Layer.of(problem, chunks, inside)
+        sets = disjoint_sets(problem, chunks, inside)
+        one_of_each = chunks[np.unique(sets, return_index=True)[1]]
+        self.sets = Layer.of(problem, one_of_each)
+        self.ways = Ways.over(problem, links, self.all.may_use[:, links].sum(axis=0))
+        self.sets_on = self.sets.may_use.sum(axis=0)[self.ways.link]
+        self.cap = np.array([self._most_through(wanted, slot) for slot in range(len(self.ways.ports))])
+
+    def _most_through(self, wanted: BoolArray, slot: int) -> int:
+        """What all chunks that may use a port serve together."""
+        links = np.unique(self.ways.link[self.ways.slot == slot])
+        return int(wanted[self.all.may_use[:, links].any(axis=1)].sum())
+
+    def least_ticks(self, tick_us: float, rows: int) -> int | None:
+        """The least T in ticks; None if it is not below `rows`."""
+        ways, topology, chunk_mb = self.ways, self.problem.topology, self.problem.chunk_mb
+        takes = ticks(topology.duration_us(ways.link, ways.count * chunk_mb), tick_us)
+        busy = ticks(topology.busy_us(ways.link, ways.count * chunk_mb), tick_us)
+        w = reach(self.problem, [self.within], tick_us, rows)[:, 0]
+        held = holdings(self.problem, [self.all], tick_us, rows)[:, 0]
+        sets = held
+        if len(self.sets.chunks) < len(self.all.chunks):
+            sets = holdings(self.problem, [self.sets], tick_us, rows)[:, 0]
+        src, dst = topology.src[ways.link], topology.dst[ways.link]
+        leaves = ways.count <= held[:, src]
+        spreads = np.minimum(np.minimum(ways.count, self.sets_on), sets[:, src])
+
+        def values(end: int) -> IntArray:
+            left = end - np.arange(end + 1)[:, None] - takes
+            served = spreads[: end + 1] * w[np.maximum(left, 0), dst]
+            return np.where(leaves[: end + 1] & (left >= 0), np.minimum(ways.count * self.each, served), 0)
+
+        return least_end(ways, busy, values, self.cap, self.need, rows)
+
+
+def disjoint_sets(problem: Problem, chunks: IntArray, inside: BoolArray) -> IntArray:
+    """A number for each chunk, the same for chunks of one set: no rank of W wants two chunks of a set.
+
+    Only chunks that start at the same ranks and may go the same ways come into one set.
+    """
+    collective = problem.collective
+    kinds = [collective.pre[chunks]]
+    if problem.limits.may_use is not None:
+        kinds.append(problem.limits.may_use[collective.home[chunks]])
+    kind = np.unique(np.concatenate(kinds, axis=1), axis=0, return_inverse=True)[1].ravel()
+    taken = np.zeros((kind.max() + 1, problem.num_ranks), dtype=np.int64)
+    number = np.zeros(len(chunks), dtype=np.int64)
+    for row, wanted in enumerate(collective.post[chunks] & inside):
+        number[row] = taken[kind[row], wanted].max(initial=0)
+        taken[kind[row], wanted] = number[row] + 1
+    return np.unique(np.stack([kind, number]), axis=1, return_inverse=True)[1].ravel()
+
+
+def least_end(
+    ways: Ways,
+    busy: IntArray,
+    values: Callable[[int], FloatArray | IntArray],
+    cap: FloatArray | IntArray,
+    need: float,
+    rows: int,
+) -> int | None:
+    """The least T, in ticks, at which groups that take turns can be worth `need`; None from `rows` on.
+
+    `values(T)` has shape (T + 1, len(ways.link)): what a group that leaves at x is worth. Groups through
+    a port are worth no more than `cap`, shape (num_ports,). More time never makes anything worth less.
+    """
+    if _worth(ways, busy, values(rows - 1), cap) < need - 1e-6:
+        return None
+    low, high = -1, rows - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _worth(ways, busy, values(middle), cap) >= need - 1e-6:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _worth(ways: Ways, busy: IntArray, value: FloatArray | IntArray, cap: FloatArray | IntArray) -> float:
+    """The sum of A(p, T) over ports; a port that some group keeps busy for no tick has no turns."""
+    starts = np.flatnonzero(np.diff(ways.slot, prepend=-1))
+    no_turns = np.minimum.reduceat(busy, starts) == 0
+    before, rows, every = int(busy.max(initial=1)), len(value), np.arange(len(busy))
+    most = np.zeros((before + rows, len(starts)))
+    value = np.concatenate([np.zeros((before, len(busy))), value])
+    for now in range(before, before + rows):
+        last = np.maximum.reduceat(most[now - busy, ways.slot] + value[now - busy, every], starts)
+        most[now] = np.minimum(cap, np.maximum(most[now - 1], last))
+    unlimited = np.where(np.maximum.reduceat(value.max(axis=0), starts) > 0, cap, 0)
+    return float(np.where(no_turns, unlimited, most[-1]).sum())

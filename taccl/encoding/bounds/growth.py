@@ -1,0 +1,235 @@
+r"""How fast a chunk can multiply, and how fast a rank's holdings can: doubling, on any network.
+
+Both are recurrences over time, counted in ticks. Durations are rounded down to ticks, so what a table
+allows is never less than what a schedule can do, and a moment at which it still allows too little is
+a proof.
+
+*Reach.* Let w(u, t) be the most wanting ranks that a chunk can serve within t after it is at rank u,
+over the links out of u and onwards. Links of u that share a port take turns, and each serves once:
+
+    w(u, t)    =  [u wants] + sum over ports p of u of V(u, p, t)
+    V(u, p, t) =  max over links l of p of  w(dst(l), t - d_l) + V(u, p, t - b_l),
+                  and no more than the sum over links l of p of w(dst(l), t - d_l)
+
+where one chunk takes d_l on link l and keeps its port busy for b_l; and no more than there are wanting
+ranks within t over shortest paths. With one port and equal links this is the doubling of one-port
+broadcast; with alpha as pure latency, the postal model (Bar-Noy and Kipnis 1994).
+
+*Holdings.* Let K(r, t) be the most chunks of a set S that rank r can hold at t. A group of n chunks
+cannot leave a rank that holds fewer:
+
+    K(r, t)    =  [start at r] + sum over ports p into r of G(r, p, t - a_p)
+    G(r, p, t) =  max over links l of p and n  of  G(r, p, t - b_ln) + min(n, K(src(l), t - b_ln)),
+                  and no more than the sum over links l of p of K(src(l), t - b_l1)
+
+where n chunks keep the ports of link l busy for b_ln, and a_p is 0 if that includes alpha (serial
+occupancy), else the least alpha of p. No more come through p than chunks of S may use it, and
+no more are at r than could have come by then over shortest paths.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.bounds.ticks import ticks
+from taccl.encoding.distance import distances_us
+from taccl.encoding.routes import distances_by_limits
+from taccl.problem import FloatArray, Problem
+
+#: A table of holdings with more cells than this in its columns would take seconds.
+_MOST_CELLS = 40_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A set of chunks, looked at as if it were alone on the network.
+
+    Parameters
+    ----------
+    chunks : their numbers.
+    wanted : shape (num_ranks,), the ranks that want some chunk of the set.
+    may_use : shape (len(chunks), num_links), where each of them may go.
+    """
+
+    chunks: IntArray
+    wanted: BoolArray
+    may_use: BoolArray
+
+    @staticmethod
+    def of(problem: Problem, chunks: IntArray, inside: BoolArray | None = None) -> Layer:
+        """The layer of some chunks; with `inside`, shape (num_ranks,), only between these ranks."""
+        topology, collective = problem.topology, problem.collective
+        wanted = collective.post[chunks].any(axis=0)
+        may_use = np.ones((len(chunks), topology.num_links), dtype=np.bool_)
+        if problem.limits.may_use is not None:
+            may_use &= problem.limits.may_use[collective.home[chunks]]
+        if inside is not None:
+            wanted = wanted & inside
+            may_use &= inside[topology.src] & inside[topology.dst]
+        return Layer(chunks, np.asarray(wanted), may_use)
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The usable links of all layers side by side, sorted by the slot in which they take turns.
+
+    A node is a rank of a layer, layer * num_ranks + rank; a slot is a port at one end of a node.
+    """
+
+    layer: IntArray
+    link: IntArray
+    src: IntArray  # node
+    dst: IntArray  # node
+    slot: IntArray
+    node_of_slot: IntArray
+
+    @staticmethod
+    def of(problem: Problem, layers: Sequence[Layer], outgoing: bool) -> _Columns:
+        topology = problem.topology
+        layer, link = np.nonzero(np.array([one.may_use.any(axis=0) for one in layers]))
+        port = _port_at_end(problem, topology.src if outgoing else topology.dst)
+        src = layer * topology.num_ranks + topology.src[link]
+        dst = layer * topology.num_ranks + topology.dst[link]
+        node = src if outgoing else dst
+        keys, slot = np.unique(node * topology.num_ports + port[link], return_inverse=True)
+        order = np.argsort(slot, kind="stable")
+        layer, link, src, dst, slot = (column[order] for column in (layer, link, src, dst, slot))
+        return _Columns(layer, link, src, dst, slot, keys // topology.num_ports)
+
+
+def _port_at_end(problem: Problem, rank: IntArray) -> IntArray:
+    """For each link the port that it shares with most others of its end, shape (num_links,).
+
+    `rank` is the rank at that end of each link.
+    """
+    link, port = problem.topology.incidence
+    key = rank[link] * problem.topology.num_ports + port
+    _, inverse, shared = np.unique(key, return_inverse=True, return_counts=True)
+    order = np.lexsort((port, -shared[inverse.ravel()], link))
+    first = np.flatnonzero(np.diff(link[order], prepend=-1))
+    return np.asarray(port[order][first])
+
+
+def _starts(slot: IntArray) -> IntArray:
+    """Where each slot begins in a sorted column."""
+    return np.flatnonzero(np.diff(slot, prepend=-1))
+
+
+def reach(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+    """`w` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+
+    No link may take less than a tick.
+    """
+    columns = _Columns.of(problem, layers, outgoing=True)
+    takes = ticks(problem.topology.duration_us(columns.link, problem.chunk_mb), tick_us)
+    busy = ticks(problem.topology.busy_us(columns.link, problem.chunk_mb), tick_us)
+    wants = np.concatenate([layer.wanted for layer in layers]).astype(np.int64)
+    near = _within(problem, layers, tick_us, rows)
+    before = int(max(takes.max(initial=1), busy.max(initial=1)))
+    w = np.zeros((before + rows, len(wants)), dtype=np.int64)
+    served = np.zeros((before + rows, len(columns.node_of_slot)), dtype=np.int64)
+    starts = _starts(columns.slot)
+    no_turns = np.minimum.reduceat(busy, starts) == 0 if len(starts) else np.zeros(0, dtype=np.bool_)
+    for now in range(before, before + rows):
+        if len(starts):
+            onward = w[now - takes, columns.dst]
+            once = np.add.reduceat(onward, starts)
+            turns = np.maximum.reduceat(onward + served[now - busy, columns.slot], starts)
+            served[now] = np.where(no_turns, once, np.minimum(once, turns))
+        spread = np.bincount(columns.node_of_slot, served[now], minlength=len(wants)).astype(np.int64)
+        w[now] = np.minimum(near[now - before], wants + spread)
+    return w[before:].reshape(rows, len(layers), problem.num_ranks)
+
+
+def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+    """`K` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+
+    No link may take less than a tick. Where the table would be too large, it knows shortest paths only.
+    """
+    topology = problem.topology
+    by_distance = _at_best(problem, layers, tick_us, rows)
+    columns = _Columns.of(problem, layers, outgoing=False)
+    many = np.array([layer.may_use.sum(axis=0) for layer in layers])[columns.layer, columns.link]
+    many = np.minimum(many, problem.max_group)
+    if many.sum() * rows > _MOST_CELLS or not len(many):
+        return by_distance.reshape(rows, len(layers), problem.num_ranks)
+    row = np.repeat(np.arange(len(many)), many)
+    count = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + 1
+    link, src, slot = columns.link[row], columns.src[row], columns.slot[row]
+    busy = ticks(topology.busy_us(link, count * problem.chunk_mb), tick_us)
+    single = np.flatnonzero(count == 1)
+    starts, single_starts = _starts(slot), _starts(slot[single])
+    held = np.concatenate([problem.collective.pre[layer.chunks].sum(axis=0) for layer in layers])
+    most_in_slot = _most_through(problem, layers, columns)
+    lag = np.zeros(len(columns.node_of_slot), dtype=np.int64)
+    if topology.occupancy == "pipelined":
+        alpha = ticks(topology.alpha_us[columns.link], tick_us)
+        lag = np.minimum.reduceat(alpha, _starts(columns.slot))
+    before = int(max(busy.max(initial=1), lag.max(initial=1)))
+    k = np.zeros((before + rows, len(held)), dtype=np.int64)
+    came = np.zeros((before + rows, len(lag)), dtype=np.int64)
+    no_turns = np.minimum.reduceat(busy, starts) == 0
+    slots = np.arange(len(lag))
+    for now in range(before, before + rows):
+        # What leaves in this very tick, by links that are busy for less than one, is not known yet.
+        k[now] = by_distance[now - before]
+        there = k[now - busy, src]
+        all_of_each = np.add.reduceat(there[single], single_starts)
+        turns = np.maximum.reduceat(np.minimum(count, there) + came[now - busy, slot], starts)
+        turns = np.where(no_turns, all_of_each, np.minimum(all_of_each, turns))
+        came[now] = np.minimum(turns, most_in_slot)
+        arrived = np.bincount(columns.node_of_slot, came[now - lag, slots], minlength=len(held)).astype(
+            np.int64
+        )
+        k[now] = np.minimum(k[now], held + arrived)
+    return k[before:].reshape(rows, len(layers), problem.num_ranks)
+
+
+def _within(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+    """How many wanting ranks of its layer are near each node by shortest paths, shape (rows, nodes)."""
+    topology = problem.topology
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    links = [np.asarray(layer.may_use.any(axis=0)) for layer in layers]
+    distance = {usable.tobytes(): distances_us(topology, duration, usable) for usable in links}
+    near = np.zeros((rows + 1, len(layers), problem.num_ranks), dtype=np.int64)
+    for number, (layer, usable) in enumerate(zip(layers, links, strict=True)):
+        ways = distance[usable.tobytes()][:, layer.wanted]
+        np.add.at(near[:, number], (_rows_of(ways, tick_us, rows), np.arange(problem.num_ranks)[:, None]), 1)
+    return near[:-1].cumsum(axis=0).reshape(rows, -1)
+
+
+def _rows_of(time_us: FloatArray, tick_us: float, rows: int) -> IntArray:
+    """The row of each time; `rows` for later ones."""
+    return ticks(np.minimum(time_us, rows * tick_us), tick_us)
+
+
+def _most_through(problem: Problem, layers: Sequence[Layer], columns: _Columns) -> IntArray:
+    """How many chunks that do not start at a node may come to it through each of its slots."""
+    most = np.zeros(len(columns.node_of_slot), dtype=np.int64)
+    bounds = [*_starts(columns.slot).tolist(), len(columns.slot)]
+    for slot, (first, end) in enumerate(itertools.pairwise(bounds)):
+        layer = layers[columns.layer[first]]
+        rank = columns.node_of_slot[slot] % problem.num_ranks
+        comes = layer.may_use[:, columns.link[first:end]].any(axis=1)
+        most[slot] = (comes & ~problem.collective.pre[layer.chunks, rank]).sum()
+    return most
+
+
+def _at_best(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+    """How many chunks of each layer can be at each rank by shortest paths, shape (rows, nodes)."""
+    distances, kind = distances_by_limits(problem)
+    least = [
+        np.array(
+            [distances[kind[chunk]][problem.collective.pre[chunk]].min(axis=0) for chunk in layer.chunks]
+        )
+        for layer in layers
+    ]
+    come = np.zeros((rows + 1, len(layers), problem.num_ranks), dtype=np.int64)
+    for number, each in enumerate(least):
+        np.add.at(come[:, number], (_rows_of(each, tick_us, rows), np.arange(problem.num_ranks)), 1)
+    return come[:-1].cumsum(axis=0).reshape(rows, -1)

@@ -1,0 +1,75 @@
+"""Times counted in ticks: how long a tick should be, and how far to look.
+
+A bound that comes from a table over time rounds every duration down to ticks. So the finer the tick, the
+less is lost, and the longer the table takes to fill.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.problem import FloatArray, Problem
+
+#: A first look has a quarter of the rows; it may find three times that it has to look further.
+_FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
+#: A table with more cells than this takes seconds.
+_MOST_CELLS = 8_000_000
+
+
+def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
+    """How many whole ticks each time has."""
+    return np.asarray(np.floor(time_us / tick_us * (1 + 1e-12)), dtype=np.int64)
+
+
+def in_ticks(
+    problem: Problem, known_us: float, width: int, least: Callable[[float, int], int | None]
+) -> float:
+    """A time in microseconds that is found in ticks: coarse ones, to see how long it is, then fine ones.
+
+    `least` gets a tick and the number of ticks to look at, and gives the time in ticks, or None if it is
+    longer than that. The search begins at `known_us`. `width` is the number of columns of the widest table.
+    The result is 0 where tables would be too large, or the costs of links differ too widely.
+    """
+    rows = min(_MOST_ROWS, _MOST_CELLS // max(1, width))
+    if rows < _FEWEST_ROWS:
+        return 0.0
+    horizon_us = 2 * known_us
+    for _ in range(_LOOKS):
+        coarse_us = _found_within(problem, horizon_us, math.ceil(rows / 4), least)
+        if coarse_us is not None:
+            fine_us = _found_within(problem, 1.1 * coarse_us, rows, least) if coarse_us else None
+            return max(coarse_us, fine_us or 0.0)
+        horizon_us *= 3
+    return 0.0
+
+
+def _found_within(
+    problem: Problem, horizon_us: float, rows: int, least: Callable[[float, int], int | None]
+) -> float | None:
+    tick_us = _tick_near(problem, horizon_us / rows)
+    if tick_us is None or horizon_us / tick_us > 5 * _MOST_ROWS:
+        return 0.0
+    found = least(tick_us, math.ceil(horizon_us / tick_us) + 1)
+    return None if found is None else found * tick_us
+
+
+def _tick_near(problem: Problem, about_us: float) -> float | None:
+    """A tick of about this length into which the costs divide well; None if some link takes no time.
+
+    It is no longer than the shortest transfer, which must take a tick at least.
+    """
+    topology = problem.topology
+    single = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    about_us = min(about_us, float(single.min(initial=np.inf)))
+    if not 0 < about_us < np.inf:
+        return None
+    body = topology.beta_us_per_mb * problem.chunk_mb
+    costs = np.unique(np.concatenate([single, topology.alpha_us, body]))
+    costs = costs[costs >= about_us]
+    tries = np.concatenate([costs / np.ceil(costs / about_us), np.linspace(0.8, 1.0, 201) * about_us])
+    lost = [float((costs / tick - ticks(costs, tick)).max()) for tick in tries]
+    return float(tries[int(np.argmin(lost))])

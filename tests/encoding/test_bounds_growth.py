@@ -1,0 +1,171 @@
+"""Bounds from doubling, by examples worked out by hand and held against exhaustive search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute_force import fastest
+from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
+
+from taccl.encoding.bounds import all_bounds, lower_bound
+from taccl.encoding.bounds.alone import holdings_bound, spread_bound
+from taccl.encoding.bounds.cuts import Cut
+from taccl.encoding.bounds.entries import disjoint_sets, entry_bound
+from taccl.encoding.bounds.growth import Layer, holdings, reach
+from taccl.encoding.bounds.meeting import meeting_bound, two_way_bound
+from taccl.encoding.distance import distances_us
+from taccl.problem import FloatArray, LogicalTopology, Occupancy, Problem, RoutingLimits
+
+#: What rounding down to ticks may take from a bound.
+_TICKS = 5e-3
+
+
+def one_port(ranks: int, alpha_us: float, beta: float, occupancy: Occupancy = "serial") -> LogicalTopology:
+    """A switch: each rank sends through one port and receives through another."""
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    out = [[i for i, (a, _) in enumerate(pairs) if a == rank] for rank in range(ranks)]
+    into = [[i for i, (_, b) in enumerate(pairs) if b == rank] for rank in range(ranks)]
+    return machine(ranks, [(a, b, alpha_us, beta) for a, b in pairs], occupancy, [*out, *into])
+
+
+def pairs_of_nodes(alpha_between: float, beta_between: float) -> LogicalTopology:
+    """Two nodes of four ranks behind a switch each; only 0 -> 4 and 4 -> 0 join them."""
+    pairs = [(a, b) for n in (0, 4) for a in range(n, n + 4) for b in range(n, n + 4) if a != b]
+    links = [(a, b, 1.0, 0.0) for a, b in pairs]
+    links += [(0, 4, alpha_between, beta_between), (4, 0, alpha_between, beta_between)]
+    out = [[i for i, (a, _) in enumerate(pairs) if a == rank] for rank in range(8)]
+    into = [[i for i, (_, b) in enumerate(pairs) if b == rank] for rank in range(8)]
+    return machine(8, links, shared=[*out, *into], node_of=[0] * 4 + [1] * 4)
+
+
+def lengths(stated: Problem) -> FloatArray:
+    topology = stated.topology
+    return distances_us(topology, topology.duration_us(np.arange(topology.num_links), stated.chunk_mb))
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (4, 2), (5, 3), (8, 3)])
+def test_through_one_port_each_the_ranks_that_have_a_chunk_double(ranks: int, rounds: int) -> None:
+    copies = problem(one_port(ranks, 1.0, 2.0), "broadcast")
+    bound = spread_bound(copies, known_us=1.0)
+    assert bound.value_us == pytest.approx(rounds * 3.0, rel=_TICKS)
+    assert bound.witness == "spread of chunk 0 (piece 0 of rank 0's part), alone on the network"
+
+
+def test_where_alpha_keeps_no_port_busy_the_ranks_grow_as_in_the_postal_model() -> None:
+    """Sent every 1 us, there 3 us later: 1, 2, 3, 4, 6, 9 ranks at 0, 3, 4, 5, 6, 7 us."""
+    copies = problem(one_port(9, 2.0, 1.0, "pipelined"), "broadcast")
+    w = reach(copies, [Layer.of(copies, np.array([0]))], tick_us=1.0, rows=8)[:, 0, 0]
+    assert w.tolist() == [1, 1, 1, 2, 3, 4, 6, 9]
+    assert spread_bound(copies, 1.0).value_us == pytest.approx(7.0, rel=_TICKS)
+
+
+def test_what_has_come_no_way_at_all_is_not_counted_twice() -> None:
+    """In an NDv2 node 8 counts are there after 46.6 us, but not the 8 ranks: the farthest is 69.6 us away."""
+    copies = problem(ndv2_node(), "allgather")
+    assert spread_bound(copies, 60.0).value_us == pytest.approx(69.6, rel=_TICKS)
+
+
+def test_a_rank_that_gathers_through_one_port_needs_an_alpha_for_each_doubling() -> None:
+    """1, 2, 4 chunks come in groups as large as what their senders hold: 3 alphas and 7 bodies."""
+    copies = problem(one_port(8, 10.0, 1.0), "allgather")
+    bound = holdings_bound(copies, known_us=10.0)
+    assert bound.value_us == pytest.approx(3 * 10.0 + 7 * 1.0, rel=_TICKS)
+    assert bound.witness == "some rank comes to hold 8 chunks, in growing groups"
+
+
+def test_groups_that_may_not_be_larger_than_one_chunk_do_not_double() -> None:
+    copies = problem(one_port(4, 10.0, 1.0), "allgather", max_group=1)
+    assert holdings_bound(copies, 10.0).value_us == pytest.approx(3 * 11.0, rel=_TICKS)
+    assert lower_bound(copies).value_us <= fastest(copies).makespan_us
+
+
+def test_a_rank_holds_no_more_than_shortest_paths_can_have_brought() -> None:
+    copies = problem(ring(4), "allgather")
+    held = holdings(copies, [Layer.of(copies, np.arange(4))], tick_us=1.0, rows=8)[:, 0, 0]
+    assert held.tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_chunks_that_may_not_use_a_link_do_not_come_by_it() -> None:
+    """Rank 2's chunk must take its own dear link to rank 1, though 2 -> 0 -> 1 is fast."""
+    links = [(0, 1, 1.0, 1.0), (2, 0, 1.0, 1.0), (2, 1, 10.0, 1.0), (1, 2, 1.0, 1.0)]
+    may_use = np.ones((3, 4), dtype=np.bool_)
+    may_use[2, 0] = False
+    kept = problem(machine(3, links), "allgather", limits=RoutingLimits(may_use=may_use))
+    held = holdings(kept, [Layer.of(kept, np.arange(3))], tick_us=1.0, rows=13)[:, 0, 1]
+    assert held.tolist() == [1, 1] + [2] * 9 + [3, 3]
+
+
+def test_what_enters_a_node_late_has_no_time_left_to_double_there() -> None:
+    """4 chunks in one send, at 2 us the earliest: 2 + (10 + 4) us on the link, then two doublings of 1 us."""
+    copies = problem(pairs_of_nodes(10.0, 1.0), "allgather")
+    bound = entry_bound(copies, Cut(frozenset({4, 5, 6, 7}), "into node 1"), known_us=15.0)
+    assert bound.value_us == pytest.approx(2.0 + 14.0 + 2.0, rel=_TICKS)
+    assert bound.witness == "4 chunks into node 1 through 0-4, gathered before and spread after"
+    assert lower_bound(copies) == max(all_bounds(copies), key=lambda each: each.value_us)
+
+
+def test_a_dear_alpha_is_paid_again_only_if_waiting_costs_more() -> None:
+    """With an alpha of 1 us, each chunk as it comes: the last of four leaves at 2 us or later."""
+    copies = problem(pairs_of_nodes(1.0, 4.0), "allgather")
+    bound = entry_bound(copies, Cut(frozenset({4, 5, 6, 7}), "into node 1"), 10.0)
+    together, apart = 2.0 + (1.0 + 16.0) + 2.0, (1.0 + 4.0) + (1.0 + 12.0) + 2.0
+    assert bound.value_us == pytest.approx(min(together, apart), rel=_TICKS)
+
+
+def test_the_entry_bound_of_two_pairs_of_ranks_is_met() -> None:
+    """Chunk 2 is late at rank 3, so both it and chunk 3 pay an alpha: 12 + 12 us, then 2 us to rank 1."""
+    copies = problem(two_nodes(), "allgather")
+    bound = entry_bound(copies, Cut(frozenset({0, 1}), "into node 0"), 10.0)
+    assert bound.value_us == pytest.approx(26.0, rel=_TICKS)
+    assert fastest(copies).makespan_us == pytest.approx(26.0)
+
+
+def test_chunks_from_one_rank_to_different_ranks_spread_like_one_chunk() -> None:
+    everyone = np.ones(4, dtype=np.bool_)
+    scattered = problem(ring(4), "alltoall", 2)
+    sets = disjoint_sets(scattered, np.arange(scattered.num_chunks), everyone)
+    wanted = scattered.collective.post
+    for number in np.unique(sets):
+        assert wanted[sets == number].sum(axis=0).max() == 1
+    assert len(np.unique(sets)) == 4 * 2
+    gathered = problem(ring(4), "allgather", 2)
+    assert len(np.unique(disjoint_sets(gathered, np.arange(8), everyone))) == 8
+
+
+def test_a_sum_is_made_before_it_spreads() -> None:
+    """On a line of three, 2 us to the middle and 2 us back; a rank at the end would take 4 and 4."""
+    line = machine(3, [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))])
+    sums = problem(line, "allreduce")
+    bound = meeting_bound(sums, lengths(sums), known_us=4.0)
+    assert bound.value_us == pytest.approx(4.0, rel=_TICKS)
+    assert bound.witness.startswith("the contributions to chunk 0 ")
+    one = Problem(line, custom(3, [((0, 1, 2), (0, 1, 2), True)]), 1.0)
+    assert fastest(one).makespan_us == pytest.approx(4.0)
+
+
+def test_through_one_port_each_a_sum_halves_its_parts_and_then_doubles() -> None:
+    sums = problem(one_port(8, 1.0, 0.5), "allreduce")
+    assert meeting_bound(sums, lengths(sums), 4.0).value_us == pytest.approx(6 * 1.5, rel=_TICKS)
+
+
+def test_every_sum_crosses_a_cut_both_ways() -> None:
+    """One sum of two ranks: 0's part goes to 1 and the sum comes back, or the other way round."""
+    sums = problem(machine(2, [(0, 1, 1.0, 2.0), (1, 0, 1.0, 2.0)], node_of=[0, 1]), "allreduce")
+    bound = two_way_bound(sums, Cut(frozenset({1}), "into node 1"), lengths(sums), known_us=3.0)
+    assert bound.value_us == pytest.approx(fastest(sums).makespan_us, rel=_TICKS)
+    assert bound.witness == "2 sums into node 1 and out of it through 0-1"
+    copies = problem(two_nodes(), "allgather")
+    assert two_way_bound(copies, Cut(frozenset({0, 1}), "into node 0"), lengths(copies), 3.0).value_us == 0.0
+
+
+def test_a_cut_that_all_sums_must_cross_is_busy_with_partial_sums_and_then_with_copies() -> None:
+    sums = problem(two_nodes(), "allreduce")
+    cut = Cut(frozenset({0, 1}), "into node 0")
+    bound = two_way_bound(sums, cut, lengths(sums), 24.0)
+    assert bound.value_us > 2.0 + 4 * 10.0, "4 sums into node 0 through 3 -> 0, in one send or more"
+
+
+def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:
+    free = machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)])
+    kinds = {bound.kind: bound.value_us for bound in all_bounds(problem(free, "allgather"))}
+    assert kinds["spread"] == kinds["holdings"] == 0.0
