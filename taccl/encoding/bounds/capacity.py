@@ -33,16 +33,20 @@ def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
 def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:
     """For each link one of its ports, taking ports by how many links they still cover."""
     ports = problem.topology.ports
-    chosen = {int(link): ports[link][0] for link in links if len(ports[link]) == 1}
-    left: dict[int, set[int]] = {}
-    for link in links:
-        for port in ports[link] if int(link) not in chosen else ():
-            left.setdefault(port, set()).add(int(link))
-    for port in set(chosen.values()) & set(left):
-        chosen |= dict.fromkeys(left[port], port)
+    users: dict[int, list[int]] = {}
+    for link in links.tolist():
+        for port in ports[link]:
+            users.setdefault(port, []).append(link)
+    alone = sorted({ports[link][0] for link in links.tolist() if len(ports[link]) == 1})
+    uncovered = {port: len(over) for port, over in users.items()}
+    chosen: dict[int, int] = {}
     while len(chosen) < len(links):
-        port = max(left, key=lambda port: (len(left[port] - chosen.keys()), -port))
-        chosen |= dict.fromkeys(left[port] - chosen.keys(), port)
+        port = alone.pop() if alone else max(uncovered, key=lambda port: (uncovered[port], -port))
+        for link in users[port]:
+            if link not in chosen:
+                chosen[link] = port
+                for other in ports[link]:
+                    uncovered[other] -= 1
     return chosen
 
 

@@ -43,12 +43,19 @@ _MOST_CLASSES = 4
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """All groups that can cross, one row for a link and a number of chunks, sorted by port.
+    """All groups that can cross: a row for a number of chunks over links that cost the same, by port.
 
-    `slot` numbers the ports in the order of `ports`.
+    Links of one port and one cost are one row: what one of them allows, all are allowed.
+
+    Parameters
+    ----------
+    links : shape (num_links,), row after row; `first`, shape (num_kinds,), is where each kind of them begins.
+    kind, count, slot : shape (num_rows,); which links, how many chunks, and which of `ports`.
     """
 
-    link: IntArray
+    links: IntArray
+    first: IntArray
+    kind: IntArray
     count: IntArray
     slot: IntArray
     ports: tuple[int, ...]
@@ -56,14 +63,34 @@ class Ways:
     @staticmethod
     def over(problem: Problem, links: IntArray, most: IntArray) -> Ways:
         """Groups of up to `most` chunks, shape (len(links),), over each link."""
-        cover = port_cover(problem, links)
-        most = np.minimum(most, problem.max_group)
-        row = np.repeat(np.arange(len(links)), most)
-        count = np.arange(len(row)) - np.repeat(np.cumsum(most) - most, most) + 1
-        port = np.array([cover[int(link)] for link in links], dtype=np.int64)[row]
-        order = np.argsort(port, kind="stable")
-        ports, slot = np.unique(port[order], return_inverse=True)
-        return Ways(links[row][order], count[order], slot, tuple(ports.tolist()))
+        topology, cover = problem.topology, port_cover(problem, links)
+        port = np.array([cover[int(link)] for link in links], dtype=np.int64)
+        costs = np.stack([port, topology.alpha_us[links], topology.beta_us_per_mb[links]])
+        order = np.lexsort(costs[::-1])
+        first = np.flatnonzero((np.diff(costs[:, order], prepend=-1) != 0).any(axis=0))
+        many = np.minimum(np.maximum.reduceat(most[order], first), problem.max_group)
+        kind = np.repeat(np.arange(len(first)), many)
+        count = np.arange(len(kind)) - np.repeat(np.cumsum(many) - many, many) + 1
+        ports, slot = np.unique(port[order][first][kind], return_inverse=True)
+        return Ways(links[order], first, kind, count, slot, tuple(ports.tolist()))
+
+    def links_of(self, slot: int) -> IntArray:
+        """The links that use a port."""
+        kinds = np.unique(self.kind[self.slot == slot])
+        ends = np.append(self.first, len(self.links))
+        return np.concatenate([self.links[ends[kind] : ends[kind + 1]] for kind in kinds])
+
+    def best_of(self, table: IntArray) -> IntArray:
+        """The best of what a table, shape (..., num_links), has for the links of each row."""
+        return np.asarray(np.maximum.reduceat(table, self.first, axis=-1)[..., self.kind])
+
+    def ticks(self, problem: Problem, tick_us: float) -> tuple[IntArray, IntArray]:
+        """How long each row takes, and how long it keeps its port busy, in ticks."""
+        link, size_mb = self.links[self.first][self.kind], self.count * problem.chunk_mb
+        topology = problem.topology
+        return ticks(topology.duration_us(link, size_mb), tick_us), ticks(
+            topology.busy_us(link, size_mb), tick_us
+        )
 
 
 def entry_bound(problem: Problem, cut: Cut, known_us: float) -> Bound:
@@ -73,7 +100,7 @@ def entry_bound(problem: Problem, cut: Cut, known_us: float) -> Bound:
     classes = list(crossings(problem, cut))
     for chunks, links in classes if len(classes) <= _MOST_CLASSES else classes[-1:]:
         entry = _Entry(problem, inside, chunks, links)
-        value_us = in_ticks(problem, known_us, len(entry.ways.link), entry.least_ticks)
+        value_us = in_ticks(problem, known_us, len(entry.ways.kind), entry.least_ticks)
         if value_us > best.value_us:
             through = name_ports(problem, entry.ways.ports)
             witness = f"{len(chunks)} chunks {cut.name} through {through}, gathered before and spread after"
@@ -95,31 +122,30 @@ class _Entry:
         one_of_each = chunks[np.unique(sets, return_index=True)[1]]
         self.sets = Layer.of(problem, one_of_each)
         self.ways = Ways.over(problem, links, self.all.may_use[:, links].sum(axis=0))
-        self.sets_on = self.sets.may_use.sum(axis=0)[self.ways.link]
+        self.sets_on = self.ways.best_of(self.sets.may_use.sum(axis=0)[self.ways.links])
         self.cap = np.array([self._most_through(wanted, slot) for slot in range(len(self.ways.ports))])
 
     def _most_through(self, wanted: BoolArray, slot: int) -> int:
         """What all chunks that may use a port serve together."""
-        links = np.unique(self.ways.link[self.ways.slot == slot])
+        links = self.ways.links_of(slot)
         return int(wanted[self.all.may_use[:, links].any(axis=1)].sum())
 
     def least_ticks(self, tick_us: float, rows: int) -> int | None:
         """The least T in ticks; None if it is not below `rows`."""
-        ways, topology, chunk_mb = self.ways, self.problem.topology, self.problem.chunk_mb
-        takes = ticks(topology.duration_us(ways.link, ways.count * chunk_mb), tick_us)
-        busy = ticks(topology.busy_us(ways.link, ways.count * chunk_mb), tick_us)
-        w = reach(self.problem, [self.within], tick_us, rows)[:, 0]
-        held = holdings(self.problem, [self.all], tick_us, rows)[:, 0]
-        sets = held
+        ways, topology = self.ways, self.problem.topology
+        takes, busy = ways.ticks(self.problem, tick_us)
+        src, dst = topology.src[ways.links], topology.dst[ways.links]
+        w = ways.best_of(reach(self.problem, [self.within], tick_us, rows)[:, 0, dst])
+        held = sets = ways.best_of(holdings(self.problem, [self.all], tick_us, rows)[:, 0, src])
         if len(self.sets.chunks) < len(self.all.chunks):
-            sets = holdings(self.problem, [self.sets], tick_us, rows)[:, 0]
-        src, dst = topology.src[ways.link], topology.dst[ways.link]
-        leaves = ways.count <= held[:, src]
-        spreads = np.minimum(np.minimum(ways.count, self.sets_on), sets[:, src])
+            sets = ways.best_of(holdings(self.problem, [self.sets], tick_us, rows)[:, 0, src])
+        leaves = ways.count <= held
+        spreads = np.minimum(np.minimum(ways.count, self.sets_on), sets)
+        every = np.arange(len(ways.count))
 
         def values(end: int) -> IntArray:
             left = end - np.arange(end + 1)[:, None] - takes
-            served = spreads[: end + 1] * w[np.maximum(left, 0), dst]
+            served = spreads[: end + 1] * w[np.maximum(left, 0), every]
             return np.where(leaves[: end + 1] & (left >= 0), np.minimum(ways.count * self.each, served), 0)
 
         return least_end(ways, busy, values, self.cap, self.need, rows)
@@ -153,7 +179,7 @@ def least_end(
 ) -> int | None:
     """The least T, in ticks, at which groups that take turns can be worth `need`; None from `rows` on.
 
-    `values(T)` has shape (T + 1, len(ways.link)): what a group that leaves at x is worth. Groups through
+    `values(T)` has shape (T + 1, num_rows): what a group that leaves at x is worth. Groups through
     a port are worth no more than `cap`, shape (num_ports,). More time never makes anything worth less.
     """
     if _worth(ways, busy, values(rows - 1), cap) < need - 1e-6:

@@ -86,7 +86,7 @@ def two_way_bound(problem: Problem, cut: Cut, distance_us: FloatArray, known_us:
     if not len(chunks):
         return nothing
     crossing = _TwoWay(problem, inside, chunks, links, distance_us)
-    value_us = in_ticks(problem, known_us, len(crossing.ways.link), crossing.least_ticks)
+    value_us = in_ticks(problem, known_us, len(crossing.ways.kind), crossing.least_ticks)
     through = name_ports(problem, crossing.ways.ports)
     return Bound(value_us, f"{len(chunks)} sums {cut.name} and out of it through {through}", "two-way")
 
@@ -107,26 +107,26 @@ class _TwoWay:
         self.wanting = int((post & inside).sum(axis=1).min())
         may_use = Layer.of(problem, chunks).may_use
         self.ways = Ways.over(problem, links, may_use[:, links].sum(axis=0))
-        slots = (np.unique(self.ways.link[self.ways.slot == slot]) for slot in range(len(self.ways.ports)))
-        self.cap = np.array([may_use[:, links].any(axis=1).sum() for links in slots])
+        slots = range(len(self.ways.ports))
+        self.cap = np.array([may_use[:, self.ways.links_of(slot)].any(axis=1).sum() for slot in slots])
 
     def least_ticks(self, tick_us: float, rows: int) -> int | None:
         """The least T in ticks; None if it is not below `rows`."""
-        ways, topology, chunk_mb = self.ways, self.problem.topology, self.problem.chunk_mb
-        takes = ticks(topology.duration_us(ways.link, ways.count * chunk_mb), tick_us)
-        busy = ticks(topology.busy_us(ways.link, ways.count * chunk_mb), tick_us)
-        src, dst = topology.src[ways.link], topology.dst[ways.link]
-        # Contributions of X counted by a spread from u on the reversed links between ranks of X.
-        g = reach(self.back, [self.without], tick_us, rows)[:, 0][:, src]
-        w = reach(self.problem, [self.within], tick_us, rows)[:, 0]
+        ways, topology = self.ways, self.problem.topology
+        takes, busy = ways.ticks(self.problem, tick_us)
+        src, dst = topology.src[ways.links], topology.dst[ways.links]
+        # Contributions of X, counted by a spread from u on the reversed links between ranks of X.
+        g = ways.best_of(reach(self.back, [self.without], tick_us, rows)[:, 0, src])
+        w = ways.best_of(reach(self.problem, [self.within], tick_us, rows)[:, 0, dst])
         collect, spread = _collect_and_spread(self.problem, self.chunks, self.distance_us, tick_us, rows)
         head, tail = collect[~self.inside].min(), spread[self.inside].min()
         partial = ways.count * np.minimum(1.0, g / self.contributors)
+        every = np.arange(len(ways.count))
 
         def values(end: int) -> FloatArray:
             leaves = np.arange(end + 1)[:, None]
             left = end - leaves - takes
-            served = np.minimum(1.0, w[np.maximum(left, 0), dst] / self.wanting)
+            served = np.minimum(1.0, w[np.maximum(left, 0), every] / self.wanting)
             as_copies = np.where((leaves >= head) & (left >= 0), ways.count * served, 0.0)
             return np.maximum(as_copies, np.where(left >= tail, partial[: end + 1], 0.0))
 
