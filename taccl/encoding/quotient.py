@@ -1,25 +1,28 @@
 r"""Quotients: a machine that looks the same from many ranks is scheduled once, for one of them.
 
 Let G be a group of permutations of the ranks, each an automorphism of the problem, and let only the
-identity keep a rank or a port in its place. Consider schedules in which, whenever chunk c passes link l, every
-g in G makes chunk g(c) pass link g(l) at the same time. The |G| images of a transfer then use |G| different
-ports. Two orbits of transfers are in each other's way if and only if their links use ports of one orbit, so
+identity keep a rank or a port in its place. Take schedules in which, whenever chunk c passes link l,
+every g in G makes chunk g(c) pass link g(l) at the same time. The |G| images of a transfer then use |G|
+different ports, and two orbits of transfers are in each other's way if and only if their links use
+ports of one orbit. So
 
     the same ranks and links,  one chunk of each orbit,  one port for each orbit of ports
 
-is again an ordinary problem, |G| times smaller. Any engine may answer it, and the images of its answer are
-a schedule of the whole with the same times. Where all ranks are alike (a torus, a switch, nodes of such), one
-rank's chunks are left. The fastest of these schedules need not be the fastest of all, so its bound does not hold
-for the whole; for divisible chunks nothing is lost, because the average over G of any flow is as good.
+is again an ordinary problem, |G| times smaller. Any engine may answer it, and the images of its answer
+are a schedule of the whole with the same times. Where all ranks are alike (a torus, a switch, nodes of
+such), one rank's chunks are left. The fastest of these schedules need not be the fastest of all, so a
+bound on them says nothing of the whole; but where chunks are divisible nothing is lost, because the
+average over G of any flow is as good as the flow.
 
-Without a symmetry in the problem, a group is sought among renamings that machines are numbered by: a digit of
-the rank, in any mixed radix, goes round; or bits of it are flipped.
+Without a symmetry in the problem, a group is sought among the renamings by which machines are
+numbered: a digit of the rank, in any mixed radix, goes round; or bits of it are flipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,8 +58,8 @@ class Quotient:
         first = np.arange(images)[:, None] * (schedule.group.max(initial=0) + 1)
         return Schedule(
             problem=self.whole,
-            chunk=self.chunk_map[:, schedule.chunk].astype(np.int64).ravel(),
-            link=self.link_map[:, schedule.link].astype(np.int64).ravel(),
+            chunk=self.chunk_map[:, schedule.chunk].ravel(),
+            link=self.link_map[:, schedule.link].ravel(),
             start_us=np.tile(schedule.start_us, images),
             end_us=np.tile(schedule.end_us, images),
             reduce=np.tile(schedule.reduce, images),
@@ -89,7 +92,7 @@ class _Parts:
         topology = problem.topology
         counts = (topology.num_ranks, topology.num_links, topology.num_ports, problem.num_chunks)
         ends = np.cumsum((0, *counts)).tolist()
-        return _Parts(*(slice(a, b) for a, b in zip(ends, ends[1:], strict=False)))
+        return _Parts(*(slice(a, b) for a, b in pairwise(ends)))
 
 
 def _given(problem: Problem) -> IntArray | None:
@@ -112,7 +115,7 @@ def _found(problem: Problem) -> IntArray | None:
     size = topology.num_ranks + topology.num_links + topology.num_ports + problem.num_chunks
     if not topology.num_links or size * topology.num_ranks > _MOST_IMAGES:
         return None
-    group = np.arange(size, dtype=np.int32)[None]
+    group = np.arange(size)[None]
     generators: list[IntArray] = []
     columns = _ports_by_link(topology)
     for renaming in _renamings(problem.num_ranks):
@@ -169,7 +172,7 @@ def _automorphism(problem: Problem, ranks: IntArray, columns: IntArray) -> IntAr
 def _joined(problem: Problem, *maps: IntArray) -> IntArray:
     parts = _Parts.of(problem)
     begins = (parts.ranks.start, parts.links.start, parts.ports.start, parts.chunks.start)
-    return np.concatenate([part + begin for part, begin in zip(maps, begins, strict=True)]).astype(np.int32)
+    return np.concatenate([part + begin for part, begin in zip(maps, begins, strict=True)])
 
 
 def _link_map(topology: LogicalTopology, ranks: IntArray) -> IntArray | None:
@@ -189,7 +192,7 @@ def _ports_by_link(topology: LogicalTopology) -> IntArray:
 
 
 def _port_map(topology: LogicalTopology, columns: IntArray, links: IntArray) -> IntArray | None:
-    """Where each port goes if each link's first port goes to its image's first, and so on; None if it can't."""
+    """Where each port goes if each link's first port goes to its image's first, and so on, or None."""
     image = columns[links]
     used = columns >= 0
     if (used != (image >= 0)).any():
@@ -202,7 +205,7 @@ def _port_map(topology: LogicalTopology, columns: IntArray, links: IntArray) -> 
 
 def _generated(generators: list[IntArray], ranks: int) -> IntArray | None:
     """All compositions, the identity first; None if one of them leaves a rank in place."""
-    identity = np.arange(len(generators[0]), dtype=np.int32)
+    identity = np.arange(len(generators[0]))
     elements, seen = [identity], {identity[:ranks].tobytes()}
     for element in elements:
         for generator in generators:
@@ -237,9 +240,7 @@ def _quotient(problem: Problem, group: IntArray) -> Quotient:
     )
     images = group[:, parts.chunks] - parts.chunks.start
     chosen = images.min(axis=0) == np.arange(problem.num_chunks)
-    part = replace(
-        problem, topology=merged, collective=_only(problem.collective, chosen), symmetry=()
-    )
+    part = replace(problem, topology=merged, collective=_only(problem.collective, chosen), symmetry=())
     return Quotient(problem, part, images[:, chosen], group[:, parts.links] - parts.links.start)
 
 
