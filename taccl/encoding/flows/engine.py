@@ -16,14 +16,10 @@ from taccl.encoding.flows.paths import Pair, Path, paths_of, whole_chunks
 from taccl.encoding.flows.program import least_busy_flow, moves_pairwise
 from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.quotient import quotient
-from taccl.encoding.timing import Decision
-from taccl.encoding.trees.order import busiest_first
+from taccl.encoding.trees.groups import Carried, orders
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: How far the order is left to chance, in turn; as many orders are tried as there is time for.
-_CHANCES = (0.0, 2.0, 0.5, 100.0)
-_ORDERS = 40
 #: Among equally fast flows, how much the sum of all busy times counts.
 _SHORTNESS = 1e-6
 #: Larger programs and schedules are left to the greedy engine.
@@ -49,17 +45,14 @@ def flows(problem: Problem, options: SolveOptions, budget: Budget, best: Schedul
     if not is_for_flows(part):
         return
     routes = _routes(part, budget.share(0.5))
-    for schedule in _orders(part, routes, options.seed, budget) if routes else ():
+    for schedule in orders(part, routes, options.seed, budget) if routes else ():
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule if alike is None else alike.lifted(schedule)
             yield Update("flows", best)
 
 
-Routes = list[tuple[list[int], tuple[int, ...]]]
-
-
-def _routes(problem: Problem, budget: Budget) -> Routes | None:
-    """(chunks, links): which chunks take which way; None where no flow is found in time."""
+def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
+    """Which chunks pass which links; None where no flow is found in time."""
     topology = problem.topology
     busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb) / problem.chunk_mb
     flow = least_busy_flow(problem, busy, budget.remaining_s(), _SHORTNESS)
@@ -74,14 +67,15 @@ def _routes(problem: Problem, budget: Budget) -> Routes | None:
         paths |= paths_of(problem, source, flow.mb[source] / problem.chunk_mb, wanted[source])
     if paths.keys() != chunks.keys():
         return None
-    routes: Routes = []
+    carried: list[Carried] = []
     for pair, counts in whole_chunks(problem, paths, {pair: len(chunks[pair]) for pair in paths}).items():
         first = 0
         for path, count in zip(paths[pair], counts, strict=True):
             if count:
-                routes.append((chunks[pair][first : first + count], path.links))
+                together = tuple(chunks[pair][first : first + count])
+                carried += [Carried(together, link) for link in path.links]
             first += count
-    return routes
+    return carried
 
 
 def _chunks_of_pairs(problem: Problem) -> dict[Pair, list[int]]:
@@ -91,46 +85,3 @@ def _chunks_of_pairs(problem: Problem) -> dict[Pair, list[int]]:
     for chunk in np.flatnonzero(source != target).tolist():
         chunks.setdefault((int(source[chunk]), int(target[chunk])), []).append(chunk)
     return chunks
-
-
-def _orders(problem: Problem, routes: Routes, seed: int, budget: Budget) -> Iterator[Schedule]:
-    """The plain order for the likeliest group sizes, then orders by chance, the first even without time."""
-    sizes = _group_sizes(problem, routes)
-    for number in range(_ORDERS):
-        if number and not budget.remaining_s():
-            return
-        chance = _CHANCES[number // len(sizes) % len(_CHANCES)]
-        decisions = _decisions(routes, sizes[number % len(sizes)])
-        yield busiest_first(problem, decisions, chance, seed + number)
-
-
-def _decisions(routes: Routes, group: int) -> list[Decision]:
-    return [
-        Decision(tuple(chunks[first : first + group]), link)
-        for chunks, links in routes
-        for first in range(0, len(chunks), group)
-        for link in links
-    ]
-
-
-def _group_sizes(problem: Problem, routes: Routes, most: int = 3) -> list[int]:
-    """How many chunks to send together: the sizes of which the busiest port and the slowest way say best."""
-    longest = min(problem.max_group, max(len(chunks) for chunks, _ in routes))
-    sizes = sorted({min(longest, 1 << k) for k in range(longest.bit_length() + 1)})
-    return sorted(sizes, key=lambda size: _expected_us(problem, routes, size))[:most]
-
-
-def _expected_us(problem: Problem, routes: Routes, group: int) -> float:
-    """The busiest port's time, and after it the longest time that a group is on its way."""
-    topology = problem.topology
-    load = np.zeros(topology.num_links)
-    slowest = 0.0
-    for chunks, links in routes:
-        each = np.array(links)
-        full, rest = divmod(len(chunks), group)
-        load[each] += full * topology.busy_us(each, group * problem.chunk_mb)
-        load[each] += topology.busy_us(each, rest * problem.chunk_mb) if rest else 0.0
-        last = topology.duration_us(each, min(group, len(chunks)) * problem.chunk_mb)
-        slowest = max(slowest, float(last[1:].sum()))
-    link, port = topology.incidence
-    return float(np.bincount(port, load[link]).max(initial=0.0)) + slowest
