@@ -15,6 +15,7 @@ from taccl.encoding.flows import flows, is_for_flows
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
+from taccl.encoding.quotient import quotient
 from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.trees import is_for_trees, trees
@@ -31,6 +32,9 @@ _AUTO_WITH_FLOWS = ((flows, 0.4), *_AUTO)
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
 _LONG_WAYS = 1.5
+
+#: More triples of a chunk, a rank and a link make a problem huge.
+_HUGE = 200_000_000
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -66,7 +70,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     for update in reducing(engine)(problem, options, budget.share(0.95), best):
         yield update
         best = update.schedule or best
-    if options.engine == "auto" and best is not None and budget.remaining_s():
+    if options.engine == "auto" and best is not None and budget.remaining_s() and not _is_huge(problem):
         joined = rejoined(best, symmetry_group(problem), options, budget)
         if joined is not None:
             yield Update("milp", joined)
@@ -90,10 +94,12 @@ def _auto(
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     many_chunks = problem.collective.chunks_per_rank > 1
     plan = _AUTO
-    if many_chunks:
+    if many_chunks or quotient(problem) is not None:
         plan = _AUTO_WITH_TREES if is_for_trees(problem) else _AUTO
         plan = _AUTO_WITH_FLOWS if is_for_flows(problem) else plan
-    if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
+    if _is_huge(problem):
+        plan = (*(part for part in plan if part[0] in (trees, flows)), (greedy, 1.0))
+    elif shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.
         plan = (*plan, (greedy, 1.0))
     for number, (engine, share) in enumerate(plan):
@@ -105,6 +111,11 @@ def _auto(
             best = update.schedule or best
             if _is_close(best, bound, options.gap):
                 return
+
+
+def _is_huge(problem: Problem) -> bool:
+    """Whether MILP and CP had better not even look at it."""
+    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE
 
 
 def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:

@@ -78,6 +78,19 @@ def quotient(problem: Problem) -> Quotient | None:
     return None if group is None or len(group) < 2 else _quotient(problem, group)
 
 
+def one_of_each_kind(problem: Problem) -> IntArray:
+    """Ranks such that every other is like one of them, by the problem's symmetry or one that is found."""
+    alike = quotient(problem)
+    every = np.arange(problem.num_ranks)
+    if alike is None:
+        return every
+    topology = problem.topology
+    ranks = np.zeros((len(alike.link_map), problem.num_ranks), dtype=np.int64) + every
+    ranks[:, topology.src] = topology.src[alike.link_map]
+    ranks[:, topology.dst] = topology.dst[alike.link_map]
+    return np.unique(ranks.min(axis=0))
+
+
 @dataclass(frozen=True, eq=False)
 class _Parts:
     """Where ranks, links, ports and chunks stand in one long permutation of them all."""

@@ -32,6 +32,7 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.capacity import least_time, port_rates
+from taccl.encoding.quotient import one_of_each_kind
 from taccl.problem import FloatArray, Problem
 
 
@@ -50,10 +51,10 @@ def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) ->
 
 
 def simple_cuts(problem: Problem) -> list[Cut]:
-    """Each rank alone and all but it; each node alone and all but it."""
+    """Each rank alone and all but it; each node alone and all but it. Of ranks that are alike, one."""
     everyone = frozenset(range(problem.num_ranks))
     cuts = []
-    for rank in everyone if problem.num_ranks > 1 else ():
+    for rank in one_of_each_kind(problem).tolist() if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
     nodes = np.unique(problem.topology.node_of)
