@@ -18,6 +18,7 @@ import numpy as np
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.distance import distances_from
 from taccl.encoding.flows.program import least_busy_flow
+from taccl.encoding.quotient import quotient
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import FloatArray, Problem
 
@@ -32,12 +33,28 @@ def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
         return nothing
     if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
         return nothing
-    flow = least_busy_flow(problem, topology.beta_us_per_mb, time_limit_s)
-    prices = np.zeros(topology.num_ports) if flow is None else flow.price
+    prices = _prices(problem, time_limit_s)
     if not prices.sum():
         return nothing
     value = _least_average_load_us(problem, prices / prices.sum())
     return Bound(value, "flow of all chunks over all links", "flow")
+
+
+def _prices(problem: Problem, time_limit_s: float) -> FloatArray:
+    """Prices of the ports, shape (num_ports,), from the program; all 0 if it is not solved in time.
+
+    Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
+    """
+    topology = problem.topology
+    alike = None if problem.symmetry else quotient(problem)
+    part = problem if alike is None else alike.problem
+    flow = least_busy_flow(part, topology.beta_us_per_mb, time_limit_s)
+    if flow is None:
+        return np.zeros(topology.num_ports)
+    price = np.zeros(topology.num_ports)
+    for ports, orbits in zip(topology.ports, part.topology.ports, strict=True):
+        price[list(ports)] = flow.price[list(orbits)]
+    return price
 
 
 def _least_average_load_us(problem: Problem, price: FloatArray) -> float:
