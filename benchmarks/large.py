@@ -52,7 +52,7 @@ CASES = (
     Case("torus 32x32", "torus:32x32", None, "allgather", 1, 0.991, "TACOS 99.1%, 73 s of CPU"),
     Case("NDv2 x2", "ndv2-teccl", 2, "allgather", 32, 0.996, "ForestColl 100%, 0.16 s; TACOS 99.6%, 1.0 s"),
     Case("DGX-2 x2", "dgx2-teccl", 2, "allgather", 4, 1.0, "ForestColl 100%, 10.7 s; TE-CCL 100%, 2700 s"),
-    Case("NDv2 x1", "ndv2-teccl", 1, "alltoall", 8, 1.0, "TE-CCL's LP 100%, 0.2 s"),
+    Case("NDv2 x1", "ndv2-teccl", 1, "alltoall", 6, 1.0, "TE-CCL's LP 100%, 0.2 s"),
     Case("A100 x2", "a100", 2, "alltoall", 1, 1.0, "TE-CCL's LP 100%, 0.2 s"),
     Case("torus 4x4", "torus:4x4", None, "alltoall", 4, 1.0, "-"),
     Case("torus 8x8", "torus:8x8", None, "alltoall", 4, 1.0, "-"),
