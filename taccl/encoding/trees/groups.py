@@ -69,7 +69,9 @@ def groupings(problem: Problem, carried: Sequence[Carried]) -> list[Grouping]:
     longest = min(problem.max_group, max((len(each.chunks) for each in carried), default=1))
     sizes = sorted({min(longest, 1 << k) for k in range(longest.bit_length() + 1)})
     every = [Grouping(size) for size in sizes] + [Grouping(size, True) for size in sizes if size > 1]
-    return sorted(every, key=lambda each: promised_us(problem, carried, each))[:_MOST]
+    promise = {each: promised_us(problem, carried, each) for each in every}
+    # Of groupings that promise the same but for a rounding, the one that waits least for company.
+    return sorted(every, key=lambda each: (float(f"{promise[each]:.5g}"), each.size))[:_MOST]
 
 
 def promised_us(problem: Problem, carried: Sequence[Carried], grouping: Grouping) -> float:
