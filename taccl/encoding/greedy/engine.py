@@ -15,6 +15,7 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.encoding.greedy.route import spread_routes
 from taccl.encoding.quotient import quotient
 from taccl.encoding.routes import distances_by_limits
@@ -30,8 +31,8 @@ _TAPERS = (1.0, 0.5)
 _KEPT = 6
 #: The part of the time for schedules in which ranks that are alike do alike.
 _ALIKE = 0.4
-#: Above so many triples of chunk, rank and link, only such schedules are sought, if there are any.
-_LARGE = 10**9
+#: Above so many triples of chunk, rank and link, passes are left alone once there is a schedule.
+_LARGE = 2 * 10**8
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,34 @@ def greedy(
     """Yield improving schedules, the first one always, until the budget is over.
 
     Where ranks are alike, a part of the time goes to schedules in which they do alike: those are found
-    many times faster, and on large regular machines they are the better ones.
+    many times faster, and on large regular machines they are the better ones. Where links are alike, so are
+    schedules in rounds.
     """
+    best = None if incumbent is None else incumbent.makespan_us
+    for update in _streams(problem, options, budget, incumbent):
+        assert update.schedule is not None
+        if best is None or update.schedule.makespan_us < best - TOLERANCE_US:
+            best = update.schedule.makespan_us
+            yield update
+
+
+def _streams(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
+    known = incumbent is not None
+    if goes_in_rounds(problem) and (not known or budget.remaining_s()):
+        schedule = in_rounds(problem, np.random.default_rng(options.seed))
+        if schedule is not None:
+            known = True
+            yield Update("greedy", schedule)
     alike = None if problem.symmetry else quotient(problem)
-    if alike is not None:
+    if alike is not None and (not known or (budget.remaining_s() and _size(alike.problem) <= _LARGE)):
         for update in _passes(alike.problem, options, budget.share(_ALIKE), None):
             assert update.schedule is not None
-            if incumbent is None or update.schedule.makespan_us < incumbent.makespan_us - TOLERANCE_US:
-                incumbent = alike.lifted(update.schedule)
-                yield replace(update, schedule=incumbent)
-    if incumbent is None or (budget.remaining_s() and _size(problem) <= _LARGE):
+            known = True
+            yield replace(update, schedule=alike.lifted(update.schedule))
+    if not known or (budget.remaining_s() and _size(problem) <= _LARGE):
         yield from _passes(problem, options, budget, incumbent)
 
 
