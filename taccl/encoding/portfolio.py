@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +26,10 @@ from taccl.schedule import Schedule
 _ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "flows": flows}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO: tuple[tuple[Engine, float], ...] = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
-_AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
-_AUTO_WITH_FLOWS = ((flows, 0.4), *_AUTO)
+#: Engines that find routes at the throughput optimum, and what they are for.
+_ROUTED: tuple[tuple[Engine, Callable[[Problem], bool]], ...] = ((trees, is_for_trees), (flows, is_for_flows))
+#: The part of the time for those, which go first: with many chunks, and with one where ranks are alike.
+_MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
@@ -92,13 +94,13 @@ def _auto(
 ) -> Iterator[Update]:
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
-    many_chunks = problem.collective.chunks_per_rank > 1
-    plan = _AUTO
-    if many_chunks or quotient(problem) is not None:
-        plan = _AUTO_WITH_TREES if is_for_trees(problem) else _AUTO
-        plan = _AUTO_WITH_FLOWS if is_for_flows(problem) else plan
+    share = _MANY_CHUNKS if problem.collective.chunks_per_rank > 1 else _ONE_CHUNK
+    routed: tuple[tuple[Engine, float], ...] = ()
+    if share == _MANY_CHUNKS or quotient(problem) is not None:
+        routed = tuple((engine, share) for engine, fits in _ROUTED if fits(problem))
+    plan = (*routed, *_AUTO)
     if _is_huge(problem):
-        plan = (*(part for part in plan if part[0] in (trees, flows)), (greedy, 1.0))
+        plan = (*routed, (greedy, 1.0))
     elif shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.
         plan = (*plan, (greedy, 1.0))
