@@ -91,9 +91,9 @@ def main() -> None:
         "1GB with alphas of 0. `limit` is the bound for divisible chunks, `share` is algbw / limit of a "
         "checked schedule; `CPU s` is the processor time until it was found, making the problem included, "
         "importing not; `first` is the first schedule that there was. The search ends at the best peer's "
-        f"share, or after {arguments.time_limit:g} s. Where a peer has 100% without a schedule of whole chunks "
-        "(ForestColl's trees, TE-CCL's LP), it speaks of a steady state; no schedule has filled its pipeline at the start. "
-        "Peers' seconds were taken on a machine of this kind."
+        f"share, or after {arguments.time_limit:g} s. Where a peer has 100% without a schedule of whole "
+        "chunks (ForestColl's trees, TE-CCL's LP), it speaks of a steady state; no schedule has filled its "
+        "pipeline at the start. Peers' seconds were taken on a machine of this kind."
     )
     report.write("large", "Large messages beside other tools", intro, report.table(HEADER, rows))
 
