@@ -53,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = [_row(case, chunks, arguments.time_limit) for case in CASES for chunks in arguments.chunks]
     intro = (
-        f"AllGather of 1GB by `--engine trees` alone, {arguments.time_limit:g} s a row (the last order is "
+        f"AllGather of 1GB by `--engine trees` alone, {arguments.time_limit:g} s a row (what is begun is "
         "finished beyond that). Costs are those of the catalogue. `limit` is the throughput bound without "
         "alphas; `share` is algbw / limit. Where the engine finds nothing faster, greedy's schedule stands."
     )

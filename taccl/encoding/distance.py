@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collectives import BoolArray, IntArray
 from taccl.problem import FloatArray, LogicalTopology
 
 
@@ -15,16 +16,34 @@ def distances_us(
 ) -> FloatArray:
     """Shortest-path lengths between all ranks, shape (num_ranks, num_ranks); inf where cut off.
 
-    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out
-    (Floyd 1962; a row at a time, so that a thousand ranks take seconds).
+    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out. From all
+    ranks at once, over each rank's first link in, then over each one's second, until nothing gets nearer
+    (Bellman 1958).
     """
+    from_all = np.full((topology.num_ranks, topology.num_ranks), np.inf)  # [rank reached, source]
+    np.fill_diagonal(from_all, 0.0)
+    batches = list(_by_turn_into_each_rank(topology, usable))
+    nearer = bool(batches)
+    while nearer:
+        nearer = False
+        for links in batches:
+            arrival = from_all[topology.src[links]]
+            arrival += weight_us[links, None]
+            so_far = from_all[topology.dst[links]]
+            if (arrival < so_far).any():
+                nearer = True
+                from_all[topology.dst[links]] = np.minimum(arrival, so_far)
+    return np.ascontiguousarray(from_all.T)
+
+
+def _by_turn_into_each_rank(topology: LogicalTopology, usable: BoolArray | None) -> Iterator[IntArray]:
+    """Batches of links, no two of a batch into the same rank."""
     links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
-    distance = np.full((topology.num_ranks, topology.num_ranks), np.inf)
-    np.minimum.at(distance, (topology.src[links], topology.dst[links]), weight_us[links])
-    np.fill_diagonal(distance, 0.0)
-    for via in range(topology.num_ranks):
-        np.minimum(distance, distance[:, via, None] + distance[via], out=distance)
-    return distance
+    links = links[np.argsort(topology.dst[links], kind="stable")]
+    into = topology.dst[links]
+    turn = np.arange(len(links)) - np.searchsorted(into, into)
+    for each in range(int(turn.max(initial=-1)) + 1):
+        yield links[turn == each]
 
 
 def distances_from(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +11,11 @@ from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
+from taccl.encoding.flows import flows, is_for_flows
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
+from taccl.encoding.quotient import quotient
 from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.trees import is_for_trees, trees
@@ -21,14 +23,20 @@ from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "flows": flows}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
-_AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
-_AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
+_AUTO: tuple[tuple[Engine, float], ...] = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
+#: Engines that find routes at the throughput optimum, and what they are for.
+_ROUTED: tuple[tuple[Engine, Callable[[Problem], bool]], ...] = ((trees, is_for_trees), (flows, is_for_flows))
+#: The part of the time for those, which go first: with many chunks, and with one where ranks are alike.
+_MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
 _LONG_WAYS = 1.5
+
+#: More triples of a chunk, a rank and a link make a problem huge.
+_HUGE = 200_000_000
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -64,7 +72,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     for update in reducing(engine)(problem, options, budget.share(0.95), best):
         yield update
         best = update.schedule or best
-    if options.engine == "auto" and best is not None and budget.remaining_s():
+    if options.engine == "auto" and best is not None and budget.remaining_s() and not _is_huge(problem):
         joined = rejoined(best, symmetry_group(problem), options, budget)
         if joined is not None:
             yield Update("milp", joined)
@@ -86,9 +94,14 @@ def _auto(
 ) -> Iterator[Update]:
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
-    many_chunks = problem.collective.chunks_per_rank > 1
-    plan = _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO
-    if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
+    share = _MANY_CHUNKS if problem.collective.chunks_per_rank > 1 else _ONE_CHUNK
+    routed: tuple[tuple[Engine, float], ...] = ()
+    if share == _MANY_CHUNKS or quotient(problem) is not None:
+        routed = tuple((engine, share) for engine, fits in _ROUTED if fits(problem))
+    plan = (*routed, *_AUTO)
+    if _is_huge(problem):
+        plan = (*routed, (greedy, 1.0))
+    elif shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.
         plan = (*plan, (greedy, 1.0))
     for number, (engine, share) in enumerate(plan):
@@ -100,6 +113,11 @@ def _auto(
             best = update.schedule or best
             if _is_close(best, bound, options.gap):
                 return
+
+
+def _is_huge(problem: Problem) -> bool:
+    """Whether MILP and CP had better not even look at it."""
+    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE
 
 
 def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:

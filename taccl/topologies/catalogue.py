@@ -38,6 +38,7 @@ def _one_way_ring(gpus: int, **params: Any) -> PhysicalTopology:
 _MACHINES: dict[str, tuple[Callable[[int], PhysicalTopology], str, int]] = {
     "dgx2": (machines.dgx2, "NVIDIA DGX-2: 16 V100s behind NVSwitches, a NIC for each pair of GPUs", 2),
     "ndv2": (machines.ndv2, "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC beside GPUs 0 and 1", 2),
+    "a100": (machines.a100, "DGX A100: 8 A100s behind NVSwitches, a NIC of 25 GB/s for each GPU", 2),
     "dgx2-teccl": (machines.dgx2_teccl, "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined", 2),
     "ndv2-teccl": (machines.ndv2_teccl, "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined", 4),
 }
@@ -70,7 +71,7 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
 
     Parameters
     ----------
-    name : `ndv2`, `dgx2`, `ndv2-teccl`, `dgx2-teccl`, or a shape and its size: `switch:8`, `ring:8`,
+    name : `ndv2`, `dgx2`, `a100`, `ndv2-teccl`, `dgx2-teccl`, or a shape and its size: `switch:8`, `ring:8`,
         `ring-oneway:8`, `torus:4x4`, `mesh:3x3x3`, `full:8`, `hub:8`.
     nodes : how many nodes (2 of most machines when not given); a shape is one node.
     params : for a shape, what its generator takes: `alpha_us`, `beta_us_per_mb` or

@@ -72,6 +72,29 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
     return _connected("dgx2", nodes, devices, links)
 
 
+def a100(nodes: int = 2) -> PhysicalTopology:
+    """DGX A100 as throughput studies model it (ForestColl, 2024): 8 GPUs, 300 GB/s each way, a NIC each.
+
+    NVIDIA's figures: 600 GB/s of NVLink for each A100, both ways together, and 200 Gb/s InfiniBand for each
+    GPU, so 25 GB/s. Latencies are those of `dgx2`.
+    """
+    check_nodes(nodes, 8)
+    devices: list[Device] = []
+    links: list[Link] = []
+    nic_beta = beta_from_bandwidth(25)
+    for node in range(nodes):
+        gpus = [gpu_name(node, local) for local in range(8)]
+        nics = [f"node{node}.nic{local}" for local in range(8)]
+        switch = f"node{node}.nvswitch"
+        devices += [Device(gpu, "gpu", node, local) for local, gpu in enumerate(gpus)]
+        devices.append(Device(switch, "switch", node, 0))
+        devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
+        for gpu, nic in zip(gpus, nics, strict=True):
+            links += both_ways(gpu, switch, NVLINK_ALPHA_US / 2, beta_from_bandwidth(300))
+            links += both_ways(gpu, nic, 0.0, nic_beta)
+    return _connected("a100", nodes, devices, links, nic_beta)
+
+
 def ndv2(nodes: int = 2) -> PhysicalTopology:
     """Azure NDv2: 8 V100s in a hybrid cube mesh of NVLinks, and one NIC beside GPUs 0 and 1.
 
@@ -97,11 +120,13 @@ def _ndv2_nvlinks(node: int, alpha_us: float, double_beta: float, single_beta: f
             yield from both_ways(gpu_name(node, a), gpu_name(node, b), alpha_us, beta)
 
 
-def _connected(name: str, nodes: int, devices: list[Device], links: list[Link]) -> PhysicalTopology:
+def _connected(
+    name: str, nodes: int, devices: list[Device], links: list[Link], beta: float = INFINIBAND_BETA
+) -> PhysicalTopology:
     """The nodes with an InfiniBand fabric between their NICs, which a single node does without."""
     if nodes > 1:
         nics = [device.name for device in devices if device.kind == "nic"]
-        more_devices, more_links = fabric(nics, INFINIBAND_ALPHA_US, INFINIBAND_BETA)
+        more_devices, more_links = fabric(nics, INFINIBAND_ALPHA_US, beta)
         devices, links = devices + more_devices, links + more_links
     return PhysicalTopology(name, tuple(devices), tuple(links))
 

@@ -192,9 +192,11 @@ def test_collectives_that_not_every_rank_wants_are_not_for_trees(name: str) -> N
     assert [update.stage for update in updates] == ["greedy"]
 
 
-def test_a_problem_with_a_symmetry_is_not_for_trees() -> None:
-    assert is_for_trees(problem(ring(4), "allgather"))
-    assert not is_for_trees(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+def test_a_symmetry_that_keeps_a_port_is_not_for_trees() -> None:
+    assert is_for_trees(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+    shared = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)], shared=[[0, 1]])
+    assert is_for_trees(problem(shared, "allgather"))
+    assert not is_for_trees(problem(shared, "allgather", symmetry=[[1, 0]]))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

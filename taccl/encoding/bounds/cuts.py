@@ -32,7 +32,11 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.capacity import least_time, port_rates
+from taccl.encoding.quotient import one_of_each_kind
 from taccl.problem import FloatArray, Problem
+
+#: Cuts around more ranks than this take longer than they are worth.
+_MOST_RANKS = 32
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,10 @@ def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) ->
 
 
 def simple_cuts(problem: Problem) -> list[Cut]:
-    """Each rank alone and all but it; each node alone and all but it."""
+    """Each rank alone and all but it; each node alone and all but it. On large machines, the narrow ranks."""
     everyone = frozenset(range(problem.num_ranks))
     cuts = []
-    for rank in everyone if problem.num_ranks > 1 else ():
+    for rank in _narrow_ranks(problem) if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
     return cuts + node_cuts(problem)
@@ -69,6 +73,18 @@ def node_cuts(problem: Problem) -> list[Cut]:
         cuts.append(Cut(inside, f"into node {node}"))
         cuts.append(Cut(everyone - inside, f"out of node {node}"))
     return cuts
+
+
+def _narrow_ranks(problem: Problem) -> list[int]:
+    """All ranks; of many ranks one of each kind, and of many kinds those with the least bandwidth in."""
+    if problem.num_ranks <= _MOST_RANKS:
+        return list(range(problem.num_ranks))
+    ranks = one_of_each_kind(problem)
+    topology = problem.topology
+    rate = 1.0 / np.maximum(topology.beta_us_per_mb, 1e-12)
+    bandwidth = np.bincount(topology.dst, rate, topology.num_ranks)
+    narrowest = np.argsort(bandwidth[ranks], kind="stable")[:_MOST_RANKS]
+    return [int(rank) for rank in np.sort(ranks[narrowest])]
 
 
 def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[Bound]:

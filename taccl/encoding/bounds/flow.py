@@ -1,15 +1,8 @@
 r"""The flow bound: how long the ports are busy if chunks could be divided and split over all paths.
 
-For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather).
-With f[u, l] the MB of rank u's chunks that pass link l, and d[u, v] the MB from u that v wants:
-
-    minimise    T
-    subject to  sum of f[u, l] over l into v  -  sum over l out of v  =  d[u, v]     for all u, v != u
-                sum of beta_l * f[u, l] over u and l of port p                <=  T      for all p
-                f >= 0
-
-(COST_MODEL, lower bound c: the multicommodity flow of AlltoAll, aggregated by source.) An average
-over the symmetry of the problem is as good as any solution, so one f stands for each orbit of (u, l).
+For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather): the
+optimum T of the program in `flows/program.py`, alphas left out (COST_MODEL, lower bound c: the
+multicommodity flow of AlltoAll, aggregated by source).
 
 A solver's objective is right up to its tolerance, which is no proof. Its prices y of the ports are: with
 y >= 0 and sum 1, some port is busy for at least the average load, and every MB from u to v adds at least
@@ -20,14 +13,12 @@ its shortest way under the lengths beta_l * (sum of y over the ports of l). Henc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from taccl.collectives import IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.distance import distances_from
-from taccl.encoding.linear import LinearModel, solve
+from taccl.encoding.flows.program import least_busy_flow
+from taccl.encoding.quotient import quotient
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import FloatArray, Problem
 
@@ -42,18 +33,28 @@ def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
         return nothing
     if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
         return nothing
-    model = LinearModel()
-    flows = _Flows.of(problem, model)
-    _what_enters_stays_or_leaves(model, problem, flows)
-    _ports_finish_in_time(model, problem, flows)
-    solution = solve(model, time_limit_s=time_limit_s)
-    if solution.duals is None:
-        return nothing
-    prices = np.maximum(-solution.duals[-topology.num_ports :], 0.0)
+    prices = _prices(problem, time_limit_s)
     if not prices.sum():
         return nothing
     value = _least_average_load_us(problem, prices / prices.sum())
     return Bound(value, "flow of all chunks over all links", "flow")
+
+
+def _prices(problem: Problem, time_limit_s: float) -> FloatArray:
+    """Prices of the ports, shape (num_ports,), from the program; all 0 if it is not solved in time.
+
+    Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
+    """
+    topology = problem.topology
+    alike = None if problem.symmetry else quotient(problem)
+    part = problem if alike is None else alike.problem
+    flow = least_busy_flow(part, topology.beta_us_per_mb, time_limit_s)
+    if flow is None:
+        return np.zeros(topology.num_ports)
+    price = np.zeros(topology.num_ports)
+    for ports, orbits in zip(topology.ports, part.topology.ports, strict=True):
+        price[list(ports)] = flow.price[list(orbits)]
+    return price
 
 
 def _least_average_load_us(problem: Problem, price: FloatArray) -> float:
@@ -71,73 +72,3 @@ def _least_average_load_us(problem: Problem, price: FloatArray) -> float:
         chunks = (source == rank) & (collective.home == home)
         total += float(distances_from(topology, length, rank, usable)[target[chunks]].sum())
     return total * problem.chunk_mb
-
-
-@dataclass(frozen=True, eq=False)
-class _Flows:
-    """All pairs (source rank, link), and the variable that stands for each."""
-
-    source: IntArray
-    link: IntArray
-    variable: IntArray
-    finish: IntArray
-    deciding_ranks: IntArray  # one source of each orbit: the others' balances are the same rows
-
-    @staticmethod
-    def of(problem: Problem, model: LinearModel) -> _Flows:
-        num_ranks, num_links = problem.num_ranks, problem.topology.num_links
-        source, link = np.divmod(np.arange(num_ranks * num_links), num_links)
-        group = symmetry_group(problem)
-        least = source * num_links + link
-        for ranks, links in zip(group.rank_map, group.link_map, strict=True):
-            least = np.minimum(least, ranks[source] * num_links + links[link])
-        representative, orbit = np.unique(least, return_inverse=True)
-        limits = problem.limits.may_use
-        usable = np.ones(len(source), dtype=np.bool_) if limits is None else limits[source, link]
-        upper = np.where(usable[representative], np.inf, 0.0)
-        variable = model.add_variables(len(representative), upper=upper)[orbit]
-        finish = model.add_variables(1, cost=1.0)
-        return _Flows(source, link, variable, finish, np.unique(group.rank_map.min(axis=0)))
-
-
-def _what_enters_stays_or_leaves(model: LinearModel, problem: Problem, flows: _Flows) -> None:
-    """Flow in - flow out = demand, for each deciding source u and every other rank v."""
-    collective, topology, ranks = problem.collective, problem.topology, problem.num_ranks
-    demand = np.zeros((ranks, ranks))
-    np.add.at(demand, (collective.pre.argmax(axis=1), collective.post.argmax(axis=1)), problem.chunk_mb)
-    pairs = np.array([(u, v) for u in flows.deciding_ranks for v in range(ranks) if u != v])
-    row_of = np.full((ranks, ranks), -1, dtype=np.int64)
-    row_of[pairs[:, 0], pairs[:, 1]] = np.arange(len(pairs))
-    into, out_of = (
-        row_of[flows.source, topology.dst[flows.link]],
-        row_of[flows.source, topology.src[flows.link]],
-    )
-    row = np.concatenate([into, out_of])
-    column = np.concatenate([flows.variable, flows.variable])
-    sign = np.repeat([1.0, -1.0], len(into))
-    asked = row >= 0
-    wanted = demand[pairs[:, 0], pairs[:, 1]]
-    model.add_rows(len(pairs), row[asked], column[asked], sign[asked], wanted, wanted)
-
-
-def _ports_finish_in_time(model: LinearModel, problem: Problem, flows: _Flows) -> None:
-    """Sum of beta * flow over the links of a port <= T."""
-    topology = problem.topology
-    link, port = topology.incidence
-    ports_per_link = np.bincount(link, minlength=topology.num_links)
-    first = np.cumsum(ports_per_link) - ports_per_link
-    rows, columns, values = [], [], []
-    for nth in range(int(ports_per_link.max(initial=0))):
-        has = ports_per_link[flows.link] > nth
-        over = flows.link[has]
-        rows.append(port[first[over] + nth])
-        columns.append(flows.variable[has])
-        values.append(topology.beta_us_per_mb[over])
-    every_port = np.arange(topology.num_ports)
-    model.add_rows(
-        topology.num_ports,
-        np.concatenate([*rows, every_port]),
-        np.concatenate([*columns, np.repeat(flows.finish, topology.num_ports)]),
-        np.concatenate([*values, np.full(topology.num_ports, -1.0)]),
-        upper=0.0,
-    )

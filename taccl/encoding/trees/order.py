@@ -43,12 +43,13 @@ class _Order:
         for index, waits in enumerate(before):
             for earlier in waits:
                 self.after[earlier].append(index)
-        busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb).tolist()
-        self.busy: list[float] = busy
+        count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
+        link = np.array([decision.link for decision in decisions], dtype=np.int64)
+        self.busy: list[float] = topology.busy_us(link, count * problem.chunk_mb).tolist()
         self.left = [0.0] * topology.num_ports
-        for decision in decisions:
+        for decision, busy in zip(decisions, self.busy, strict=True):
             for port in self.ports_of[decision.link]:
-                self.left[port] += busy[decision.link]
+                self.left[port] += busy
         self.queues: list[list[tuple[float, int]]] = [[] for _ in range(topology.num_links)]
         self.open: set[int] = set()
         self.arrivals: list[tuple[float, int]] = []
@@ -129,9 +130,9 @@ class _Order:
         _, index = heapq.heappop(self.queues[link])
         if not self.queues[link]:
             self.open.discard(link)
-        end = self.ports.place(link, 1, now)
+        end = self.ports.place(link, len(self.decisions[index].chunks), now)
         for port in self.ports_of[link]:
-            self.left[port] -= self.busy[link]
+            self.left[port] -= self.busy[index]
         self.sends.append(Send(self.decisions[index].chunks, link, now, False))
         heapq.heappush(self.moments, self.ports.ready(link))
         for later in self.after[index]:

@@ -1,0 +1,178 @@
+"""Flows, the paths that they are made of, whole chunks for the paths, and the engine of the three."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
+
+from taccl import units
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.bounds.flow import flow_bound
+from taccl.encoding.combine import reducing
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.flows import flows, is_for_flows
+from taccl.encoding.flows.paths import Path, paths_of, whole_chunks
+from taccl.encoding.flows.program import least_busy_flow
+from taccl.problem import LogicalTopology, Problem
+from taccl.schedule import Schedule
+
+MACHINES = {
+    "ring": ring(4, both=True),
+    "one way": ring(5),
+    "ndv2": ndv2_node(),
+    "nodes": two_nodes(),
+    "full": full(4),
+    "measured": machine(
+        3, [(a, b, 0.731852941, 1.0 + (3 * a + b) / 7.0) for a in range(3) for b in range(3) if a != b]
+    ),
+}
+every_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
+
+
+def free_of_alpha(topology: LogicalTopology) -> LogicalTopology:
+    return replace(topology, alpha_us=np.zeros(topology.num_links))
+
+
+def best(small: Problem, seconds: float = 1.0) -> Schedule:
+    """What the engine ends with, checked."""
+    schedule = None
+    for update in reducing(flows)(small, SolveOptions(), Budget(seconds), None):
+        schedule = update.schedule or schedule
+    assert schedule is not None
+    schedule.check()
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("topology", "name", "optimum_us"),
+    [
+        (ring(4), "alltoall", 6.0),  # 1 + 2 + 3 hops for each of 4 sources, over 4 links
+        (ring(4, both=True), "alltoall", 2.0),
+        (full(5), "alltoall", 1.0),
+        (two_nodes(), "alltoall", 40.0),  # 4 MB out of a node at 10 us each
+        (full(4), "scatter", 1.0),
+        (ring(4, both=True), "gather", 1.5),
+    ],
+)
+def test_the_busiest_port_of_a_flow(topology: LogicalTopology, name: str, optimum_us: float) -> None:
+    small = problem(topology, name)
+    flow = least_busy_flow(small, topology.beta_us_per_mb, 10.0)
+    assert flow is not None
+    assert flow.busiest_us == pytest.approx(optimum_us, rel=1e-6)
+    assert flow_bound(small).value_us == pytest.approx(optimum_us, rel=1e-6)
+
+
+def test_a_little_weight_on_busy_times_keeps_flow_off_detours() -> None:
+    """One chunk over a fast link; round the other side nothing is busy, but nothing is gained either."""
+    topology = machine(3, [(0, 1, 0.0, 1.0), (0, 2, 0.0, 0.1), (2, 1, 0.0, 0.1), (1, 2, 0.0, 5.0)])
+    flow = least_busy_flow(problem(topology, "scatter"), topology.beta_us_per_mb, 10.0, 1e-3)
+    assert flow is not None
+    assert flow.mb[0, 3] == pytest.approx(0.0, abs=1e-9)
+    assert flow.mb[1:].sum() == 0.0
+
+
+def test_a_flow_comes_apart_into_paths_that_carry_what_is_wanted() -> None:
+    small = problem(ring(4, both=True), "scatter")
+    link = small.topology.link_index
+    flow = np.zeros(small.topology.num_links)
+    flow[[link[0, 1], link[1, 2], link[0, 3], link[3, 2]]] = 1.5, 0.5, 1.5, 0.5
+    paths = paths_of(small, 0, flow, np.array([0, 1, 1, 1]))
+    assert {pair: sum(path.chunks for path in each) for pair, each in paths.items()} == {
+        (0, 1): 1.0,
+        (0, 2): 1.0,
+        (0, 3): 1.0,
+    }
+    assert {path.links for path in paths[0, 2]} == {(link[0, 1], link[1, 2]), (link[0, 3], link[3, 2])}
+
+
+def test_a_circle_of_flow_is_on_no_path() -> None:
+    small = problem(ring(4, both=True), "scatter")
+    link = small.topology.link_index
+    flow = np.zeros(small.topology.num_links)
+    flow[[link[1, 2], link[2, 1]]] = 3.0
+    flow[link[0, 1]] = 1.0
+    assert paths_of(small, 0, flow, np.array([0, 1, 0, 0])) == {(0, 1): [Path((link[0, 1],), 1.0)]}
+
+
+def test_a_pair_that_no_flow_reaches_is_left_out() -> None:
+    small = problem(ring(3), "scatter")
+    assert paths_of(small, 0, np.zeros(3), np.array([0, 1, 0])) == {}
+
+
+def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None:
+    """Four pairs, each half over one link and half over the other: two chunks end up on each link."""
+    small = problem(full(2), "alltoall", 1)
+    ways = {(0, target): [Path((0,), 0.5), Path((1,), 0.5)] for target in range(4)}
+    counts = whole_chunks(small, ways, dict.fromkeys(ways, 1))
+    assert all(sum(each) == 1 for each in counts.values())
+    assert np.sum(list(counts.values()), axis=0).tolist() == [2, 2]
+
+
+def test_chunks_are_moved_off_the_busiest_port() -> None:
+    """Whole parts that are uneven by themselves: three over the first link and one over the second."""
+    small = problem(full(2), "alltoall", 1)
+    ways = {(0, target): [Path((0,), 1.0), Path((1,), 0.0)] for target in range(3)}
+    ways[0, 3] = [Path((1,), 1.0)]
+    counts = whole_chunks(small, ways, dict.fromkeys(ways, 1))
+    assert sum(each[0] for pair, each in counts.items() if pair != (0, 3)) == 2
+    assert counts[0, 3] == [1]
+
+
+@every_machine
+@pytest.mark.parametrize("name", ["alltoall", "gather", "scatter"])
+def test_every_schedule_is_valid_and_no_faster_than_its_bound(topology: LogicalTopology, name: str) -> None:
+    small = problem(topology, name, 2)
+    assert lower_bound(small).value_us <= best(small, 0.2).makespan_us + 1e-6
+
+
+def test_one_ndv2_node_reaches_its_75_gb_per_s() -> None:
+    """Links of 25 and 50 GB/s, no alphas: six chunks a pair fill them without a gap."""
+    node = free_of_alpha(ndv2_node())
+    beta = np.where(node.beta_us_per_mb > 30.0, 2**20 / 25e3, 2**20 / 50e3)
+    small = problem(replace(node, beta_us_per_mb=beta), "alltoall", 6, chunk_mb=1.0)
+    assert units.bandwidth_gbps(small.size_bytes, flow_bound(small).value_us) == pytest.approx(75.0, rel=1e-6)
+    assert best(small).algbw_gbps == pytest.approx(75.0, rel=0.02)
+
+
+def test_where_alpha_is_dear_chunks_of_a_path_travel_together() -> None:
+    """Four chunks from 0 to 1 with an alpha of 100: one send pays it once."""
+    topology = machine(2, [(0, 1, 100.0, 1.0), (1, 0, 100.0, 1.0)])
+    assert best(problem(topology, "alltoall", 4)).makespan_us == pytest.approx(104.0)
+
+
+def test_a_symmetry_is_kept() -> None:
+    turned = problem(ring(4, both=True), "alltoall", 3, symmetry=[[1, 2, 3, 0]])
+    schedule = best(turned)
+    topology = turned.topology
+    rows = {
+        (int(c), int(l), round(float(t), 6))
+        for c, l, t in zip(schedule.chunk, schedule.link, schedule.start_us, strict=True)
+    }
+    ranks = turned.symmetry[0]
+    chunks = turned.collective.chunk_map(ranks)
+    assert chunks is not None
+    image = {
+        (int(chunks[c]), topology.link_index[int(ranks[topology.src[l]]), int(ranks[topology.dst[l]])], t)
+        for c, l, t in rows
+    }
+    assert image == rows
+
+
+@pytest.mark.parametrize("name", ["allgather", "broadcast"])
+def test_chunks_that_several_ranks_want_are_not_for_flows(name: str) -> None:
+    small = problem(ring(3, both=True), name)
+    assert not is_for_flows(small)
+    updates = flows(small, SolveOptions(), Budget(1.0), None)
+    assert [update.stage for update in updates] == ["greedy"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(networks(most_ranks=5, betas=ENGINE_BETAS))
+def test_on_any_network_the_paths_carry_every_chunk_once(topology: LogicalTopology) -> None:
+    small = problem(topology, "alltoall", 2)
+    schedule = best(small, 0.0)
+    assert lower_bound(small).value_us <= schedule.makespan_us + 1e-6

@@ -1,0 +1,164 @@
+"""Machines that look the same from many ranks: what is left to decide, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
+
+from taccl.collectives import COLLECTIVES
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.quotient import Quotient, one_of_each_kind, quotient
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+
+def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
+    """Links between neighbours, both ways; `closed`: around the edges too."""
+    links = []
+    for row in range(rows):
+        for column in range(columns):
+            for down, right in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+                other = (row + down) % rows, (column + right) % columns
+                if closed or other == (row + down, column + right):
+                    links.append((row * columns + column, other[0] * columns + other[1], 0.5, 2.0))
+    return machine(rows * columns, links)
+
+
+def switch(ranks: int) -> LogicalTopology:
+    links = [(a, b, 0.5, 1.0) for a in range(ranks) for b in range(ranks) if a != b]
+    ports = tuple((a, ranks + b) for a, b, *_ in links)
+    names = tuple(f"{way} {rank}" for way in ("out", "in") for rank in range(ranks))
+    return replace(machine(ranks, links), ports=ports, port_names=names)
+
+
+def found(whole: Problem) -> Quotient:
+    alike = quotient(whole)
+    assert alike is not None
+    return alike
+
+
+def first(part: Problem) -> Schedule:
+    schedule = next(greedy(part, SolveOptions(), Budget(0.0), None)).schedule
+    assert schedule is not None
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("topology", "images", "ports"),
+    [
+        (ring(6), 6, 1),
+        (ring(6, both=True), 6, 2),
+        (grid(3, 4), 12, 4),
+        (grid(4, 4, closed=False), 4, 12),  # turned by half and mirrored, 48 links between them
+        (full(5), 5, 4),
+        (switch(6), 6, 2),
+        (ndv2_node(), 4, 8),
+        (two_nodes(), 2, 3),
+    ],
+)
+def test_images_and_ports_that_are_left_of_regular_machines(
+    topology: LogicalTopology, images: int, ports: int
+) -> None:
+    whole = problem(topology, "allgather", 3)
+    alike = found(whole)
+    assert len(alike.link_map) == images
+    assert alike.problem.topology.num_ports == ports
+    assert alike.problem.num_chunks * images == whole.num_chunks
+    assert alike.problem.topology.num_links == topology.num_links
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall"])
+@pytest.mark.parametrize(
+    "topology",
+    [ring(4), grid(3, 3), full(4), switch(4), ndv2_node(), two_nodes(), two_nodes(3.0, "pipelined")],
+)
+def test_the_images_of_a_schedule_are_a_schedule_with_the_same_times(
+    topology: LogicalTopology, name: str
+) -> None:
+    whole = problem(topology, name, 2)
+    alike = found(whole)
+    part = first(alike.problem)
+    part.check()
+    lifted = alike.lifted(part)
+    lifted.check()
+    assert lifted.problem is whole
+    assert lifted.makespan_us == part.makespan_us
+    assert len(lifted) == len(part) * len(alike.link_map)
+    assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6
+
+
+def test_every_chunk_is_the_image_of_one_chunk() -> None:
+    alike = found(problem(grid(3, 3), "alltoall", 2))
+    assert sorted(alike.chunk_map.ravel().tolist()) == list(range(9 * 9 * 2))
+
+
+def test_a_root_leaves_nothing_alike() -> None:
+    for name in ("broadcast", "gather", "scatter"):
+        assert quotient(problem(ring(4), name)) is None
+
+
+def test_one_slower_link_leaves_nothing_alike() -> None:
+    topology = ring(4)
+    beta = topology.beta_us_per_mb.copy()
+    beta[2] = 1.5
+    assert quotient(problem(replace(topology, beta_us_per_mb=beta), "allgather")) is None
+
+
+def test_a_port_that_all_share_would_serve_all_images_at_once() -> None:
+    shared = machine(3, [(a, (a + 1) % 3, 1.0, 1.0) for a in range(3)], shared=[[0, 1, 2]])
+    assert quotient(problem(shared, "allgather")) is None
+
+
+def test_links_that_a_home_may_not_use_must_be_the_same_for_its_images() -> None:
+    may_use = np.ones((3, 6), dtype=np.bool_)
+    may_use[0, full(3).link_index[0, 1]] = False
+    assert quotient(problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))) is None
+    may_use = np.array(
+        [[(int(s), int(d)) != (u, (u + 1) % 3) for s, d in full(3).link_index] for u in range(3)]
+    )
+    kept = problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))
+    alike = found(kept)
+    lifted = alike.lifted(first(alike.problem))
+    lifted.check()
+
+
+def test_own_chunks_first_is_not_asked_of_one_chunk_of_an_orbit() -> None:
+    limits = RoutingLimits(own_first=np.ones(4, dtype=np.bool_))
+    assert quotient(problem(ring(4), "allgather", limits=limits)) is None
+
+
+def test_a_symmetry_that_is_asked_for_is_the_one_that_is_used() -> None:
+    half_turn = found(problem(ring(4), "allgather", symmetry=[[2, 3, 0, 1]]))
+    assert len(half_turn.link_map) == 2
+    assert half_turn.problem.symmetry == ()
+
+
+def test_a_symmetry_that_keeps_a_port_has_no_quotient() -> None:
+    shared = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)], shared=[[0, 1]])
+    assert quotient(problem(shared, "allgather", symmetry=[[1, 0]])) is None
+
+
+def test_of_ranks_that_are_alike_one_is_named() -> None:
+    assert one_of_each_kind(problem(grid(3, 4), "allgather")).tolist() == [0]
+    assert one_of_each_kind(problem(two_nodes(), "allgather")).tolist() == [0, 1]
+    assert one_of_each_kind(problem(ring(3), "broadcast")).tolist() == [0, 1, 2]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(networks(most_ranks=6, betas=ENGINE_BETAS[:1], alphas=(1.0,)))
+def test_on_any_network_what_is_found_gives_valid_schedules(topology: LogicalTopology) -> None:
+    for name in COLLECTIVES:
+        whole = problem(topology, name, 2)
+        if whole.collective.is_reduction:
+            continue
+        alike = quotient(whole)
+        if alike is not None:
+            lifted = alike.lifted(first(alike.problem))
+            lifted.check()
+            assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6

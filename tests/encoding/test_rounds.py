@@ -1,0 +1,74 @@
+"""Schedules in rounds, on machines whose links are all the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_problems import full, machine, ndv2_node, problem, ring
+from test_quotient import grid
+
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.problem import LogicalTopology, RoutingLimits
+
+
+@pytest.mark.parametrize(
+    ("topology", "chunks", "rounds"),
+    [
+        (ring(5), 2, 8),  # 8 chunks into each rank over one link
+        (ring(5, both=True), 1, 2),
+        (full(5), 3, 3),
+        (grid(4, 4, closed=False), 1, 8),  # 15 into a corner over two links
+        (grid(6, 6, closed=False), 2, 35),
+    ],
+)
+def test_as_many_rounds_as_the_narrowest_rank_needs(
+    topology: LogicalTopology, chunks: int, rounds: int
+) -> None:
+    small = problem(topology, "allgather", chunks)
+    assert goes_in_rounds(small)
+    schedule = in_rounds(small, np.random.default_rng(0))
+    assert schedule is not None
+    schedule.check()
+    duration = float(topology.duration_us(np.array([0]), 1.0)[0])
+    assert schedule.makespan_us == pytest.approx(rounds * duration)
+    assert lower_bound(small).value_us <= schedule.makespan_us + 1e-6
+
+
+def test_a_broadcast_goes_in_rounds_too() -> None:
+    schedule = in_rounds(problem(full(4), "broadcast", 2), np.random.default_rng(0))
+    assert schedule is not None
+    schedule.check()
+
+
+def test_pipelined_links_may_be_in_step_too() -> None:
+    piped = problem(ring(4, occupancy="pipelined"), "allgather")
+    schedule = in_rounds(piped, np.random.default_rng(0))
+    assert schedule is not None
+    schedule.check()
+
+
+def test_links_that_differ_or_share_ports_are_not_in_step() -> None:
+    assert not goes_in_rounds(problem(ndv2_node(), "allgather"))
+    shared = machine(3, [(a, (a + 1) % 3, 1.0, 1.0) for a in range(3)], shared=[[0, 1]])
+    assert not goes_in_rounds(problem(shared, "allgather"))
+    assert not goes_in_rounds(problem(ring(3), "alltoall"))
+    assert not goes_in_rounds(problem(ring(3), "allgather", symmetry=[[1, 2, 0]]))
+    nobody = RoutingLimits(own_first=np.zeros(3, dtype=np.bool_))
+    assert not goes_in_rounds(problem(ring(3), "allgather", limits=nobody))
+
+
+def test_none_where_a_rank_is_never_reached() -> None:
+    lonely = problem(machine(3, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
+    assert in_rounds(lonely, np.random.default_rng(0)) is None
+
+
+def test_greedy_takes_rounds_for_large_machines_without_any_time() -> None:
+    """A mesh of 144 ranks that are not alike: 143 chunks into a corner over two links."""
+    mesh = problem(grid(12, 12, closed=False), "allgather")
+    first = next(greedy(mesh, SolveOptions(), Budget(0.0), None)).schedule
+    assert first is not None
+    first.check()
+    assert first.makespan_us <= 74 * 2.5
