@@ -18,6 +18,7 @@ REMEDIES: dict[Kind, str] = {
     "cut": "more or faster links there, or shorter ways to and from there",
     "volume": "more or faster links anywhere; the ports are busy until then in any order",
     "flow": "more or faster links on the busiest ways; a number of chunks does not",
+    "whole-flow": "more or faster links on the busiest ways, shorter alphas, or more --chunks",
     "spread": "shorter alphas, or more ports at each rank, so that it has more copies sooner",
     "holdings": "shorter alphas, or more ports into that rank; larger groups do not come sooner",
     "entry": "more or faster links there, or shorter ways to and from there",

@@ -19,6 +19,7 @@ from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
+from taccl.encoding.bounds.whole_flow import whole_flow_bound
 from taccl.encoding.distance import distances_us
 from taccl.problem import FloatArray, LogicalTopology, Problem, RoutingLimits
 
@@ -164,6 +165,31 @@ def test_chunks_that_may_not_use_a_link_do_not_flow_over_it() -> None:
 
 def test_there_is_no_flow_bound_where_a_chunk_has_several_destinations() -> None:
     assert flow_bound(problem(full(3), "allgather")).value_us == 0.0
+
+
+def test_all_to_all_in_an_ndv2_node_waits_for_the_sixth_chunk_over_a_double_nvlink() -> None:
+    """Fluid, 122.67 us are enough; but until 138.3 us a double link passes 5 chunks and a single one 2."""
+    pairs = problem(ndv2_node(), "alltoall")
+    assert flow_bound(pairs).value_us == pytest.approx(368 / 3)
+    bound = whole_flow_bound(pairs, known_us=368 / 3)
+    assert bound.value_us == pytest.approx(0.3 + 6 * 23.0)
+    assert bound.witness == "flow of whole chunks over all links"
+
+
+def test_behind_one_port_each_every_pair_pays_its_alpha_or_a_detour() -> None:
+    """15 us of bodies and 3 alphas: forwarding to save an alpha of 1 us costs 5 us more."""
+    links = [(a, b, 1.0, 5.0) for a in range(4) for b in range(4) if a != b]
+    out = [[i for i, (a, *_) in enumerate(links) if a == rank] for rank in range(4)]
+    pairs = problem(machine(4, links, shared=out), "alltoall")
+    bound = whole_flow_bound(pairs, known_us=16.0)
+    assert bound.value_us == pytest.approx(18.0)
+    assert bound.witness == "a detour or an alpha for each pair of ranks"
+
+
+def test_an_alpha_that_keeps_no_port_busy_is_not_paid_by_pairs() -> None:
+    pipelined = problem(ring(3, both=True, occupancy="pipelined"), "alltoall")
+    assert whole_flow_bound(pipelined, 1.0).value_us <= fastest(pipelined).makespan_us
+    assert whole_flow_bound(problem(full(3), "allgather"), 1.0).value_us == 0.0
 
 
 def test_a_home_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:

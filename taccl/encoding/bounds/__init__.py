@@ -16,6 +16,7 @@ from taccl.encoding.bounds.meeting import meeting_bound, two_way_bound
 from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
+from taccl.encoding.bounds.whole_flow import whole_flow_bound
 from taccl.encoding.combine import halves
 from taccl.encoding.distance import distances_us
 from taccl.encoding.engine import Budget
@@ -80,8 +81,9 @@ def _of_one(problem: Problem, budget: Budget) -> Iterator[Bound]:
         flow_bound(problem, budget.remaining_s()),
         throughput_bound(problem, cuts),
     ]
-    yield from simple
     known_us = max(bound.value_us for bound in simple)
+    yield from simple
+    yield whole_flow_bound(problem, known_us, budget.remaining_s() / 2)
     for bound in _by_growth(problem, distance, known_us) if known_us else ():
         yield bound
         if not budget.remaining_s():

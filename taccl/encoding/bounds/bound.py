@@ -7,7 +7,17 @@ from typing import Literal
 
 #: The arguments that prove bounds; docs/engines.md says what each is.
 Kind = Literal[
-    "latency", "cut", "volume", "flow", "throughput", "spread", "holdings", "entry", "meeting", "two-way"
+    "latency",
+    "cut",
+    "volume",
+    "flow",
+    "whole-flow",
+    "throughput",
+    "spread",
+    "holdings",
+    "entry",
+    "meeting",
+    "two-way",
 ]
 
 

@@ -13,11 +13,14 @@ its shortest way under the lengths beta_l * (sum of y over the ports of l). Henc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.distance import distances_from
-from taccl.encoding.flows.program import least_busy_flow
+from taccl.encoding.flows.program import least_busy_flow, moves_pairwise
 from taccl.encoding.quotient import quotient
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import FloatArray, Problem
@@ -27,48 +30,53 @@ _MAX_FLOWS = 200_000
 
 def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
-    collective, topology = problem.collective, problem.topology
-    nothing = Bound(0.0, "no flow bound", "flow")
-    if (collective.pre.sum(axis=1) != 1).any() or (collective.post.sum(axis=1) != 1).any():
-        return nothing
-    if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
-        return nothing
-    prices = _prices(problem, time_limit_s)
-    if not prices.sum():
-        return nothing
-    value = _least_average_load_us(problem, prices / prices.sum())
-    return Bound(value, "flow of all chunks over all links", "flow")
+    price = port_prices(problem, problem.topology.beta_us_per_mb, time_limit_s)
+    if price is None:
+        return Bound(0.0, "no flow bound", "flow")
+    length = lengths(problem, price, problem.topology.beta_us_per_mb * problem.chunk_mb)
+    value_us = sum(
+        float(distances_from(problem.topology, length, rank, usable)[target].sum())
+        for rank, target, usable in commodities(problem)
+    )
+    return Bound(value_us, "flow of all chunks over all links", "flow")
 
 
-def _prices(problem: Problem, time_limit_s: float) -> FloatArray:
-    """Prices of the ports, shape (num_ports,), from the program; all 0 if it is not solved in time.
+def port_prices(problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: float) -> FloatArray | None:
+    """Prices of the ports, shape (num_ports,), of sum 1; None without a program, or if it takes too long.
 
     Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
     """
     topology = problem.topology
+    if not (moves_pairwise(problem) and 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS):
+        return None
     alike = None if problem.symmetry else quotient(problem)
     part = problem if alike is None else alike.problem
-    flow = least_busy_flow(part, topology.beta_us_per_mb, time_limit_s)
+    flow = least_busy_flow(part, busy_us_per_mb, time_limit_s)
     if flow is None:
-        return np.zeros(topology.num_ports)
+        return None
     price = np.zeros(topology.num_ports)
     for ports, orbits in zip(topology.ports, part.topology.ports, strict=True):
         price[list(ports)] = flow.price[list(orbits)]
-    return price
+    return price / price.sum() if price.sum() else None
 
 
-def _least_average_load_us(problem: Problem, price: FloatArray) -> float:
-    """Sum of d[u, v] * dist_y(u, v) for ports weighed by `price`, shape (num_ports,), of sum 1."""
-    collective, topology = problem.collective, problem.topology
+def lengths(problem: Problem, price: FloatArray, cost: FloatArray) -> FloatArray:
+    """How dear it is to pass each link once: `cost`, shape (num_links,), at the prices of its ports."""
+    topology = problem.topology
     link, port = topology.incidence
-    length = topology.beta_us_per_mb * np.bincount(link, price[port], topology.num_links)
+    length = cost * np.bincount(link, price[port], topology.num_links)
     # Prices moved by a symmetry are prices too, and so is the average of all of them.
-    length = length[symmetry_group(problem).link_map].mean(axis=0)
+    return np.asarray(length[symmetry_group(problem).link_map].mean(axis=0))
+
+
+def commodities(problem: Problem) -> Iterator[tuple[int, IntArray, BoolArray]]:
+    """A rank, the ranks that want its chunks (one for each chunk), and the links that these may use.
+
+    Chunks of different homes, which may use different links, come one after the other.
+    """
+    collective, may_use = problem.collective, problem.limits.may_use
     source, target = collective.pre.argmax(axis=1), collective.post.argmax(axis=1)
-    may_use = problem.limits.may_use
-    total = 0.0
-    for rank, home in {(int(u), int(h)) for u, h in zip(source, collective.home, strict=True)}:
-        usable = None if may_use is None else may_use[home]
+    every = np.ones(problem.topology.num_links, dtype=np.bool_)
+    for rank, home in sorted({(int(u), int(h)) for u, h in zip(source, collective.home, strict=True)}):
         chunks = (source == rank) & (collective.home == home)
-        total += float(distances_from(topology, length, rank, usable)[target[chunks]].sum())
-    return total * problem.chunk_mb
+        yield rank, target[chunks], every if may_use is None else may_use[home]
