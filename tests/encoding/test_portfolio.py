@@ -21,6 +21,7 @@ from small_problems import (
 )
 
 from taccl.encoding.engine import SolveOptions
+from taccl.encoding.greedy import greedy
 from taccl.encoding.portfolio import ENGINES, solve
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
@@ -81,6 +82,22 @@ def test_a_gap_that_is_wide_enough_ends_the_search_long_before_the_time() -> Non
     """26 us is the optimum and 24 the bound: no search would prove more, and none is asked to."""
     schedules, bound = heard(problem(two_nodes(), "allgather"), SolveOptions(time_limit_s=3600.0, gap=0.1))
     assert bound >= 0.9 * schedules[-1].makespan_us
+
+
+@pytest.mark.parametrize("name", ["alltoall", "allreduce"])
+def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str) -> None:
+    """Sums and copies of an AllReduce are ordered together, which greedy cannot do."""
+    *_, last = solve(problem(two_nodes(), name), SolveOptions(engine="smt", time_limit_s=3.0))
+    assert last.stage == "smt"
+    assert last.note.startswith("no order of these routes and groups is faster")
+    assert last.schedule is None
+    assert last.lower_bound_us == 0.0
+
+
+def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taccl.encoding.portfolio._AUTO", ((greedy, 0.1),))
+    *_, last = solve(problem(two_nodes(), "alltoall", 2), SolveOptions(time_limit_s=5.0))
+    assert last.note.startswith("no order")
 
 
 def test_auto_finds_the_optimum_of_a_small_machine() -> None:

@@ -14,9 +14,9 @@ from small_problems import custom, full, machine, problem, random_schedules, rin
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engine import Budget, SolveOptions
 from taccl.encoding.greedy import greedy
-from taccl.encoding.smt import orders, smt
+from taccl.encoding.smt import orders, prove, smt
 from taccl.encoding.smt.ask import ask
-from taccl.encoding.smt.orders import OpenOrder, open_order
+from taccl.encoding.smt.orders import OpenOrder, open_order, windows
 from taccl.encoding.smt.prove import order_within
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors
@@ -214,8 +214,26 @@ def some_schedule(small: Problem) -> Schedule:
     return schedule
 
 
-def test_without_time_nothing_is_said_unless_it_is_plain() -> None:
-    assert heard(job_shop(_FT06), 0.0)[1] == ""
+def test_without_time_nothing_is_said() -> None:
+    shop = job_shop(_FT06)
+    assert heard(shop, 0.0) == (shop, "")
+
+
+def test_more_pairs_than_z3_can_read_in_time_are_not_given_to_it(monkeypatch) -> None:
+    shop = job_shop(_FT06)
+    monkeypatch.setattr(prove, "_MOST_OPEN", 10)
+    assert order_within(opened(shop), 100, Budget(20.0)) == (None, False)
+    assert heard(shop) == (shop, "")
+
+
+def test_what_needs_no_solver_is_proved_for_all_orders_at_once() -> None:
+    """Round a ring all ports are full from 0 to the end: the room on them is enough of a proof."""
+    turned = problem(ring(4), "allgather", 2, symmetry=[[1, 2, 3, 0]])
+    schedule = some_schedule(turned)
+    order = opened(schedule)
+    assert order.is_symmetric
+    assert windows(order, order.limit_below(schedule.makespan_us)) is None
+    assert "symmetry" not in heard(schedule)[1]
 
 
 def test_too_many_sends_on_a_port_are_left_alone(monkeypatch) -> None:

@@ -29,10 +29,11 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.encoding.timing import Decision, decisions_of, in_order, predecessors, topological
-from taccl.problem import FloatArray
+from taccl.problem import FloatArray, Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: More pairs of sends that share a port take longer to write down than a question is worth.
+#: More sends, or pairs of them that share a port, take longer to write down than a question is worth.
+_MOST_SENDS = 20_000
 _MOST_CLASHES = 400_000
 
 
@@ -90,49 +91,50 @@ class Windows:
 def open_order(schedule: Schedule, symmetry: SymmetryGroup) -> OpenOrder | None:
     """The schedule's sends with their order left open.
 
-    None where too many share ports, or where own chunks first makes sends wait for each other in a circle.
+    None where there are too many, or where own chunks first makes sends wait for each other in a circle.
     """
-    decisions = decisions_of(schedule)
     problem = schedule.problem
-    every = predecessors(problem, decisions)
-    place = topological(every)
-    if len(place) < len(decisions):
+    if len(schedule.sends) > _MOST_SENDS:
         return None
-    decisions = [decisions[index] for index in place]
-    every = predecessors(problem, decisions)
-    freely = replace(problem, limits=replace(problem.limits, own_first=None))
-    carried = [set(waits) for waits in predecessors(freely, decisions)]
-    starts = _starts(schedule, decisions)
-    variable = _orbits(decisions, starts, symmetry)
-    count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
+    decisions = decisions_of(schedule)
+    places = topological(predecessors(problem, decisions))
+    if len(places) < len(decisions):
+        return None
+    decisions = [decisions[place] for place in places]
+    variable = _orbits(decisions, _starts(schedule, decisions), symmetry)
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
-    _, of = np.unique(variable, return_index=True)
-    size_mb = count[of] * problem.chunk_mb
-    duration_us = problem.topology.duration_us(link[of], size_mb)
-    busy_us = problem.topology.busy_us(link[of], size_mb)
-    tick_us, ticks = _ticks(np.concatenate([duration_us, busy_us]), len(decisions))
-    duration, busy = np.split(ticks, 2)
-    after: dict[tuple[int, int], int] = {}
-    for index, waits in enumerate(every):
-        for earlier in waits:
-            one, other = int(variable[earlier]), int(variable[index])
-            lag = duration[one] if earlier in carried[index] else busy[one]
-            after[one, other] = max(after.get((one, other), 0), int(lag))
-    users = _users(schedule, variable, link, busy_us[variable])
+    size_mb = np.array([len(decision.chunks) for decision in decisions]) * problem.chunk_mb
+    duration_us, busy_us = (
+        problem.topology.duration_us(link, size_mb),
+        problem.topology.busy_us(link, size_mb),
+    )
+    users = _users(problem, variable, link, busy_us)
     if sum(len(each) ** 2 for each in users) > 2 * _MOST_CLASHES:
         return None
+    _, one = np.unique(variable, return_index=True)
+    tick_us, ticks = _ticks(np.concatenate([duration_us[one], busy_us[one]]), len(decisions))
+    duration, busy = np.split(ticks, 2)
+    after, lag = _waits(problem, decisions, variable, duration, busy)
     pairs = sorted({pair for each in users for pair in combinations(each, 2)})
+    clashes = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return OpenOrder(
-        decisions,
-        variable,
-        tick_us,
-        duration,
-        busy,
-        np.array(list(after), dtype=np.int64).reshape(-1, 2),
-        np.array(list(after.values()), dtype=np.int64),
-        tuple(map(np.array, users)),
-        np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        decisions, variable, tick_us, duration, busy, after, lag, tuple(map(np.array, users)), clashes
     )
+
+
+def _waits(
+    problem: Problem, decisions: list[Decision], variable: IntArray, duration: IntArray, busy: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Who starts after whom and by how much, as the columns `after` and `lag`."""
+    freely = replace(problem, limits=replace(problem.limits, own_first=None))
+    lag: dict[tuple[int, int], int] = {}
+    both = zip(predecessors(problem, decisions), predecessors(freely, decisions), strict=True)
+    for index, (every, bringing) in enumerate(both):
+        for earlier in every:
+            one, other = int(variable[earlier]), int(variable[index])
+            least = duration[one] if earlier in bringing else busy[one]
+            lag[one, other] = max(lag.get((one, other), 0), int(least))
+    return np.array(list(lag), dtype=np.int64).reshape(-1, 2), np.array(list(lag.values()), dtype=np.int64)
 
 
 def _starts(schedule: Schedule, decisions: list[Decision]) -> FloatArray:
@@ -181,15 +183,13 @@ def _ticks(times_us: FloatArray, num_sends: int) -> tuple[float, IntArray]:
 
 
 def _users(
-    schedule: Schedule, variable: IntArray, link: IntArray, busy_us: FloatArray
+    problem: Problem, variable: IntArray, link: IntArray, busy_us: FloatArray
 ) -> list[tuple[int, ...]]:
     """The variables on each port, where there are several; what takes no time is in nobody's way."""
-    on_port: list[set[int]] = [set() for _ in range(schedule.problem.topology.num_ports)]
-    ports = schedule.problem.topology.ports
-    for number, over in enumerate(link.tolist()):
-        if busy_us[number] > TOLERANCE_US:
-            for port in ports[over]:
-                on_port[port].add(int(variable[number]))
+    on_port: list[set[int]] = [set() for _ in range(problem.topology.num_ports)]
+    for number in np.flatnonzero(busy_us > TOLERANCE_US).tolist():
+        for port in problem.topology.ports[link[number]]:
+            on_port[port].add(int(variable[number]))
     return sorted({tuple(sorted(users)) for users in on_port if len(users) > 1})
 
 
@@ -217,11 +217,12 @@ def windows(order: OpenOrder, limit: int) -> Windows | None:
 def _ports_have_room(order: OpenOrder, head: IntArray, tail: IntArray, limit: int) -> bool:
     """Whether, for all h and q, what a port gets no sooner than h and must end by L - q fits in between."""
     for users in order.users:
-        busy, rest = order.busy[users], tail[users] - order.busy[users]
-        not_before = head[users] >= head[users][:, None]  # (h, send)
-        late = rest >= rest[:, None]  # (q, send)
-        load = (not_before * busy) @ late.T
-        if ((head[users][:, None] + load + rest > limit) & (load > 0)).any():
+        rest = tail[users] - order.busy[users]
+        longest_first = np.argsort(-rest, kind="stable")
+        sends, rest = users[longest_first], rest[longest_first]
+        since = head[sends][:, None]
+        load = np.cumsum((head[sends] >= since) * order.busy[sends], axis=1)  # (h, q)
+        if ((since + load + rest > limit) & (load > 0)).any():
             return False
     return True
 

@@ -23,6 +23,9 @@ from taccl.schedule import TOLERANCE_US, Schedule
 _NEAR = 0.002
 #: The part of what is left that a question in the middle may take.
 _MIDDLE = 0.2
+#: The most open pairs that z3 is asked about, and how many it reads in a second.
+_MOST_OPEN = 30_000
+_OPEN_PER_S = 15_000
 
 
 def faster_orders(
@@ -38,8 +41,6 @@ def faster_orders(
     most, least = order.limit_below(best.makespan_us), 0
     middle = False
     while least <= most:
-        if not budget.remaining_s():
-            return None
         if middle and not least:
             least = _least_by_windows(order, most)
         middle = middle and most - least > _NEAR * most
@@ -66,7 +67,11 @@ def order_within(order: OpenOrder, limit: int, budget: Budget) -> tuple[IntArray
     known = windows(order, limit)
     if known is None:
         return None, True
+    if (known.first == 0).sum() > min(_MOST_OPEN, _OPEN_PER_S * budget.remaining_s()):
+        return None, False
     solver = z3.SolverFor("QF_IDL")
+    # Orders are found sooner if no pair is guessed to go one way before something asks for it.
+    solver.set("phase_selection", 0)
     solver.from_string(difference_logic(order, limit, known))
     answer = ask(solver, budget.remaining_s())
     if answer != z3.sat:
