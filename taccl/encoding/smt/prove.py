@@ -20,7 +20,7 @@ from taccl.encoding.smt.orders import OpenOrder, difference_logic, in_order_of, 
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Nearer than this part of the best, the middle is as hard as the end.
-_NEAR = 0.002
+_NEAR = 0.01
 #: The part of what is left that a question in the middle may take.
 _MIDDLE = 0.2
 #: The most open pairs that z3 is asked about, and how many it reads in a second.
