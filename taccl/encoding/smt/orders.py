@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -115,11 +114,8 @@ def open_order(schedule: Schedule, symmetry: SymmetryGroup) -> OpenOrder | None:
     tick_us, ticks = _ticks(np.concatenate([duration_us[one], busy_us[one]]), len(decisions))
     duration, busy = np.split(ticks, 2)
     after, lag = _waits(problem, decisions, variable, duration, busy)
-    pairs = sorted({pair for each in users for pair in combinations(each, 2)})
-    clashes = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return OpenOrder(
-        decisions, variable, tick_us, duration, busy, after, lag, tuple(map(np.array, users)), clashes
-    )
+    clashes = _pairs(users, len(duration))
+    return OpenOrder(decisions, variable, tick_us, duration, busy, after, lag, users, clashes)
 
 
 def _waits(
@@ -182,15 +178,23 @@ def _ticks(times_us: FloatArray, num_sends: int) -> tuple[float, IntArray]:
     return tick_us, ticks.astype(np.int64)
 
 
-def _users(
-    problem: Problem, variable: IntArray, link: IntArray, busy_us: FloatArray
-) -> list[tuple[int, ...]]:
+def _users(problem: Problem, variable: IntArray, link: IntArray, busy_us: FloatArray) -> tuple[IntArray, ...]:
     """The variables on each port, where there are several; what takes no time is in nobody's way."""
     on_port: list[set[int]] = [set() for _ in range(problem.topology.num_ports)]
     for number in np.flatnonzero(busy_us > TOLERANCE_US).tolist():
         for port in problem.topology.ports[link[number]]:
             on_port[port].add(int(variable[number]))
-    return sorted({tuple(sorted(users)) for users in on_port if len(users) > 1})
+    distinct = {tuple(sorted(users)) for users in on_port if len(users) > 1}
+    return tuple(np.array(users, dtype=np.int64) for users in sorted(distinct))
+
+
+def _pairs(users: tuple[IntArray, ...], num_variables: int) -> IntArray:
+    """All pairs that share a port, the lesser variable first, each once; shape (m, 2)."""
+    keys = [np.zeros(0, dtype=np.int64)]
+    for each in users:
+        first, second = np.triu_indices(len(each), 1)
+        keys.append(each[first] * num_variables + each[second])
+    return np.stack(np.divmod(np.unique(np.concatenate(keys)), num_variables), axis=1)
 
 
 def windows(order: OpenOrder, limit: int) -> Windows | None:
