@@ -162,6 +162,23 @@ def test_what_a_symmetry_makes_equal_is_one_variable_and_stays_equal() -> None:
     assert note
 
 
+@pytest.mark.parametrize("name", ["allgather", "alltoall"])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_what_a_limit_implies_is_the_same_with_the_symmetry_and_without(name, pieces) -> None:
+    """That is why a proof by heads, tails and ports alone is about every order."""
+    turned = problem(ring(4, both=True), name, pieces, symmetry=[[1, 2, 3, 0]])
+    schedule = some_schedule(turned)
+    folded, plainly = opened(schedule), opened(replace(schedule, problem=replace(turned, symmetry=())))
+    assert (folded.is_symmetric, plainly.is_symmetric) == (True, False)
+    assert folded.tick_us == plainly.tick_us
+    for limit in range(1, 2 * folded.limit_below(schedule.makespan_us)):
+        one, other = windows(folded, limit), windows(plainly, limit)
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert (one.head[folded.variable] == other.head).all()
+            assert (one.tail[folded.variable] == other.tail).all()
+
+
 def test_a_schedule_without_the_symmetry_is_taken_send_by_send() -> None:
     turned = problem(full(3), "alltoall", symmetry=[[1, 2, 0]])
     sends = [Decision((chunk,), link) for chunk, link in direct(turned)]
