@@ -190,7 +190,7 @@ def synthesize(
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
         files=files,
-        notes=notes,
+        notes=(*notes, found.note) if found.note else notes,
         chunks_tried=tried,
     )
 

@@ -36,7 +36,7 @@ class Result:
     options : what was asked of the engines.
     topology, sketch : their names; sketch is None when all links are used as they are.
     files : the verified MSCCL-XML texts, that for most runtimes first; none if no XML was asked for.
-    notes : what the user should know about how the request was understood.
+    notes : what the user should know about how the request was understood, and what else was proved.
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
     """
 

@@ -57,13 +57,17 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best schedule of a search (it passed `Schedule.check()`), its bound, and how it ended."""
+    """The best schedule of a search (it passed `Schedule.check()`), its bound, and how it ended.
+
+    `note` is what else an engine proved about this schedule, in a sentence; empty for nothing.
+    """
 
     schedule: Schedule
     lower_bound_us: float
     bound_source: str
     status: Status
     seconds: float
+    note: str = ""
 
 
 def relative_gap(time_us: float, lower_bound_us: float) -> float:
@@ -109,12 +113,14 @@ class _Listener:
         self._time_us: float | None = None
         self._bound_us = 0.0
         self._bound_source = ""
+        self._note = ""
         self._options = options
         self._on_progress = on_progress
         self._began = time.monotonic()
 
     def take(self, update: Update) -> None:
         improved = self._take_schedule(update.schedule)
+        self._note = update.note or ("" if improved else self._note)
         if update.lower_bound_us > self._bound_us:
             self._bound_us, self._bound_source = update.lower_bound_us, update.bound_source
         self._bound_is_below_time()
@@ -145,6 +151,7 @@ class _Listener:
             bound_source=self._bound_source,
             status=self._status(cut_short),
             seconds=self._elapsed_s,
+            note=self._note,
         )
 
     @property

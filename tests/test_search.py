@@ -41,6 +41,18 @@ def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
     return solve
 
 
+def test_a_note_is_about_the_last_schedule_and_goes_with_it(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    news = [Update("a", swap(problem, 9.0), note="swapped"), Update("bound", None, 1.0, "b")]
+    engine(says(*news))
+    assert search(problem, SolveOptions()).note == "swapped"
+    engine(says(*news, Update("slower", swap(problem, 9.5))))
+    assert search(problem, SolveOptions()).note == "swapped"
+    engine(says(*news, Update("b", swap(problem, 4.0))))
+    assert search(problem, SolveOptions()).note == ""
+
+
 def test_the_fastest_schedule_and_the_highest_bound_are_kept(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:

@@ -40,16 +40,18 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Update:
-    """News from an engine: a better schedule, a better bound, or both.
+    """News from an engine: a better schedule, a better bound, or both; or a note.
 
     `lower_bound_us` holds for every schedule of the problem, not only for this one; 0 says nothing.
-    `bound_source` says in a few words where it comes from.
+    `bound_source` says in a few words where it comes from. `note` is a fact about the last schedule
+    that is no bound, in a sentence for the user.
     """
 
     stage: str
     schedule: Schedule | None = None
     lower_bound_us: float = 0.0
     bound_source: str = ""
+    note: str = ""
 
 
 class Budget:

@@ -17,13 +17,14 @@ from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
 from taccl.encoding.quotient import quotient
 from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.trees import is_for_trees, trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "flows": flows}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "flows": flows, "smt": smt}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO: tuple[tuple[Engine, float], ...] = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
 #: Engines that find routes at the throughput optimum, and what they are for.
@@ -68,14 +69,38 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
-    engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
-    for update in reducing(engine)(problem, options, budget.share(0.95), best):
+    engine, share = _searching(options.engine)
+    for update in reducing(engine)(problem, options, budget.share(share), best):
         yield update
         best = update.schedule or best
-    if options.engine == "auto" and best is not None and budget.remaining_s() and not _is_huge(problem):
-        joined = rejoined(best, symmetry_group(problem), options, budget)
+    if options.engine == "smt" and best is not None:
+        yield from smt(problem, options, budget, best)
+    if options.engine == "auto" and best is not None and not _is_huge(problem):
+        yield from _polished(best, options, budget)
+
+
+def _searching(name: str) -> tuple[Engine, float]:
+    """What searches, and its part of the time; the rest is for the groups and orders of the best schedule."""
+    if name == "auto":
+        return _auto, 0.9
+    return (greedy, 0.3) if name == "smt" else (_ENGINES[name], 0.95)
+
+
+def _polished(best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Update]:
+    """Groups anew for the orders of a schedule, then orders anew for its groups, while that helps."""
+    symmetry = symmetry_group(best.problem)
+    time_us = float("inf")
+    while best.makespan_us < time_us and budget.remaining_s():
+        joined = rejoined(best, symmetry, options, budget.share(0.5))
         if joined is not None:
-            yield Update("milp", joined)
+            best = joined
+            yield Update("milp", best)
+        elif time_us < float("inf"):
+            return
+        time_us = best.makespan_us
+        for update in smt(best.problem, options, budget, best):
+            yield update
+            best = update.schedule or best
 
 
 def _check_links_take_time(problem: Problem) -> None:

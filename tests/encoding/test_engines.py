@@ -20,11 +20,12 @@ from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.milp import milp
 from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
-ENGINES = {"greedy": greedy, "milp": milp, "cp": cp}
+ENGINES = {"greedy": greedy, "milp": milp, "cp": cp, "smt": smt}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")

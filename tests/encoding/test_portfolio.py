@@ -21,6 +21,7 @@ from small_problems import (
 )
 
 from taccl.encoding.engine import SolveOptions
+from taccl.encoding.greedy import greedy
 from taccl.encoding.portfolio import ENGINES, solve
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
@@ -39,7 +40,7 @@ def heard(problem: Problem, options: SolveOptions) -> tuple[list[Schedule], floa
 
 
 def test_the_engines_have_names() -> None:
-    assert ENGINES == ("auto", "greedy", "milp", "cp", "trees", "flows")
+    assert ENGINES == ("auto", "greedy", "milp", "cp", "trees", "flows", "smt")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -83,6 +84,22 @@ def test_a_gap_that_is_wide_enough_ends_the_search_long_before_the_time() -> Non
     assert bound >= 0.9 * schedules[-1].makespan_us
 
 
+@pytest.mark.parametrize("name", ["alltoall", "allreduce"])
+def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str) -> None:
+    """Sums and copies of an AllReduce are ordered together, which greedy cannot do."""
+    *_, last = solve(problem(two_nodes(), name), SolveOptions(engine="smt", time_limit_s=3.0))
+    assert last.stage == "smt"
+    assert last.note.startswith("no order of these routes and groups is faster")
+    assert last.schedule is None
+    assert last.lower_bound_us == 0.0
+
+
+def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taccl.encoding.portfolio._AUTO", ((greedy, 0.1),))
+    *_, last = solve(problem(two_nodes(), "alltoall", 2), SolveOptions(time_limit_s=5.0))
+    assert last.note.startswith("no order")
+
+
 def test_auto_finds_the_optimum_of_a_small_machine() -> None:
     small = problem(two_nodes(), "allgather")
     optimum = fastest(small).makespan_us
@@ -118,7 +135,7 @@ def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem
 def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
         next(solve(problem(ring(3), "allgather"), SolveOptions(engine="quantum")))
-    assert caught.value.hint == "one of auto, greedy, milp, cp, trees, flows"
+    assert caught.value.hint == "one of auto, greedy, milp, cp, trees, flows, smt"
 
 
 def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:

@@ -15,6 +15,7 @@ from itertools import combinations, pairwise
 import z3
 
 from taccl.encoding.engine import Budget
+from taccl.encoding.smt.ask import ask
 from taccl.encoding.smt.model import Model
 from taccl.encoding.smt.rounds import RoundNetwork
 from taccl.encoding.timing import Decision
@@ -65,7 +66,7 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
             if not budget.remaining_s():
                 return Verdict()
             model = Model(problem, network, steps, rounds, way)
-            answer = _check(model, min(turn_s, budget.remaining_s()))
+            answer = ask(model.solver, min(turn_s, budget.remaining_s()))
             if answer == z3.sat:
                 return Verdict(decisions=tuple(model.decisions()))
             if answer == z3.unknown:
@@ -77,18 +78,6 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
             return Verdict(impossible=True)
         turn_s *= _LONGER
     return Verdict()
-
-
-def _check(model: Model, seconds: float) -> z3.CheckSatResult:
-    """One call of the solver, with a time limit. z3 takes Ctrl-C itself, and says so in its reason."""
-    model.solver.set("timeout", max(1, int(seconds * 1000)))
-    try:
-        answer = model.solver.check()
-    except z3.Z3Exception as fault:
-        raise SolverError(f"z3 failed: {fault}") from fault
-    if answer == z3.unknown and "keyboard" in model.solver.reason_unknown():
-        raise KeyboardInterrupt
-    return answer
 
 
 def _check_size(problem: Problem, steps: int) -> None:
