@@ -1,0 +1,69 @@
+"""Sequences to begin the search with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.collectives import BoolArray, allgather
+from taccl.encoding.bulk.board import Board, Move
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+def as_moves(board: Board, schedule: Schedule) -> list[Move]:
+    """The kinds of links that a schedule uses, in the order of its sends: one move for each orbit of sends."""
+    kind_of = np.empty(board.problem.topology.num_links, dtype=np.int64)
+    kind_of[board.links] = np.arange(board.num_kinds)[:, None]
+    is_first = np.zeros(board.problem.topology.num_links, dtype=np.bool_)
+    is_first[board.links[:, 0]] = True
+    sends = schedule.sends
+    order = np.lexsort((sends.end_us, sends.start_us))
+    return [Move(int(kind_of[link])) for link in sends.link[order] if is_first[link]]
+
+
+def doubling(board: Board, random: np.random.Generator) -> list[Move]:
+    """Moves that spread every chunk to every rank: of those that can start first, the fullest.
+
+    On a switch every rank so holds twice as much after each round. Now and then a slow link waits until
+    it has more to carry, while others have something to do.
+    """
+    free = np.zeros(board.num_ports)
+    most_ports = max(map(len, board.ports))
+    ports = np.array([own + own[:1] * (most_ports - len(own)) for own in board.ports])
+    alpha, chunk = np.array(board.alpha_us), np.array(board.chunk_us)
+    alone = alpha + chunk
+    slow = alone > 2 * float(np.median(alone))
+    hold = int(2 ** random.integers(0, 6))
+    usable = board.usable.transpose(1, 0, 2)
+    arrive = np.where(board.held, 0.0, np.inf)
+    moves: list[Move] = []
+    while True:
+        at, to = arrive[:, board.src], arrive[:, board.dst]
+        useful = (at < np.inf) & (to == np.inf) & usable
+        first = np.where(useful, at, np.inf).min(axis=(0, 2), initial=np.inf)
+        if not np.isfinite(first).any():
+            return moves
+        start = np.maximum(free[ports].max(axis=1), first)
+        count = (useful & (at <= start[None, :, None])).sum(axis=(0, 2))
+        held_back = slow & (count < hold)
+        if (~held_back & np.isfinite(start)).any():
+            start[held_back] = np.inf
+        value = count / alone * (1 + 0.3 * random.random(len(count)))
+        kind = int(np.where(start <= start.min() + 1e-9, value, -1.0).argmax())
+        moves.append(Move(kind, waits=False))
+        lasts, busy = board.busy_us(kind, int(count[kind]))
+        free[list(board.ports[kind])] = start[kind] + busy
+        goes = useful[:, kind] & (at[:, kind] <= start[kind])
+        arrived: BoolArray = arrive[:, board.dst[kind]]
+        arrived[goes] = start[kind] + lasts
+        arrive[:, board.dst[kind]] = arrived
+
+
+def gossip(problem: Problem, weight: float) -> Problem:
+    """What tells every rank something of every other: a chunk of `weight` times the size from each to all.
+
+    The sequence of an answer has a way from every rank to every other.
+    """
+    return replace(problem, collective=allgather(problem.num_ranks), chunk_mb=weight * problem.chunk_mb)
