@@ -34,19 +34,19 @@ def doubling(board: Board, random: np.random.Generator) -> list[Move]:
     ports = np.array([own + own[:1] * (most_ports - len(own)) for own in board.ports])
     alpha, chunk = np.array(board.alpha_us), np.array(board.chunk_us)
     alone = alpha + chunk
-    slow = alone > 2 * float(np.median(alone))
+    slow = alone > 2 * float(alone.min())
     hold = int(2 ** random.integers(0, 6))
-    usable = board.usable.transpose(1, 0, 2)
+    usable = board.usable & _some_slow(slow, random)[:, None, None]
     arrive = np.where(board.held, 0.0, np.inf)
     moves: list[Move] = []
     while True:
-        at, to = arrive[:, board.src], arrive[:, board.dst]
+        at, to = arrive[board.src], arrive[board.dst]
         useful = (at < np.inf) & (to == np.inf) & usable
-        first = np.where(useful, at, np.inf).min(axis=(0, 2), initial=np.inf)
+        first = np.where(useful, at, np.inf).min(axis=(1, 2))
         if not np.isfinite(first).any():
             return moves
         start = np.maximum(free[ports].max(axis=1), first)
-        count = (useful & (at <= start[None, :, None])).sum(axis=(0, 2))
+        count = (useful & (at <= start[:, None, None])).sum(axis=(1, 2))
         held_back = slow & (count < hold)
         if (~held_back & np.isfinite(start)).any():
             start[held_back] = np.inf
@@ -55,10 +55,18 @@ def doubling(board: Board, random: np.random.Generator) -> list[Move]:
         moves.append(Move(kind, waits=False))
         lasts, busy = board.busy_us(kind, int(count[kind]))
         free[list(board.ports[kind])] = start[kind] + busy
-        goes = useful[:, kind] & (at[:, kind] <= start[kind])
-        arrived: BoolArray = arrive[:, board.dst[kind]]
-        arrived[goes] = start[kind] + lasts
-        arrive[:, board.dst[kind]] = arrived
+        goes = useful[kind] & (at[kind] <= start[kind])
+        arrive[board.dst[kind]] = np.where(goes, start[kind] + lasts, to[kind])
+
+
+def _some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:
+    """Kinds to use: all, or all fast ones and a few of the slow ones. Shape (num_kinds,)."""
+    keep = np.ones(len(slow), dtype=np.bool_)
+    if slow.any() and not slow.all() and random.random() < 0.7:
+        keep[slow] = False
+        few = min(int(2 ** random.integers(0, 4)), int(slow.sum()))
+        keep[random.choice(np.flatnonzero(slow), few, replace=False)] = True
+    return keep
 
 
 def gossip(problem: Problem, weight: float) -> Problem:

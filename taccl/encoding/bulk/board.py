@@ -2,8 +2,8 @@
 
 A symmetry whose images of a link are all different makes a whole orbit of sends happen at once: it is
 enough to follow one chunk of each orbit of chunks, over all images of a link, and one link of each
-orbit of links, with all images of the chunks. A *cell* of a move is a deciding chunk and an image of
-its link; as many chunks share one send as the move has cells.
+orbit of links, with all images of the chunks. A *cell* of a move is an image of its link and a
+deciding chunk; as many chunks share one send as the move has cells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Move(NamedTuple):
     kind : which orbit of links, a row of `Board.links`.
     waits : whether it waits for all that is on its way to its sender; else it leaves with what is
         there as soon as its ports are free and something is there.
-    without : cells that stay behind, shape (num_chunks, num_images); None: none.
+    without : cells that stay behind, shape (G, C); None: none.
     """
 
     kind: int
@@ -45,8 +45,8 @@ class Board:
     group : of the symmetries that sequences keep.
     chunks : shape (C,); the deciding chunks, one of each orbit.
     links, src, dst : shape (K, G); the images of each kind's link, and their ends.
-    usable : shape (K, C, G); which chunk may go where.
-    held, wanted : shape (C, num_ranks); where the deciding chunks are, and where they still have to go.
+    usable : shape (K, G, C); which chunk may go where.
+    held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
     alpha_us, chunk_us : per kind, its alpha, and how long one chunk takes beside it.
     ports : per kind, the ports of its first link, each by the least port of its orbit.
     turns : per kind, how many images of a link use the same port, one after another.
@@ -74,11 +74,11 @@ class Board:
         deciding = np.unique(group.link_representative)
         links = group.link_map[:, deciding].T.copy()
         limits = problem.limits.may_use
-        usable = np.ones((len(deciding), len(chunks), len(group)), dtype=np.bool_)
+        usable = np.ones((len(deciding), len(group), len(chunks)), dtype=np.bool_)
         if limits is not None:
-            usable = limits[collective.home[chunks]][:, links].transpose(1, 0, 2).copy()
+            usable = limits[collective.home[chunks]][:, links].transpose(1, 2, 0).copy()
         port_of = _port_orbits(problem, group)
-        held = collective.pre[chunks]
+        held = collective.pre[chunks].T.copy()
         return Board(
             problem=problem,
             group=group,
@@ -88,7 +88,7 @@ class Board:
             dst=topology.dst[links],
             usable=usable,
             held=held,
-            wanted=collective.post[chunks] & ~held,
+            wanted=collective.post[chunks].T & ~held,
             alpha_us=topology.alpha_us[deciding].tolist(),
             chunk_us=(topology.beta_us_per_mb[deciding] * problem.chunk_mb).tolist(),
             ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
@@ -113,7 +113,7 @@ class Board:
 
     def decisions(self, kind: int, cells: BoolArray) -> list[Decision]:
         """The sends of one move, cut where they are too large for one step."""
-        chunk, image = np.nonzero(cells)
+        image, chunk = np.nonzero(cells)
         back = self.group.chunk_map.argsort(axis=1)
         together = np.sort(back[image, self.chunks[chunk]])
         most = self.problem.max_group

@@ -23,7 +23,7 @@ _SMALL = 0.05
 _MOST_CELLS = 4_000_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones.
 _STAGES = (0.04, 0.04, 0.04, 0.08, 0.2, 0.3, 0.3)
-_BEGINNINGS = 16
+_BEGINNINGS = 40
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 
 
@@ -91,5 +91,6 @@ def _gossips(board: Board, seconds: float, random: np.random.Generator):
         problem = gossip(board.problem, weight)
         telling = Board.of(problem, symmetry_group(problem))
         player = Spread(telling)
-        begun = min((player.play(doubling(telling, random)) for _ in range(_BEGINNINGS)), key=lambda p: p.score)
-        yield anneal(player, begun, 0.05 * seconds, random).moves
+        begun = min((player.play(doubling(telling, random)) for _ in range(_BEGINNINGS)), key=lambda p: (p.unmet, p.score))
+        told = anneal(player, begun, 0.05 * seconds, random)
+        yield [move._replace(without=None) for move in told.moves]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collectives import BoolArray
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.timing import Decision
 from taccl.problem import FloatArray
@@ -22,6 +22,7 @@ from taccl.problem import FloatArray
 _MEAN_WEIGHT = 1e-2
 #: What an alpha counts beside a chunk's own time when ways are compared: few hops among equals.
 _HOP_WEIGHT = 1e-3
+_HAIR_US = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Played:
         each demand that is not met.
     makespan_us : the last arrival.
     unmet : demands of the deciding chunks that are not met.
-    moves, cells : the moves that carry something, and what they carry, each of shape (C, G).
+    moves, cells : the moves that carry something, and what they carry, each of shape (G, C).
     states : for players that can go on from the middle: what held before each move, and at the end.
     """
 
@@ -77,15 +78,18 @@ class Spread:
 
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         board = self.board
-        kept, carried, states = [], [], []
+        kept: list[Move] = []
+        carried: list[BoolArray] = []
+        states: list[_State] = []
         arrive, free, last = self._start, [0.0] * board.num_ports, 0.0
         if before is not None and same:
             kept, carried, states = before.moves[:same], before.cells[:same], before.states[:same]
             arrive, free, last = before.states[same]
         for move in moves[same:]:
             kind = move.kind
-            at, to = arrive[:, board.src[kind]], arrive[:, board.dst[kind]]
-            cells = (at < np.inf) & (to == np.inf) & board.usable[kind]
+            at, to = arrive.take(board.src[kind], axis=0), arrive.take(board.dst[kind], axis=0)
+            # What is at the sender and not at the receiver arrives there earlier.
+            cells = (at < to) & (to == np.inf) & board.usable[kind]
             if move.without is not None:
                 cells &= ~move.without
             times = at[cells]
@@ -98,15 +102,16 @@ class Spread:
                 start = max(start, float(times.min()))
                 if newest > start:
                     cells &= at <= start
+                    times = at[cells]
             else:
                 start = max(start, newest)
-            lasts, busy = board.busy_us(kind, np.count_nonzero(cells))
+            lasts, busy = board.busy_us(kind, times.size)
             free = free.copy()
             for port in board.ports[kind]:
                 free[port] = start + busy
             to[cells] = start + lasts
             arrive = arrive.copy()
-            arrive[:, board.dst[kind]] = to
+            arrive[board.dst[kind]] = to
             last = max(last, start + lasts)
             kept.append(move)
             carried.append(cells)
@@ -120,32 +125,33 @@ class Spread:
 
 
 class Route:
-    """For chunks that one rank wants: each takes the cheapest way that the sequence leaves open."""
+    """For chunks that one rank wants: each takes the cheapest way that the sequence leaves open.
+
+    With equal costs it moves as early as it can.
+    """
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self._chunks = np.flatnonzero(board.wanted.any(axis=1))
-        self._source = board.held[self._chunks].argmax(axis=1)
-        self._target = board.wanted[self._chunks].argmax(axis=1)
-        self._rows = np.arange(len(self._chunks))
+        self._source = board.held.argmax(axis=0)
+        self._target = np.where(board.wanted.any(axis=0), board.wanted.argmax(axis=0), self._source)
+        self._each = np.arange(len(board.chunks))
         self._price = max(board.alpha_us, default=0.0) + max(board.chunk_us, default=0.0)
-        self._cost = np.full((len(self._chunks), board.problem.num_ranks), np.inf)
-        self._cost[self._rows, self._target] = 0.0
-        self._image = np.full((board.num_kinds, board.problem.num_ranks), -1)
-        np.put_along_axis(self._image, board.src, np.arange(board.src.shape[1])[None], axis=1)
-        hop = [chunk + _HOP_WEIGHT * alpha for chunk, alpha in zip(board.chunk_us, board.alpha_us, strict=True)]
-        self._hop = np.where(board.usable[:, self._chunks], np.array(hop)[:, None, None], np.inf)
+        self._cost = np.full(board.held.shape, np.inf)
+        self._cost[self._target, self._each] = 0.0
+        hop = np.array(board.chunk_us) + _HOP_WEIGHT * np.array(board.alpha_us)
+        self._hop = np.where(board.usable, hop[:, None, None], np.inf)
+        self._from = board.src[:, :, None]
 
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         board = self.board
         taken, cost = self._ways(moves)
-        unmet = int(np.count_nonzero(cost[self._rows, self._source] == np.inf))
-        rank, at, free, last = self._source, np.zeros(len(self._rows)), [0.0] * board.num_ports, 0.0
+        unmet = int(np.count_nonzero(cost[self._source, self._each] == np.inf))
+        rank, at, free, last = self._source.copy(), np.zeros(len(self._each)), [0.0] * board.num_ports, 0.0
         kept, carried = [], []
         for move, takes in zip(moves, taken, strict=True):
             kind = move.kind
-            image = self._image[kind][rank]
-            going = np.flatnonzero(takes[self._rows, image] & (image >= 0))
+            cells = takes & (self._from[kind] == rank)
+            image, going = cells.nonzero()
             if not going.size:
                 continue
             start = max(float(at[going].max()), max([free[port] for port in board.ports[kind]]))
@@ -154,24 +160,23 @@ class Route:
                 free[port] = start + busy
             at[going] = start + lasts
             last = max(last, start + lasts)
-            cells = np.zeros((len(board.chunks), board.src.shape[1]), dtype=np.bool_)
-            cells[self._chunks[going], image[going]] = True
-            rank = rank.copy()
-            rank[going] = board.dst[kind][image[going]]
+            rank[going] = board.dst[kind][image]
             kept.append(move)
             carried.append(cells)
         score = last + unmet * self._price + _MEAN_WEIGHT * float(at.sum()) / max(1, at.size)
         return Played(score, last, unmet, kept, carried, [])
 
     def _ways(self, moves: Sequence[Move]) -> tuple[list[BoolArray], FloatArray]:
-        """For each move, the chunks for which it is on a cheapest way from each image's sender."""
+        """For each move, the cells of chunks for which it is on a cheapest way from the cell's sender."""
         board, cost = self.board, self._cost.copy()
         taken: list[BoolArray] = []
         for move in reversed(moves):
-            src, dst = board.src[move.kind], board.dst[move.kind]
-            stay, go = cost[:, src], cost[:, dst] + self._hop[move.kind]
+            src = board.src[move.kind]
+            stay, go = cost.take(src, axis=0), cost.take(board.dst[move.kind], axis=0)
+            go += self._hop[move.kind]
             if move.without is not None:
-                go = np.where(move.without[self._chunks], np.inf, go)
-            taken.append((go <= stay) & (go < np.inf))
-            cost[:, src] = np.minimum(stay, go)
+                go[move.without] = np.inf
+            # A hair's breadth decides for going now, and against a way that does not exist.
+            taken.append(go < stay + _HAIR_US)
+            cost[src] = np.minimum(stay, go)
         return taken[::-1], cost
