@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
+from taccl.encoding.bulk import bulk, is_for_bulk
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -21,10 +22,11 @@ from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees}
+_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "bulk": bulk}
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
 _AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
+_AUTO_FOR_SMALL = ((greedy, 0.1), (bulk, 0.5), (milp, 0.5), (cp, 1.0))
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
@@ -88,6 +90,8 @@ def _auto(
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     many_chunks = problem.collective.chunks_per_rank > 1
     plan = _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO
+    if is_for_bulk(problem):
+        plan = _AUTO_FOR_SMALL
     if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.
         plan = (*plan, (greedy, 1.0))

@@ -15,7 +15,7 @@ from taccl.encoding.bulk.play import Played, Player
 from taccl.encoding.engine import Budget
 
 #: At first, sequences this fraction longer are still taken now and then; at last, hardly any.
-_WARM, _COLD = 0.03, 0.0005
+_WARM, _COLD = 0.005, 0.0002
 
 
 def anneal(player: Player, begin: Played, seconds: float, random: np.random.Generator) -> Played:
@@ -63,20 +63,39 @@ def _change(player: Player, now: Played, moves: list[Move], random: np.random.Ge
     elif choice < 0.9:
         moves[place] = moves[place]._replace(without=None)
     elif place < len(now.cells) and moves[place] is now.moves[place]:
-        moves[place] = _without_some(now, place, random)
+        moves[place] = _without_some(player, now, place, random)
     return place
 
 
+import functools
+@functools.lru_cache
+def fastest(board): return min(a+c for a,c in zip(board.alpha_us,board.chunk_us))
+
 def _some_kind(player: Player, random: np.random.Generator) -> int:
-    return int(random.integers(player.board.num_kinds))
+    """A kind of link, the faster the likelier."""
+    board = player.board
+    while True:
+        kind = int(random.integers(board.num_kinds))
+        if random.random() * (board.alpha_us[kind] + board.chunk_us[kind]) < fastest(board):
+            return kind
 
 
-def _without_some(now: Played, place: int, random: np.random.Generator) -> Move:
-    """The move at a place without one, or half, of the cells that it carries."""
+import functools
+@functools.lru_cache
+def fastest(board): return min(a+c for a,c in zip(board.alpha_us,board.chunk_us))
+
+def _without_some(player: Player, now: Played, place: int, random: np.random.Generator) -> Move:
+    """The move at a place without one, half, or all alike, of the cells that it carries."""
     move, cells = now.moves[place], now.cells[place]
     carried = np.flatnonzero(cells)
-    leaves = 1 if random.random() < 0.5 else max(1, len(carried) // 2)
+    choice = random.random()
+    if choice < 0.5:
+        alike = player.board.traits[random.integers(len(player.board.traits))][carried % cells.shape[1]]
+        leaving = carried[(alike == alike[random.integers(len(carried))]) == (choice < 0.35)]
+    else:
+        leaves = 1 if choice < 0.75 else max(1, len(carried) // 2)
+        leaving = random.choice(carried, leaves, replace=False)
     without = np.zeros(cells.size, dtype=np.bool_)
-    without[random.choice(carried, leaves, replace=False)] = True
+    without[leaving] = True
     without = without.reshape(cells.shape)
     return move._replace(without=without if move.without is None else without | move.without)

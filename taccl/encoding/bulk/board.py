@@ -9,6 +9,7 @@ deciding chunk; as many chunks share one send as the move has cells.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +95,13 @@ class Board:
             ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
             turns=[_turns(problem, images) for images in links],
         )
+
+    @cached_property
+    def traits(self) -> tuple[IntArray, ...]:
+        """What deciding chunks may have in common, each of shape (C,): source, target, target's node, way."""
+        node = self.problem.topology.node_of
+        source, target = self.held.argmax(axis=0), self.wanted.argmax(axis=0)
+        return source, target, node[target], node[source] * len(node) + node[target]
 
     @property
     def num_kinds(self) -> int:

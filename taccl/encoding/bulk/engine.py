@@ -8,7 +8,7 @@ import numpy as np
 
 from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.begin import as_moves, doubling, gossip
-from taccl.encoding.bulk.board import Board
+from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.play import Played, Player, Route, Spread
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
@@ -21,10 +21,14 @@ from taccl.schedule import TOLERANCE_US, Schedule
 _SMALL = 0.05
 #: More cells than this make playing a sequence too slow to search.
 _MOST_CELLS = 4_000_000
-#: The searches after each other, as parts of the time: short ones from several beginnings, then long ones.
-_STAGES = (0.04, 0.04, 0.04, 0.08, 0.2, 0.3, 0.3)
-_BEGINNINGS = 40
+#: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
+#: from the best.
+_STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.2, 0.3)
+_FROM_OTHERS = 6
+_TRIALS = 40
+#: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
+_GOSSIP_PART = 0.05
 
 
 def is_for_bulk(problem: Problem) -> bool:
@@ -63,34 +67,47 @@ def bulk(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule
 
 def _improving(board: Board, best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Played]:
     """Better and better sequences that meet every demand."""
-    random = np.random.default_rng(options.seed)
-    seconds = budget.remaining_s()
-    player: Player
-    if _wanted_by_all(board.problem):
-        player = Spread(board)
-        begun = [player.play(doubling(board, random)) for _ in range(_BEGINNINGS)]
-    else:
-        player = Route(board)
-        begun = [player.play(moves) for moves in _gossips(board, seconds, random)]
-    begun.append(player.play(as_moves(board, best)))
-    begun.sort(key=lambda played: (played.unmet, played.score))
+    random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
+    player: Player = Spread(board) if _wanted_by_all(board.problem) else Route(board)
+    found = [player.play(moves) for moves in _beginnings(board, best, seconds, random)]
+    found.sort(key=_value)
+    yield from _whole(found[:1])
     for number, part in enumerate(_STAGES):
-        if not begun[0].unmet:
-            yield begun[0]
         length = min(budget.remaining_s(), part * seconds)
-        if length:
-            begin = begun[min(number, len(begun) - 1)] if number < 3 else begun[0]
-            begun.append(anneal(player, begin, length, random))
-            begun.sort(key=lambda played: (played.unmet, played.score))
-    if not begun[0].unmet:
-        yield begun[0]
+        if not length:
+            return
+        begin = found[number % len(found)] if number < _FROM_OTHERS else min(found, key=_value)
+        better = anneal(player, begin, length, random)
+        found.append(better)
+        yield from _whole([better])
 
 
-def _gossips(board: Board, seconds: float, random: np.random.Generator):
+def _value(played: Played) -> tuple[int, float]:
+    return played.unmet, played.score
+
+
+def _whole(played: list[Played]) -> Iterator[Played]:
+    return (each for each in played if not each.unmet)
+
+
+def _beginnings(
+    board: Board, best: Schedule, seconds: float, random: np.random.Generator
+) -> Iterator[list[Move]]:
+    """Sequences to begin with: those of the best schedule, and those by which each rank hears of each other."""
+    yield as_moves(board, best)
+    if _wanted_by_all(board.problem):
+        for played in _doublings(Spread(board), random):
+            yield played.moves
+        return
     for weight in _GOSSIP_WEIGHTS:
         problem = gossip(board.problem, weight)
-        telling = Board.of(problem, symmetry_group(problem))
-        player = Spread(telling)
-        begun = min((player.play(doubling(telling, random)) for _ in range(_BEGINNINGS)), key=lambda p: (p.unmet, p.score))
-        told = anneal(player, begun, 0.05 * seconds, random)
+        player = Spread(Board.of(problem, symmetry_group(problem)))
+        told = anneal(player, _doublings(player, random)[0], _GOSSIP_PART * seconds, random)
         yield [move._replace(without=None) for move in told.moves]
+
+
+def _doublings(player: Spread, random: np.random.Generator) -> list[Played]:
+    """Some that differ, the best first."""
+    trials = [player.play(doubling(player.board, random)) for _ in range(_TRIALS)]
+    different = {round(trial.score, 6): trial for trial in trials}
+    return sorted(different.values(), key=_value)
