@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.bulk import bulk, is_for_bulk
+from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -62,6 +62,10 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
+    if options.engine in ("auto", "bulk"):
+        for update in bulk_sums(problem, options, budget.share(0.5), best):
+            yield update
+            best = update.schedule or best
     engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
     for update in reducing(engine)(problem, options, budget.share(0.95), best):
         yield update
