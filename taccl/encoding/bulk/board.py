@@ -47,6 +47,7 @@ class Board:
     chunks : shape (C,); the deciding chunks, one of each orbit.
     links, src, dst : shape (K, G); the images of each kind's link, and their ends.
     usable : shape (K, G, C); which chunk may go where.
+    first : shape (K, G, C); chunks that must be first on a link, being their sender's own.
     held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
     alpha_us, chunk_us : per kind, its alpha, and how long one chunk takes beside it.
     ports : per kind, the ports of its first link, each by the least port of its orbit.
@@ -60,6 +61,7 @@ class Board:
     src: IntArray
     dst: IntArray
     usable: BoolArray
+    first: BoolArray
     held: BoolArray
     wanted: BoolArray
     alpha_us: list[float]
@@ -78,6 +80,9 @@ class Board:
         usable = np.ones((len(deciding), len(group), len(chunks)), dtype=np.bool_)
         if limits is not None:
             usable = limits[collective.home[chunks]][:, links].transpose(1, 2, 0).copy()
+        first = collective.home[chunks] == topology.src[links][:, :, None]
+        own_first = problem.limits.own_first
+        first &= False if own_first is None else own_first[links][:, :, None]
         port_of = _port_orbits(problem, group)
         held = collective.pre[chunks].T.copy()
         return Board(
@@ -88,6 +93,7 @@ class Board:
             src=topology.src[links],
             dst=topology.dst[links],
             usable=usable,
+            first=first,
             held=held,
             wanted=collective.post[chunks].T & ~held,
             alpha_us=topology.alpha_us[deciding].tolist(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.encoding.bulk.alike import with_symmetry
 from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.begin import as_moves, doubling, gossip
 from taccl.encoding.bulk.board import Board, Move
@@ -13,7 +14,7 @@ from taccl.encoding.bulk.play import Played, Player, Route, Spread
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import in_order
+from taccl.encoding.timing import Decision, in_order
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -25,7 +26,7 @@ _MOST_CELLS = 4_000_000
 #: from the best.
 _STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.2, 0.3)
 _FROM_OTHERS = 6
-_TRIALS = 40
+_TRIALS, _BEGIN_PART = 40, 0.05
 #: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 _GOSSIP_PART = 0.05
@@ -55,21 +56,38 @@ def bulk(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule
     """Yield improving schedules until the budget is over; nothing where `is_for_bulk` says no."""
     if not is_for_bulk(problem):
         return
-    board = Board.of(problem, symmetry_group(problem))
-    if board.usable.size > _MOST_CELLS:
+    group = symmetry_group(with_symmetry(problem))
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
         return
+    board = Board.of(problem, group)
     for played in _improving(board, best, options, budget):
-        schedule = in_order(problem, played.decisions(board))
+        decisions = played.decisions(board)
+        if not _own_chunks_are_first(problem, decisions):
+            continue
+        schedule = in_order(problem, decisions)
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update("bulk", best)
+
+
+def _own_chunks_are_first(problem: Problem, decisions: list[Decision]) -> bool:
+    """Whether each link that carries its sender's own chunks first does so."""
+    own_first, home = problem.limits.own_first, problem.collective.home
+    others_left = set()
+    for decision in decisions if own_first is not None else ():
+        if (home[list(decision.chunks)] == problem.topology.src[decision.link]).any():
+            if own_first[decision.link] and decision.link in others_left:
+                return False
+        else:
+            others_left.add(decision.link)
+    return True
 
 
 def _improving(board: Board, best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Played]:
     """Better and better sequences that meet every demand."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     player: Player = Spread(board) if _wanted_by_all(board.problem) else Route(board)
-    found = [player.play(moves) for moves in _beginnings(board, best, seconds, random)]
+    found = [player.play(moves) for moves in _beginnings(board, best, budget, random)]
     found.sort(key=_value)
     yield from _whole(found[:1])
     for number, part in enumerate(_STAGES):
@@ -91,23 +109,29 @@ def _whole(played: list[Played]) -> Iterator[Played]:
 
 
 def _beginnings(
-    board: Board, best: Schedule, seconds: float, random: np.random.Generator
+    board: Board, best: Schedule, budget: Budget, random: np.random.Generator
 ) -> Iterator[list[Move]]:
     """Sequences to begin with: those of the best schedule, and those by which each rank hears of each other."""
+    seconds = budget.remaining_s()
     yield as_moves(board, best)
     if _wanted_by_all(board.problem):
-        for played in _doublings(Spread(board), random):
+        for played in _doublings(Spread(board), _BEGIN_PART * seconds, random):
             yield played.moves
         return
     for weight in _GOSSIP_WEIGHTS:
         problem = gossip(board.problem, weight)
-        player = Spread(Board.of(problem, symmetry_group(problem)))
-        told = anneal(player, _doublings(player, random)[0], _GOSSIP_PART * seconds, random)
+        player = Spread(Board.of(problem, symmetry_group(with_symmetry(problem))))
+        told = _doublings(player, _BEGIN_PART * seconds, random)[0]
+        if length := min(budget.remaining_s(), _GOSSIP_PART * seconds):
+            told = anneal(player, told, length, random)
         yield [move._replace(without=None) for move in told.moves]
 
 
-def _doublings(player: Spread, random: np.random.Generator) -> list[Played]:
-    """Some that differ, the best first."""
-    trials = [player.play(doubling(player.board, random)) for _ in range(_TRIALS)]
+def _doublings(player: Spread, seconds: float, random: np.random.Generator) -> list[Played]:
+    """Some that differ, the best first: one at least, and no more than there is time for."""
+    budget = Budget(seconds)
+    trials = [player.play(doubling(player.board, random))]
+    while budget.remaining_s() and len(trials) < _TRIALS:
+        trials.append(player.play(doubling(player.board, random)))
     different = {round(trial.score, 6): trial for trial in trials}
     return sorted(different.values(), key=_value)

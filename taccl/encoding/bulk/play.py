@@ -69,7 +69,7 @@ class Player(Protocol):
 
 
 class Spread:
-    """For chunks that every rank wants."""
+    """For chunks that every rank wants. Chunks that must be first on a link never stay behind."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -91,7 +91,7 @@ class Spread:
             # What is at the sender and not at the receiver arrives there earlier.
             cells = (at < to) & (to == np.inf) & board.usable[kind]
             if move.without is not None:
-                cells &= ~move.without
+                cells &= ~move.without | board.first[kind]
             times = at[cells]
             if not times.size:
                 continue
