@@ -50,7 +50,7 @@ def halves(problem: Problem, roots: IntArray | None = None) -> Halves:
 
 
 def roots_of(schedule: Schedule) -> IntArray:
-    """Where each sum of a schedule is made, shape (num_chunks,); for chunks without a sum, where they start."""
+    """Where a schedule makes the sum of each chunk, else where the chunk starts, shape (num_chunks,)."""
     takes_part = schedule.problem.collective.pre.copy()
     adds = schedule.reduce
     takes_part[schedule.chunk[adds], schedule.dst[adds]] = True

@@ -67,35 +67,20 @@ def _change(player: Player, now: Played, moves: list[Move], random: np.random.Ge
     return place
 
 
-import functools
-@functools.lru_cache
-def fastest(board): return min(a+c for a,c in zip(board.alpha_us,board.chunk_us))
-
 def _some_kind(player: Player, random: np.random.Generator) -> int:
-    """A kind of link, the faster the likelier."""
-    board = player.board
-    while True:
-        kind = int(random.integers(board.num_kinds))
-        if random.random() * (board.alpha_us[kind] + board.chunk_us[kind]) < fastest(board):
-            return kind
+    return int(player.board.odds.searchsorted(random.random()))
 
-
-import functools
-@functools.lru_cache
-def fastest(board): return min(a+c for a,c in zip(board.alpha_us,board.chunk_us))
 
 def _without_some(player: Player, now: Played, place: int, random: np.random.Generator) -> Move:
     """The move at a place without one, half, or all alike, of the cells that it carries."""
-    move, cells = now.moves[place], now.cells[place]
+    move, cells, traits = now.moves[place], now.cells[place], player.board.traits
     carried = np.flatnonzero(cells)
     choice = random.random()
     if choice < 0.5:
-        alike = player.board.traits[random.integers(len(player.board.traits))][carried % cells.shape[1]]
+        alike = traits[random.integers(len(traits))][carried % cells.shape[1]]
         leaving = carried[(alike == alike[random.integers(len(carried))]) == (choice < 0.35)]
     else:
-        leaves = 1 if choice < 0.75 else max(1, len(carried) // 2)
-        leaving = random.choice(carried, leaves, replace=False)
-    without = np.zeros(cells.size, dtype=np.bool_)
-    without[leaving] = True
-    without = without.reshape(cells.shape)
-    return move._replace(without=without if move.without is None else without | move.without)
+        leaving = random.choice(carried, 1 if choice < 0.75 else max(1, len(carried) // 2), replace=False)
+    stay = np.zeros_like(cells)
+    stay.flat[leaving] = True
+    return move._replace(without=stay if move.without is None else stay | move.without)

@@ -13,7 +13,7 @@ from taccl.schedule import Schedule
 
 
 def as_moves(board: Board, schedule: Schedule) -> list[Move]:
-    """The kinds of links that a schedule uses, in the order of its sends: one move for each orbit of sends."""
+    """The kinds of links that a schedule uses, in the order of its sends, once for each orbit of sends."""
     kind_of = np.empty(board.problem.topology.num_links, dtype=np.int64)
     kind_of[board.links] = np.arange(board.num_kinds)[:, None]
     is_first = np.zeros(board.problem.topology.num_links, dtype=np.bool_)
@@ -37,11 +37,16 @@ def doubling(board: Board, random: np.random.Generator) -> list[Move]:
     slow = alone > 2 * float(alone.min())
     hold = int(2 ** random.integers(0, 6))
     usable = board.usable & _some_slow(slow, random)[:, None, None]
+    alone_first = [kind for kind, own in enumerate(board.own) if own is not None]
     arrive = np.where(board.held, 0.0, np.inf)
     moves: list[Move] = []
     while True:
         at, to = arrive[board.src], arrive[board.dst]
         useful = (at < np.inf) & (to == np.inf) & usable
+        for kind in alone_first:
+            own = useful[kind] & board.own[kind]
+            if own.any():
+                useful[kind] = own
         first = np.where(useful, at, np.inf).min(axis=(1, 2))
         if not np.isfinite(first).any():
             return moves

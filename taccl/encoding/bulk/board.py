@@ -17,7 +17,7 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.encoding.timing import Decision
-from taccl.problem import Problem
+from taccl.problem import FloatArray, Problem
 
 
 class Move(NamedTuple):
@@ -47,7 +47,7 @@ class Board:
     chunks : shape (C,); the deciding chunks, one of each orbit.
     links, src, dst : shape (K, G); the images of each kind's link, and their ends.
     usable : shape (K, G, C); which chunk may go where.
-    first : shape (K, G, C); chunks that must be first on a link, being their sender's own.
+    own : per kind, None or which chunks are their sender's own and leave before the others, shape (G, C).
     held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
     alpha_us, chunk_us : per kind, its alpha, and how long one chunk takes beside it.
     ports : per kind, the ports of its first link, each by the least port of its orbit.
@@ -61,7 +61,7 @@ class Board:
     src: IntArray
     dst: IntArray
     usable: BoolArray
-    first: BoolArray
+    own: list[BoolArray | None]
     held: BoolArray
     wanted: BoolArray
     alpha_us: list[float]
@@ -80,9 +80,8 @@ class Board:
         usable = np.ones((len(deciding), len(group), len(chunks)), dtype=np.bool_)
         if limits is not None:
             usable = limits[collective.home[chunks]][:, links].transpose(1, 2, 0).copy()
-        first = collective.home[chunks] == topology.src[links][:, :, None]
         own_first = problem.limits.own_first
-        first &= False if own_first is None else own_first[links][:, :, None]
+        is_own = collective.home[chunks] == topology.src[links][:, :, None]
         port_of = _port_orbits(problem, group)
         held = collective.pre[chunks].T.copy()
         return Board(
@@ -93,7 +92,10 @@ class Board:
             src=topology.src[links],
             dst=topology.dst[links],
             usable=usable,
-            first=first,
+            own=[
+                own if own_first is not None and own_first[link] and own.any() else None
+                for link, own in zip(deciding, is_own, strict=True)
+            ],
             held=held,
             wanted=collective.post[chunks].T & ~held,
             alpha_us=topology.alpha_us[deciding].tolist(),
@@ -108,6 +110,14 @@ class Board:
         node = self.problem.topology.node_of
         source, target = self.held.argmax(axis=0), self.wanted.argmax(axis=0)
         return source, target, node[target], node[source] * len(node) + node[target]
+
+    @cached_property
+    def odds(self) -> FloatArray:
+        """Cumulated odds of each kind to be chosen by chance: the faster its links, the likelier."""
+        speed = 1 / (np.array(self.alpha_us) + np.array(self.chunk_us))
+        cumulated = np.cumsum(speed / speed.sum())
+        cumulated[-1] = 1.0
+        return np.asarray(cumulated)
 
     @property
     def num_kinds(self) -> int:

@@ -14,7 +14,7 @@ from taccl.encoding.bulk.play import Played, Player, Route, Spread
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.timing import in_order
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -35,7 +35,7 @@ _GOSSIP_PART = 0.05
 def is_for_bulk(problem: Problem) -> bool:
     """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
     topology = problem.topology
-    if not topology.num_links or not _wanted_by_all(problem) and not _wanted_by_one(problem):
+    if not topology.num_links or not (_wanted_by_all(problem) or _wanted_by_one(problem)):
         return False
     alone = topology.alpha_us + topology.beta_us_per_mb * problem.chunk_mb
     return float((topology.alpha_us / alone).max()) > _SMALL
@@ -61,26 +61,10 @@ def bulk(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule
         return
     board = Board.of(problem, group)
     for played in _improving(board, best, options, budget):
-        decisions = played.decisions(board)
-        if not _own_chunks_are_first(problem, decisions):
-            continue
-        schedule = in_order(problem, decisions)
+        schedule = in_order(problem, played.decisions(board))
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update("bulk", best)
-
-
-def _own_chunks_are_first(problem: Problem, decisions: list[Decision]) -> bool:
-    """Whether each link that carries its sender's own chunks first does so."""
-    own_first, home = problem.limits.own_first, problem.collective.home
-    others_left = set()
-    for decision in decisions if own_first is not None else ():
-        if (home[list(decision.chunks)] == problem.topology.src[decision.link]).any():
-            if own_first[decision.link] and decision.link in others_left:
-                return False
-        else:
-            others_left.add(decision.link)
-    return True
 
 
 def _improving(board: Board, best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Played]:
@@ -111,7 +95,7 @@ def _whole(played: list[Played]) -> Iterator[Played]:
 def _beginnings(
     board: Board, best: Schedule, budget: Budget, random: np.random.Generator
 ) -> Iterator[list[Move]]:
-    """Sequences to begin with: those of the best schedule, and those by which each rank hears of each other."""
+    """The sequence of the best schedule, and some by which every rank hears of every other."""
     seconds = budget.remaining_s()
     yield as_moves(board, best)
     if _wanted_by_all(board.problem):

@@ -69,7 +69,10 @@ class Player(Protocol):
 
 
 class Spread:
-    """For chunks that every rank wants. Chunks that must be first on a link never stay behind."""
+    """For chunks that every rank wants.
+
+    Where a link carries its sender's own chunks first, the first move over it carries them alone.
+    """
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -90,8 +93,11 @@ class Spread:
             at, to = arrive.take(board.src[kind], axis=0), arrive.take(board.dst[kind], axis=0)
             # What is at the sender and not at the receiver arrives there earlier.
             cells = (at < to) & (to == np.inf) & board.usable[kind]
-            if move.without is not None:
-                cells &= ~move.without | board.first[kind]
+            own = board.own[kind]
+            if own is not None and (cells & own).any():
+                cells &= own
+            elif move.without is not None:
+                cells &= ~move.without
             times = at[cells]
             if not times.size:
                 continue
@@ -127,7 +133,8 @@ class Spread:
 class Route:
     """For chunks that one rank wants: each takes the cheapest way that the sequence leaves open.
 
-    With equal costs it moves as early as it can.
+    With equal costs it moves as early as it can. Where a link carries its sender's own chunks first, the
+    first move over it carries them alone, and the others carry none of them.
     """
 
     def __init__(self, board: Board) -> None:
@@ -154,7 +161,7 @@ class Route:
             image, going = cells.nonzero()
             if not going.size:
                 continue
-            start = max(float(at[going].max()), max([free[port] for port in board.ports[kind]]))
+            start = max([float(at[going].max()), *[free[port] for port in board.ports[kind]]])
             lasts, busy = board.busy_us(kind, going.size)
             for port in board.ports[kind]:
                 free[port] = start + busy
@@ -169,13 +176,17 @@ class Route:
     def _ways(self, moves: Sequence[Move]) -> tuple[list[BoolArray], FloatArray]:
         """For each move, the cells of chunks for which it is on a cheapest way from the cell's sender."""
         board, cost = self.board, self._cost.copy()
+        first = {move.kind: place for place, move in reversed(list(enumerate(moves)))}
         taken: list[BoolArray] = []
-        for move in reversed(moves):
+        for place, move in reversed(list(enumerate(moves))):
             src = board.src[move.kind]
             stay, go = cost.take(src, axis=0), cost.take(board.dst[move.kind], axis=0)
             go += self._hop[move.kind]
             if move.without is not None:
                 go[move.without] = np.inf
+            own = board.own[move.kind]
+            if own is not None:
+                go[own != (place == first[move.kind])] = np.inf
             # A hair's breadth decides for going now, and against a way that does not exist.
             taken.append(go < stay + _HAIR_US)
             cost[src] = np.minimum(stay, go)
