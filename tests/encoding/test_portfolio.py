@@ -39,7 +39,7 @@ def heard(problem: Problem, options: SolveOptions) -> tuple[list[Schedule], floa
 
 
 def test_the_engines_have_names() -> None:
-    assert ENGINES == ("auto", "greedy", "milp", "cp", "trees")
+    assert ENGINES == ("auto", "greedy", "milp", "cp", "trees", "bulk")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

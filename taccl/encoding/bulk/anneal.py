@@ -23,7 +23,7 @@ def anneal(player: Player, begin: Played, seconds: float, random: np.random.Gene
     budget = Budget(seconds)
     best = now = begin
     while left := budget.remaining_s():
-        warmth = begin.makespan_us * _WARM * (_COLD / _WARM) ** (1 - left / seconds)
+        warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / seconds)
         moves, same = _changed(player, now, random)
         trial = player.play(moves, now, same)
         if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import BoolArray, allgather
+from taccl.collectives import BoolArray, IntArray, allgather
 from taccl.encoding.bulk.board import Board, Move
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -14,13 +15,28 @@ from taccl.schedule import Schedule
 
 def as_moves(board: Board, schedule: Schedule) -> list[Move]:
     """The kinds of links that a schedule uses, in the order of its sends, once for each orbit of sends."""
-    kind_of = np.empty(board.problem.topology.num_links, dtype=np.int64)
-    kind_of[board.links] = np.arange(board.num_kinds)[:, None]
-    is_first = np.zeros(board.problem.topology.num_links, dtype=np.bool_)
+    kind_of, sends = _kinds(board), schedule.sends
+    is_first = np.zeros(len(kind_of), dtype=np.bool_)
     is_first[board.links[:, 0]] = True
-    sends = schedule.sends
     order = np.lexsort((sends.end_us, sends.start_us))
     return [Move(int(kind_of[link])) for link in sends.link[order] if is_first[link]]
+
+
+def as_moves_on(board: Board, moves: Sequence[Move], other: Board) -> list[Move]:
+    """Moves on another board of the same links, which may know more symmetries, as moves on this one."""
+    kind_of = _kinds(board)
+    return [
+        Move(kind, move.waits)
+        for move in moves
+        for kind in dict.fromkeys(kind_of[other.links[move.kind]].tolist())
+    ]
+
+
+def _kinds(board: Board) -> IntArray:
+    """The kind of each link, shape (num_links,)."""
+    kind_of = np.empty(board.problem.topology.num_links, dtype=np.int64)
+    kind_of[board.links] = np.arange(board.num_kinds)[:, None]
+    return kind_of
 
 
 def doubling(board: Board, random: np.random.Generator) -> list[Move]:

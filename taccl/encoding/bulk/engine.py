@@ -8,7 +8,7 @@ import numpy as np
 
 from taccl.encoding.bulk.alike import with_symmetry
 from taccl.encoding.bulk.anneal import anneal
-from taccl.encoding.bulk.begin import as_moves, doubling, gossip
+from taccl.encoding.bulk.begin import as_moves, as_moves_on, doubling, gossip
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.play import Played, Player, Route, Spread
 from taccl.encoding.engine import Budget, SolveOptions, Update
@@ -24,8 +24,10 @@ _SMALL = 0.05
 _MOST_CELLS = 4_000_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
 #: from the best.
-_STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.2, 0.3)
+_STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
 _FROM_OTHERS = 6
+#: So many searches from the best that find nothing better are the end.
+_MOST_IN_VAIN = 2
 _TRIALS, _BEGIN_PART = 40, 0.05
 #: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
@@ -73,23 +75,24 @@ def _improving(board: Board, best: Schedule, options: SolveOptions, budget: Budg
     player: Player = Spread(board) if _wanted_by_all(board.problem) else Route(board)
     found = [player.play(moves) for moves in _beginnings(board, best, budget, random)]
     found.sort(key=_value)
-    yield from _whole(found[:1])
+    in_vain = 0
     for number, part in enumerate(_STAGES):
+        now = min(found, key=_value)
+        if not now.unmet:
+            yield now
         length = min(budget.remaining_s(), part * seconds)
-        if not length:
+        if not length or in_vain == _MOST_IN_VAIN:
             return
-        begin = found[number % len(found)] if number < _FROM_OTHERS else min(found, key=_value)
-        better = anneal(player, begin, length, random)
-        found.append(better)
-        yield from _whole([better])
+        if number < _FROM_OTHERS:
+            found.append(anneal(player, found[number % len(found)], length, random))
+        else:
+            found.append(anneal(player, now, length, random))
+            in_vain = in_vain + 1 if found[-1] is now else 0
+    yield from (played for played in found[-1:] if not played.unmet)
 
 
 def _value(played: Played) -> tuple[int, float]:
     return played.unmet, played.score
-
-
-def _whole(played: list[Played]) -> Iterator[Played]:
-    return (each for each in played if not each.unmet)
 
 
 def _beginnings(
@@ -108,7 +111,7 @@ def _beginnings(
         told = _doublings(player, _BEGIN_PART * seconds, random)[0]
         if length := min(budget.remaining_s(), _GOSSIP_PART * seconds):
             told = anneal(player, told, length, random)
-        yield [move._replace(without=None) for move in told.moves]
+        yield as_moves_on(board, told.moves, player.board)
 
 
 def _doublings(player: Spread, seconds: float, random: np.random.Generator) -> list[Played]:
