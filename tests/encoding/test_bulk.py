@@ -19,6 +19,8 @@ from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.play import Played, Route, Spread
 from taccl.encoding.combine import halves, reducing, roots_of
 from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.routes import distances_by_limits
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.timing import in_order
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
@@ -220,3 +222,14 @@ def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
         spread = halves(reduced, np.array(roots)).spread
         assert spread is not None
         assert len(symmetry_group(spread)) == order
+
+
+def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
+    small = problem(ring(4), "allgather")
+    group = symmetry_group(small)
+    usable = np.ones((small.num_chunks, small.topology.num_links), dtype=np.bool_)
+    left = np.zeros((small.num_chunks, small.num_ranks))
+    terrain = Terrain(small, group, *distances_by_limits(small), usable, left)
+    random = np.random.default_rng(0)
+    assert flood(terrain, Policy(), random, Budget(0.0)) is None
+    assert flood(terrain, Policy(), random) is not None
