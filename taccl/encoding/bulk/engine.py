@@ -28,7 +28,7 @@ _STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
 _FROM_OTHERS = 6
 #: So many searches from the best that find nothing better are the end.
 _MOST_IN_VAIN = 2
-_TRIALS, _BEGIN_PART = 40, 0.05
+_TRIALS, _BEGIN_PART = 40, 0.1
 #: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 _GOSSIP_PART = 0.05
@@ -56,20 +56,29 @@ def _wanted_by_one(problem: Problem) -> bool:
 @beginning_with_greedy
 def bulk(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until the budget is over; nothing where `is_for_bulk` says no."""
-    if not is_for_bulk(problem):
-        return
+    if is_for_bulk(problem):
+        for schedule in searched(problem, options, budget, best):
+            yield Update("bulk", schedule)
+
+
+def searched(
+    problem: Problem, options: SolveOptions, budget: Budget, best: Schedule | None
+) -> Iterator[Schedule]:
+    """Better and better schedules than `best`, of a problem that is for bulk."""
     group = symmetry_group(with_symmetry(problem))
     if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
         return
     board = Board.of(problem, group)
     for played in _improving(board, best, options, budget):
         schedule = in_order(problem, played.decisions(board))
-        if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+        if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
-            yield Update("bulk", best)
+            yield best
 
 
-def _improving(board: Board, best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Played]:
+def _improving(
+    board: Board, best: Schedule | None, options: SolveOptions, budget: Budget
+) -> Iterator[Played]:
     """Better and better sequences that meet every demand."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     player: Player = Spread(board) if _wanted_by_all(board.problem) else Route(board)
@@ -96,11 +105,12 @@ def _value(played: Played) -> tuple[int, float]:
 
 
 def _beginnings(
-    board: Board, best: Schedule, budget: Budget, random: np.random.Generator
+    board: Board, best: Schedule | None, budget: Budget, random: np.random.Generator
 ) -> Iterator[list[Move]]:
     """The sequence of the best schedule, and some by which every rank hears of every other."""
     seconds = budget.remaining_s()
-    yield as_moves(board, best)
+    if best is not None:
+        yield as_moves(board, best)
     if _wanted_by_all(board.problem):
         for played in _doublings(Spread(board), _BEGIN_PART * seconds, random):
             yield played.moves

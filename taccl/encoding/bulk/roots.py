@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collectives import IntArray
-from taccl.encoding.bulk.engine import bulk, is_for_bulk
+from taccl.encoding.bulk.engine import is_for_bulk, searched
 from taccl.encoding.combine import halves, joined
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.symmetry import symmetry_group
@@ -21,7 +21,7 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: After each look at all ways that are left, so many stay; and the part of the time that each look takes.
-_LOOKS = ((16, 0.3), (3, 0.3), (1, 1.0))
+_LOOKS = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 
 def bulk_sums(
@@ -60,12 +60,10 @@ def _with_roots(
     """The best sums that are found in half of the time, then each better spread."""
     parts = halves(problem, roots)
     assert parts.sums is not None and parts.spread is not None
-    sums = None
-    for update in bulk(parts.sums, options, budget.share(0.5), None):
-        sums = update.schedule
-    for update in bulk(parts.spread, options, budget, None):
-        if sums is not None and update.schedule is not None:
-            yield joined(problem, sums, update.schedule)
+    improving = list(searched(parts.sums, options, budget.share(0.5), None))
+    if improving:
+        for spread in searched(parts.spread, options, budget, None):
+            yield joined(problem, improving[-1], spread)
 
 
 def _places(problem: Problem) -> Iterator[IntArray]:
