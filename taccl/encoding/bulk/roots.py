@@ -67,10 +67,8 @@ def _with_roots(
 
 
 def _places(problem: Problem) -> Iterator[IntArray]:
-    """Roots worth trying, each of shape (num_chunks,)."""
-    collective, node_of = problem.collective, problem.topology.node_of
-    home = collective.home
-    yield home
+    """Roots worth trying, each of shape (num_chunks,); none where only the homes are."""
+    home, node_of = problem.collective.home, problem.topology.node_of
     sizes = np.bincount(node_of)
     if len(sizes) == 1 or (sizes != sizes[0]).any():
         return
@@ -84,3 +82,4 @@ def _places(problem: Problem) -> Iterator[IntArray]:
         roots = ranks[node_of[home], hub]
         if (roots[group.chunk_map] == group.rank_map[:, roots]).all():
             yield roots
+    yield home
