@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk
+from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk, smallness
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -26,7 +26,8 @@ _ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees"
 #: The engines that `auto` runs after each other, each with its part of the time that is left.
 _AUTO = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
 _AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
-_AUTO_FOR_SMALL = ((greedy, 0.1), (bulk, 0.5), (milp, 0.5), (cp, 1.0))
+#: The smaller messages are, the more of the time `bulk` has: at most this.
+_MOST_FOR_BULK = 0.6
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
@@ -63,7 +64,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
 
     best = first.schedule
     if options.engine in ("auto", "bulk"):
-        for update in bulk_sums(problem, options, budget.share(0.5), best):
+        for update in bulk_sums(problem, options, budget.share(_for_bulk(problem)), best):
             yield update
             best = update.schedule or best
     engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
@@ -95,7 +96,7 @@ def _auto(
     many_chunks = problem.collective.chunks_per_rank > 1
     plan = _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO
     if is_for_bulk(problem):
-        plan = _AUTO_FOR_SMALL
+        plan = (*plan[: -len(_AUTO)], (greedy, 0.1), (bulk, _for_bulk(problem)), *_AUTO[1:])
     if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.
         plan = (*plan, (greedy, 1.0))
@@ -108,6 +109,11 @@ def _auto(
             best = update.schedule or best
             if _is_close(best, bound, options.gap):
                 return
+
+
+def _for_bulk(problem: Problem) -> float:
+    """The part of the time that goes to bulk."""
+    return _MOST_FOR_BULK * smallness(problem) ** 2
 
 
 def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:

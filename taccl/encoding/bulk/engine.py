@@ -36,11 +36,14 @@ _GOSSIP_PART = 0.05
 
 def is_for_bulk(problem: Problem) -> bool:
     """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
+    return smallness(problem) > _SMALL and (_wanted_by_all(problem) or _wanted_by_one(problem))
+
+
+def smallness(problem: Problem) -> float:
+    """The largest part that alpha has in one chunk's time on a link, from 0 to 1."""
     topology = problem.topology
-    if not topology.num_links or not (_wanted_by_all(problem) or _wanted_by_one(problem)):
-        return False
-    alone = topology.alpha_us + topology.beta_us_per_mb * problem.chunk_mb
-    return float((topology.alpha_us / alone).max()) > _SMALL
+    alone = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    return float((topology.alpha_us / np.maximum(alone, np.finfo(float).tiny)).max(initial=0.0))
 
 
 def _wanted_by_all(problem: Problem) -> bool:
