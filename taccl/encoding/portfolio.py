@@ -94,7 +94,9 @@ def _auto(
     """The engines after each other, until one meets the bound of this problem."""
     best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
     many_chunks = problem.collective.chunks_per_rank > 1
-    plan = _AUTO_WITH_TREES if many_chunks and is_for_trees(problem) else _AUTO
+    plan: tuple[tuple[Engine, float], ...] = _AUTO
+    if many_chunks and is_for_trees(problem):
+        plan = _AUTO_WITH_TREES
     if is_for_bulk(problem):
         plan = (*plan[: -len(_AUTO)], (greedy, 0.1), (bulk, _for_bulk(problem)), *_AUTO[1:])
     if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
