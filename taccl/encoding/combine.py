@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import BoolArray, Collective, Placement
+from taccl.collectives import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
+from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -27,8 +28,12 @@ class Halves:
     spread: Problem | None
 
 
-def halves(problem: Problem) -> Halves:
-    """What has to be summed, as a problem on the reversed links, and what has to be copied."""
+def halves(problem: Problem, roots: IntArray | None = None) -> Halves:
+    """What has to be summed, as a problem on the reversed links, and what has to be copied.
+
+    `roots` says where each sum is made that many ranks want, shape (num_chunks,); by default at the
+    chunk's home. The halves keep the symmetries that also take each root to the root of its image.
+    """
     collective = problem.collective
     if not collective.is_reduction:
         return Halves(None, problem)
@@ -36,10 +41,34 @@ def halves(problem: Problem) -> Halves:
     wanted_once = collective.post.sum(axis=1) == 1
     if summed.all() and wanted_once.all():
         return Halves(problem.reversed(), None)
-    sums = _only(collective, summed, _at_home(collective, summed), name="sums")
-    start = _joined(_at_home(collective, summed), _rows(collective.inputs, ~summed))
+    at_root = _at_home(collective, summed) if roots is None else _at(roots, summed)
+    sums = _only(collective, summed, at_root, name="sums")
+    start = _joined(at_root, _rows(collective.inputs, ~summed))
     spread = replace(collective, name="spread", inputs=start, reduces=np.zeros_like(summed))
-    return Halves(replace(problem, collective=sums).reversed(), replace(problem, collective=spread))
+    kept = replace(problem, symmetry=_keeping(problem, spread))
+    return Halves(replace(kept, collective=sums).reversed(), replace(kept, collective=spread))
+
+
+def roots_of(schedule: Schedule) -> IntArray:
+    """Where a schedule makes the sum of each chunk, else where the chunk starts, shape (num_chunks,)."""
+    takes_part = schedule.problem.collective.pre.copy()
+    adds = schedule.reduce
+    takes_part[schedule.chunk[adds], schedule.dst[adds]] = True
+    takes_part[schedule.chunk[adds], schedule.src[adds]] = False
+    return np.asarray(takes_part.argmax(axis=1))
+
+
+def _keeping(problem: Problem, spread: Collective) -> tuple[IntArray, ...]:
+    """The symmetries of a problem that its sums' roots have too: compositions, if not all of its own."""
+    if all(spread.chunk_map(np.asarray(each)) is not None for each in problem.symmetry):
+        return problem.symmetry
+    elements = symmetry_group(problem).rank_map[1:]
+    return tuple(element for element in elements if spread.chunk_map(element) is not None)
+
+
+def _at(roots: IntArray, summed: BoolArray) -> Placement:
+    chunk = np.flatnonzero(summed)
+    return Placement(chunk, roots[chunk], chunk)
 
 
 def _at_home(collective: Collective, summed: BoolArray) -> Placement:
@@ -114,13 +143,14 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 def reducing(engine: Engine) -> Engine:
     """The engine, for problems with sums too.
 
-    Each half has its own share of the budget, and the rest goes into overlapping them.
+    Each half has its own share of the budget, and the rest goes into overlapping them. Sums are made
+    where the incumbent makes them, if there is one.
     """
 
     def solve(
         problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
     ) -> Iterator[Update]:
-        parts = halves(problem)
+        parts = halves(problem, None if incumbent is None else roots_of(incumbent))
         if parts.sums is None:
             yield from engine(problem, options, budget, incumbent)
             return

@@ -1,43 +1,38 @@
-"""Which engines run, in what order, and when to stop."""
+"""The engines under one roof: a first schedule, the bounds, the search, and the last improvements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.combine import reducing
+from taccl.encoding.bulk import bulk, bulk_sums
+from taccl.encoding.combine import halves, reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
-from taccl.encoding.flows import flows, is_for_flows
+from taccl.encoding.flows import flows
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
-from taccl.encoding.quotient import quotient
-from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.plan import is_huge, share_of_bulk, turns
 from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.trees import is_for_trees, trees
+from taccl.encoding.trees import trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_ENGINES: dict[str, Engine] = {"greedy": greedy, "milp": milp, "cp": cp, "trees": trees, "flows": flows, "smt": smt}
-#: The engines that `auto` runs after each other, each with its part of the time that is left.
-_AUTO: tuple[tuple[Engine, float], ...] = ((greedy, 0.2), (milp, 0.3), (cp, 1.0))
-#: Engines that find routes at the throughput optimum, and what they are for.
-_ROUTED: tuple[tuple[Engine, Callable[[Problem], bool]], ...] = ((trees, is_for_trees), (flows, is_for_flows))
-#: The part of the time for those, which go first: with many chunks, and with one where ranks are alike.
-_MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
-
-#: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
-_MOST_WAYS = 60_000
-_LONG_WAYS = 1.5
-
-#: More triples of a chunk, a rank and a link make a problem huge.
-_HUGE = 200_000_000
+_ENGINES: dict[str, Engine] = {
+    "greedy": greedy,
+    "bulk": bulk,
+    "milp": milp,
+    "cp": cp,
+    "trees": trees,
+    "flows": flows,
+    "smt": smt,
+}
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -61,7 +56,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     _check_links_take_time(problem)
     budget = Budget(options.time_limit_s)
     first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
-    if first is None:
+    if first is None or first.schedule is None:
         raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
     quick = quick_bound(problem)
     yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
@@ -69,21 +64,68 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
-    engine, share = _searching(options.engine)
-    for update in reducing(engine)(problem, options, budget.share(share), best):
+    for update in _searched(problem, options, budget, best, bound):
         yield update
         best = update.schedule or best
-    if options.engine == "smt" and best is not None:
+    if options.engine == "smt":
         yield from smt(problem, options, budget, best)
-    if options.engine == "auto" and best is not None and not _is_huge(problem):
+    if options.engine == "auto" and not is_huge(problem):
         yield from _polished(best, options, budget)
 
 
-def _searching(name: str) -> tuple[Engine, float]:
-    """What searches, and its part of the time; the rest is for the groups and orders of the best schedule."""
-    if name == "auto":
-        return _auto, 0.9
-    return (greedy, 0.3) if name == "smt" else (_ENGINES[name], 0.95)
+def _check_links_take_time(problem: Problem) -> None:
+    topology = problem.topology
+    free = np.flatnonzero((topology.alpha_us == 0) & (topology.beta_us_per_mb == 0))
+    if len(free):
+        raise TopologyError(
+            f"the link {topology.describe_link(int(free[0]))} of {topology.name!r} costs nothing: "
+            "its alpha and beta are both 0",
+            hint="give it a small alpha, such as 0.001 us",
+        )
+
+
+def _searched(
+    problem: Problem, options: SolveOptions, budget: Budget, best: Schedule, bound: Bound
+) -> Iterator[Update]:
+    """What the chosen engine finds; the rest of the budget is for the groups and orders of its best."""
+    if options.engine in ("auto", "bulk"):
+        for update in bulk_sums(problem, options, budget.share(share_of_bulk(problem)), best):
+            yield update
+            best = update.schedule or best
+    if options.engine == "auto":
+        parts = halves(problem)
+        # The halves of an AllReduce are problems of their own, to which its bound says nothing.
+        engine, share = _taking_turns(bound if None in (parts.sums, parts.spread) else None), 0.9
+    else:
+        engine, share = (greedy, 0.3) if options.engine == "smt" else (_ENGINES[options.engine], 0.95)
+    yield from reducing(engine)(problem, options, budget.share(share), best)
+
+
+def _taking_turns(known: Bound | None) -> Engine:
+    """The engines of `auto` after each other, until one meets the bound: the known one, if there is one."""
+
+    def auto(
+        problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        best, bound = incumbent, known or lower_bound(problem, budget.remaining_s() / 8)
+        for number, turn in enumerate(turns(problem)):
+            if _is_close(best, bound, options.gap):
+                return
+            trying = replace(options, seed=options.seed + number)
+            for update in turn.engine(problem, trying, budget.share(turn.share), best):
+                yield update
+                best = update.schedule or best
+                if _is_close(best, bound, options.gap):
+                    return
+
+    return auto
+
+
+def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:
+    """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
+    if schedule is None:
+        return False
+    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us
 
 
 def _polished(best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Update]:
@@ -101,52 +143,3 @@ def _polished(best: Schedule, options: SolveOptions, budget: Budget) -> Iterator
         for update in smt(best.problem, options, budget, best):
             yield update
             best = update.schedule or best
-
-
-def _check_links_take_time(problem: Problem) -> None:
-    topology = problem.topology
-    free = np.flatnonzero((topology.alpha_us == 0) & (topology.beta_us_per_mb == 0))
-    if len(free):
-        raise TopologyError(
-            f"the link {topology.describe_link(int(free[0]))} of {topology.name!r} costs nothing: "
-            "its alpha and beta are both 0",
-            hint="give it a small alpha, such as 0.001 us",
-        )
-
-
-def _auto(
-    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[Update]:
-    """The engines after each other, until one meets the bound of this problem."""
-    best, bound = incumbent, lower_bound(problem, budget.remaining_s() / 8)
-    share = _MANY_CHUNKS if problem.collective.chunks_per_rank > 1 else _ONE_CHUNK
-    routed: tuple[tuple[Engine, float], ...] = ()
-    if share == _MANY_CHUNKS or quotient(problem) is not None:
-        routed = tuple((engine, share) for engine, fits in _ROUTED if fits(problem))
-    plan = (*routed, *_AUTO)
-    if _is_huge(problem):
-        plan = (*routed, (greedy, 1.0))
-    elif shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
-        # MILP and CP will leave such a problem alone; their time is greedy's.
-        plan = (*plan, (greedy, 1.0))
-    for number, (engine, share) in enumerate(plan):
-        if _is_close(best, bound, options.gap):
-            return
-        trying = replace(options, seed=options.seed + number)
-        for update in engine(problem, trying, budget.share(share), best):
-            yield update
-            best = update.schedule or best
-            if _is_close(best, bound, options.gap):
-                return
-
-
-def _is_huge(problem: Problem) -> bool:
-    """Whether MILP and CP had better not even look at it."""
-    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE
-
-
-def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:
-    """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
-    if schedule is None:
-        return False
-    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us

@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
+from taccl.encoding.bulk import bulk
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.cp.model import build
@@ -25,7 +26,7 @@ from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
-ENGINES = {"greedy": greedy, "milp": milp, "cp": cp, "smt": smt}
+ENGINES = {"greedy": greedy, "bulk": bulk, "milp": milp, "cp": cp, "smt": smt}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")

@@ -101,7 +101,7 @@ def _passes(
         ways = trial.congestion, trial.sharing
         if ways not in terrains:
             terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
-        schedule = flood(terrains[ways], trial.policy, random)
+        schedule = flood(terrains[ways], trial.policy, random, None if best is None else budget)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]

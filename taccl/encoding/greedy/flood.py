@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.engine import Budget
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.encoding.timing import Ports, without_dead_ends
 from taccl.problem import FloatArray, Problem
@@ -96,9 +97,14 @@ class Terrain:
         ]
 
 
-def flood(terrain: Terrain, policy: Policy, random: np.random.Generator) -> Schedule | None:
-    """A schedule by one pass, or None where the policy leaves a demand unmet."""
-    return _Flood(terrain, policy, random).run()
+def flood(
+    terrain: Terrain, policy: Policy, random: np.random.Generator, budget: Budget | None = None
+) -> Schedule | None:
+    """A schedule by one pass, or None where the policy leaves a demand unmet or the budget is over.
+
+    Without a budget, the pass takes the time that it needs.
+    """
+    return _Flood(terrain, policy, random).run(budget)
 
 
 class _Flood:
@@ -127,12 +133,14 @@ class _Flood:
         self.own_first = problem.limits.own_first
         self.internode = topology.internode
 
-    def run(self) -> Schedule | None:
+    def run(self, budget: Budget | None) -> Schedule | None:
         for chunk, rank in zip(*np.nonzero(self.problem.collective.pre), strict=True):
             self._offer(int(chunk), int(rank), 0.0)
         now = 0.0
         while True:
             while self.events:
+                if budget is not None and not budget.remaining_s():
+                    return None
                 now, link = heapq.heappop(self.events)
                 if now == self.pending[link]:
                     self.pending[link] = np.inf

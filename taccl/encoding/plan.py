@@ -1,0 +1,71 @@
+"""What `auto` does with a problem: which engines take turns, and for how much of the time each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taccl.encoding.bulk import bulk, is_for_bulk, smallness
+from taccl.encoding.cp import cp
+from taccl.encoding.engine import Engine
+from taccl.encoding.flows import flows, is_for_flows
+from taccl.encoding.greedy import greedy
+from taccl.encoding.milp import milp
+from taccl.encoding.quotient import quotient
+from taccl.encoding.routes import shortest_path_sets
+from taccl.encoding.trees import is_for_trees, trees
+from taccl.problem import Problem
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An engine, and its part of the time that is left when its turn comes."""
+
+    engine: Engine
+    share: float
+
+
+#: Engines that find routes at the throughput optimum, and what they are for.
+_ROUTED: tuple[tuple[Engine, Callable[[Problem], bool]], ...] = ((trees, is_for_trees), (flows, is_for_flows))
+#: The part of the time for those: with many chunks, and with one where ranks are alike.
+_MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
+#: The smaller messages are, the more of the time `bulk` has: at most this.
+_MOST_FOR_BULK = 0.6
+
+#: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
+_MOST_WAYS = 60_000
+_LONG_WAYS = 1.5
+
+#: More triples of a chunk, a rank and a link make a problem huge.
+_HUGE = 200_000_000
+
+
+def turns(problem: Problem) -> tuple[Turn, ...]:
+    """The engines after each other, for a problem that only copies."""
+    routed = _routed(problem)
+    if is_huge(problem):
+        return (*routed, Turn(greedy, 1.0))
+    exact: tuple[Turn, ...] = (Turn(milp, 0.3), Turn(cp, 1.0))
+    if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
+        # MILP and CP will leave such a problem alone; their time is greedy's.
+        exact = (*exact, Turn(greedy, 1.0))
+    if is_for_bulk(problem):
+        return (*routed, Turn(greedy, 0.1), Turn(bulk, share_of_bulk(problem)), *exact)
+    return (*routed, Turn(greedy, 0.2), *exact)
+
+
+def _routed(problem: Problem) -> tuple[Turn, ...]:
+    share = _MANY_CHUNKS if problem.collective.chunks_per_rank > 1 else _ONE_CHUNK
+    if share == _ONE_CHUNK and quotient(problem) is None:
+        return ()
+    return tuple(Turn(engine, share) for engine, fits in _ROUTED if fits(problem))
+
+
+def share_of_bulk(problem: Problem) -> float:
+    """The part of the time that goes to searching the sequence of few large sends."""
+    return _MOST_FOR_BULK * smallness(problem) ** 2
+
+
+def is_huge(problem: Problem) -> bool:
+    """Whether MILP, CP and the prover had better not even look at it."""
+    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE

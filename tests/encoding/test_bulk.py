@@ -1,0 +1,235 @@
+"""Few sends that carry much: sequences, what they come to, and the engine that searches them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
+
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk
+from taccl.encoding.bulk.alike import with_symmetry
+from taccl.encoding.bulk.anneal import anneal
+from taccl.encoding.bulk.begin import as_moves, doubling
+from taccl.encoding.bulk.board import Board, Move
+from taccl.encoding.bulk.play import Played, Route, Spread
+from taccl.encoding.combine import halves, reducing, roots_of
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.routes import distances_by_limits
+from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.timing import in_order
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+
+def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:
+    """Every rank has one way into a switch and one out of it."""
+    topology = full(ranks, alpha_us, beta)
+    ports = tuple((int(a), ranks + int(b)) for a, b in zip(topology.src, topology.dst, strict=True))
+    return replace(topology, ports=ports, port_names=tuple(map(str, range(2 * ranks))))
+
+
+def shared_nics() -> tuple[LogicalTopology, RoutingLimits]:
+    """Two nodes of two ranks that share a NIC; what starts at i may only cross between i and i + 2."""
+    inside = [(a, b, 1.0, 0.1) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    across = [(a, b, 10.0, 1.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
+    topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
+    may_use = np.ones((4, 8), dtype=np.bool_)
+    may_use[[0, 2], 5] = may_use[[0, 2], 7] = may_use[[1, 3], 4] = may_use[[1, 3], 6] = False
+    return topology, RoutingLimits(may_use=may_use)
+
+
+def board_of(problem: Problem) -> Board:
+    return Board.of(problem, symmetry_group(problem))
+
+
+def best(problem: Problem, seconds: float = 0.5) -> Schedule:
+    """The last schedule of the engine, every one checked."""
+    schedules = [u.schedule for u in reducing(bulk)(problem, SolveOptions(), Budget(seconds), None)]
+    times = []
+    for schedule in schedules:
+        assert schedule is not None
+        schedule.check()
+        times.append(schedule.makespan_us)
+    assert all(later < earlier for earlier, later in pairwise(times))
+    assert schedules[-1] is not None
+    return schedules[-1]
+
+
+def kind_of(board: Board, src: int, dst: int) -> int:
+    (kind, _), *_ = np.argwhere((board.src == src) & (board.dst == dst)).tolist()
+    return int(kind)
+
+
+@pytest.mark.parametrize("name", ["allgather", "reducescatter"])
+def test_on_a_switch_every_rank_has_twice_as_much_after_each_round(name: str) -> None:
+    assert best(problem(switch(8), name)).makespan_us == pytest.approx(3 * 10.0 + 7 * 1.0)
+
+
+def test_an_alltoall_of_small_chunks_passes_on_half_of_them_in_each_round() -> None:
+    """Bruck et al. 1997: two rounds for four ranks, two chunks in each send."""
+    assert best(problem(switch(4), "alltoall")).makespan_us == pytest.approx(2 * (10.0 + 2 * 1.0))
+
+
+@pytest.mark.parametrize("name", ["broadcast", "scatter", "gather", "reduce"])
+def test_one_root_takes_as_many_rounds_as_there_are_doublings(name: str) -> None:
+    volume = {"broadcast": 2.0, "reduce": 2.0, "scatter": 3.0, "gather": 3.0}[name]
+    assert best(problem(switch(4), name), 1.0).makespan_us == pytest.approx(2 * 10.0 + volume)
+
+
+def test_a_group_larger_than_a_step_holds_is_cut() -> None:
+    narrow = best(problem(switch(8), "allgather", max_group=2))
+    assert narrow.sends.count.max() <= 2
+    assert narrow.makespan_us > 3 * 10.0 + 7 * 1.0
+
+
+@given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
+    updates = islice(reducing(bulk)(small, SolveOptions(), Budget(0.02), None), 6)
+    times = []
+    for update in updates:
+        assert update.schedule is not None
+        update.schedule.check()
+        times.append(update.schedule.makespan_us)
+    assert not times or lower_bound(small).value_us <= times[-1] + 1e-6
+
+
+def test_large_messages_are_not_for_bulk() -> None:
+    assert is_for_bulk(problem(ndv2_node(), "allgather", chunk_mb=0.001))
+    assert not is_for_bulk(problem(ndv2_node(), "allgather", chunk_mb=1.0))
+
+
+def test_chunks_with_several_sources_or_some_targets_are_not_for_bulk() -> None:
+    topology = full(3)
+    for chunk in (([0, 1], [2], False), ([0], [1, 2], False)):
+        assert not is_for_bulk(Problem(topology, custom(3, [chunk]), 0.001))
+
+
+def test_a_move_carries_all_that_the_receiver_lacks() -> None:
+    board = board_of(problem(ring(3), "allgather"))
+    moves = [Move(kind_of(board, 0, 1)), Move(kind_of(board, 1, 2)), Move(kind_of(board, 1, 2))]
+    played = Spread(board).play(moves)
+    assert [int(cells.sum()) for cells in played.cells] == [1, 2]
+    assert played.makespan_us == pytest.approx(2.0 + 3.0)
+    assert played.unmet == 3
+
+
+def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
+    board = board_of(problem(ring(3), "allgather"))
+    first, second = kind_of(board, 0, 1), kind_of(board, 1, 2)
+    played = Spread(board).play([Move(first), Move(second, waits=False), Move(second, waits=False)])
+    assert [int(cells.sum()) for cells in played.cells] == [1, 1, 1]
+    assert played.makespan_us == pytest.approx(4.0)
+
+
+def test_what_stays_behind_can_go_later() -> None:
+    board = board_of(problem(ring(3), "allgather"))
+    first, second = kind_of(board, 0, 1), kind_of(board, 1, 2)
+    stay = board.held[[1]]
+    played = Spread(board).play([Move(first), Move(second, without=stay), Move(second)])
+    assert [int(cells.sum()) for cells in played.cells] == [1, 1, 1]
+
+
+def test_a_sequence_can_be_played_on_from_the_middle() -> None:
+    board = board_of(with_symmetry(problem(switch(8), "allgather")))
+    player, random = Spread(board), np.random.default_rng(0)
+    one, other = (player.play(doubling(board, random)) for _ in range(2))
+    moves = [*one.moves[:2], *other.moves]
+    whole, continued = player.play(moves), player.play(moves, one, 2)
+    assert whole.score == continued.score
+    assert whole.moves == continued.moves
+
+
+def test_a_chunk_takes_the_cheapest_way_that_a_sequence_leaves_open() -> None:
+    links = [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (0, 2, 1.0, 9.0)]
+    board = board_of(Problem(machine(3, links), custom(3, [([0], [2], False)]), 1.0))
+    near, far, straight = (kind_of(board, *ends) for ends in ((0, 1), (1, 2), (0, 2)))
+    assert Route(board).play([Move(straight)]).makespan_us == pytest.approx(10.0)
+    assert Route(board).play([Move(near), Move(far), Move(straight)]).makespan_us == pytest.approx(4.0)
+    assert Route(board).play([Move(far), Move(near), Move(straight)]).makespan_us == pytest.approx(10.0)
+    assert Route(board).play([Move(far), Move(near)]).unmet == 1
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall"])
+def test_a_played_sequence_takes_as_long_as_its_schedule(name: str) -> None:
+    small = problem(two_nodes(), name, symmetry=[[2, 3, 0, 1]])
+    board = board_of(small)
+    told = Spread(board_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
+    moves = told.play(doubling(told.board, np.random.default_rng(0))).moves
+    player = Spread(board) if name == "allgather" else Route(board)
+    played: Played = anneal(player, player.play(moves), 0.05, np.random.default_rng(0))
+    schedule = in_order(small, played.decisions(board))
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(played.makespan_us)
+
+
+def test_a_schedule_as_moves_has_each_orbit_once() -> None:
+    small = problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]])
+    schedule = best(small, 0.2)
+    moves = as_moves(board_of(small), schedule)
+    assert [move.kind for move in moves] == [0] * (len(schedule.sends) // 4)
+
+
+def test_rotations_and_exchanges_are_found_where_a_machine_has_them() -> None:
+    assert len(symmetry_group(with_symmetry(problem(ring(6), "allgather")))) == 6
+    assert len(symmetry_group(with_symmetry(problem(two_nodes(), "alltoall")))) == 2
+    assert len(symmetry_group(with_symmetry(problem(full(4), "broadcast")))) == 1
+
+
+def test_unequal_costs_ports_and_limits_are_no_symmetry() -> None:
+    uneven = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 2.0)])
+    shared = machine(3, [(a, b, 1.0, 1.0) for a in range(3) for b in range(3) if a != b], shared=[(0, 1)])
+    may_use = np.ones((3, 3), dtype=np.bool_)
+    may_use[0, 1] = False
+    limited = problem(ring(3), "allgather", limits=RoutingLimits(may_use=may_use))
+    for small in (problem(uneven, "allgather"), problem(shared, "allgather"), limited):
+        assert not with_symmetry(small).symmetry
+
+
+def test_symmetries_that_are_asked_for_are_the_only_ones() -> None:
+    asked = problem(ring(6), "allgather", symmetry=[[3, 4, 5, 0, 1, 2]])
+    assert with_symmetry(asked) is asked
+
+
+def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
+    """One rank's link carries sums while its neighbour's carries copies: 2 sends through each NIC, not 4."""
+    topology, limits = shared_nics()
+    reduced = problem(topology, "allreduce", limits=limits, symmetry=[[2, 3, 0, 1]])
+    at_home = best(reduced, 1.0)
+    schedules = [u.schedule for u in bulk_sums(reduced, SolveOptions(), Budget(2.0), at_home)]
+    assert schedules
+    assert schedules[-1] is not None
+    schedules[-1].check()
+    assert schedules[-1].makespan_us < 0.75 * at_home.makespan_us
+    assert set(topology.node_of[roots_of(schedules[-1])].tolist()) == {0, 1}
+    assert (roots_of(at_home) == reduced.collective.home).all()
+
+
+def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
+    for other in (problem(two_nodes(), "allgather"), problem(ndv2_node(), "allreduce", chunk_mb=1.0)):
+        assert not list(bulk_sums(other, SolveOptions(), Budget(0.1), None))
+
+
+def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
+    reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
+    for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
+        spread = halves(reduced, np.array(roots)).spread
+        assert spread is not None
+        assert len(symmetry_group(spread)) == order
+
+
+def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
+    small = problem(ring(4), "allgather")
+    group = symmetry_group(small)
+    usable = np.ones((small.num_chunks, small.topology.num_links), dtype=np.bool_)
+    left = np.zeros((small.num_chunks, small.num_ranks))
+    terrain = Terrain(small, group, *distances_by_limits(small), usable, left)
+    random = np.random.default_rng(0)
+    assert flood(terrain, Policy(), random, Budget(0.0)) is None
+    assert flood(terrain, Policy(), random) is not None
