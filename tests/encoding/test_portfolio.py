@@ -22,6 +22,7 @@ from small_problems import (
 
 from taccl.encoding.engine import SolveOptions
 from taccl.encoding.greedy import greedy
+from taccl.encoding.plan import Turn
 from taccl.encoding.portfolio import ENGINES, solve
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
@@ -95,7 +96,7 @@ def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str
 
 
 def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taccl.encoding.portfolio._AUTO", ((greedy, 0.1),))
+    monkeypatch.setattr("taccl.encoding.portfolio.turns", lambda problem: (Turn(greedy, 0.1),))
     *_, last = solve(problem(two_nodes(), "alltoall", 2), SolveOptions(time_limit_s=5.0))
     assert last.note.startswith("no order")
 
