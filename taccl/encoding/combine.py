@@ -14,10 +14,16 @@ import numpy as np
 
 from taccl.collectives import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
+from taccl.encoding.quotient import quotient
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+
+#: The part of the time for schedules in which ranks that are alike do alike.
+_ALIKE = 0.5
+#: Above so many pairs of a chunk and a rank, the time is all for those.
+_LARGE = 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,28 +149,46 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 def reducing(engine: Engine) -> Engine:
     """The engine, for problems with sums too.
 
-    Each half has its own share of the budget, and the rest goes into overlapping them. Sums are made
-    where the incumbent makes them, if there is one.
+    Where ranks are alike, the quotient is answered first (`quotient.py`), with half of the budget. Each half
+    of the problem has its own share, and the rest goes into overlapping them. Sums are made where the
+    incumbent makes them, if there is one.
     """
 
     def solve(
         problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
     ) -> Iterator[Update]:
-        parts = halves(problem, None if incumbent is None else roots_of(incumbent))
-        if parts.sums is None:
+        if halves(problem).sums is None:
             yield from engine(problem, options, budget, incumbent)
             return
         best = incumbent
-        for stage, sums, spread in _pairs(engine, parts, options, budget):
-            schedule = joined(problem, sums, spread)
-            if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-                best = schedule
-                yield Update(stage, best)
-        if best is not None and parts.spread is not None:
-            for schedule in overlapped(best, options.seed, budget):
-                yield Update("overlap", schedule)
+        alike = quotient(problem)
+        is_large = problem.num_chunks * problem.num_ranks > _LARGE
+        if alike is not None:
+            part = budget.share(1.0 if is_large else _ALIKE)
+            for update in _in_halves(engine, alike.problem, options, part, None):
+                assert update.schedule is not None
+                if best is None or update.schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+                    best = alike.lifted(update.schedule)
+                    yield replace(update, schedule=best)
+        if best is None or (budget.remaining_s() and not (is_large and alike is not None)):
+            yield from _in_halves(engine, problem, options, budget, best)
 
     return solve
+
+
+def _in_halves(
+    engine: Engine, problem: Problem, options: SolveOptions, budget: Budget, best: Schedule | None
+) -> Iterator[Update]:
+    """Better and better schedules of a problem with sums, from schedules of its halves."""
+    parts = halves(problem, None if best is None else roots_of(best))
+    for stage, sums, spread in _pairs(engine, parts, options, budget):
+        schedule = joined(problem, sums, spread)
+        if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule
+            yield Update(stage, best)
+    if best is not None and parts.spread is not None:
+        for schedule in overlapped(best, options.seed, budget):
+            yield Update("overlap", schedule)
 
 
 _Pair = tuple[str, Schedule | None, Schedule | None]

@@ -32,7 +32,7 @@ from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
 
 #: Larger tables of images than this are not worth their memory.
-_MOST_IMAGES = 40_000_000
+_MOST_IMAGES = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,11 @@ from small_problems import (
     two_nodes,
 )
 
+from taccl.encoding.bounds import lower_bound
 from taccl.encoding.combine import halves, joined, mirrored, overlapped, reducing
 from taccl.encoding.engine import Budget, SolveOptions
 from taccl.encoding.greedy import greedy
+from taccl.encoding.quotient import quotient
 from taccl.encoding.timing import in_order
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -170,3 +172,21 @@ def test_without_time_nothing_is_overlapped() -> None:
     parts = halves(allreduce)
     first = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
     assert list(overlapped(first, seed=1, budget=Budget(0.0))) == []
+
+
+@pytest.mark.parametrize("name", ["reducescatter", "allreduce"])
+def test_where_ranks_are_alike_sums_are_decided_once_and_stay_valid(name: str) -> None:
+    """A ring of five, both ways: the same of every rank, and no slower than what the halves take."""
+    small = problem(ring(5, both=True), name, 2)
+    alike = quotient(small)
+    assert alike is not None
+    first = next(reducing(greedy)(small, SolveOptions(), Budget(0.0), None)).schedule
+    assert first is not None
+    first.check()
+    assert lower_bound(small).value_us <= first.makespan_us + 1e-6
+    part = next(reducing(greedy)(alike.problem, SolveOptions(), Budget(0.0), None)).schedule
+    assert part is not None
+    part.check()
+    lifted = alike.lifted(part)
+    lifted.check()
+    assert lifted.makespan_us == first.makespan_us

@@ -62,16 +62,25 @@ def _chunks_at(problem: Problem) -> dict[int, list[int]]:
 def _onward(problem: Problem, sources: list[int], usable: BoolArray) -> _Onward:
     topology, ranks = problem.topology, np.arange(problem.num_ranks)
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    local = _local(topology.node_of)
     parts = []
     for source in sources:
         reach = distances_from(topology, duration, source, usable[source])
         place = np.empty(problem.num_ranks, dtype=np.int64)
-        # Equally far ranks in the order of their numbers from the source on, so that sources take turns.
-        place[np.lexsort(((ranks - source) % problem.num_ranks, reach))] = ranks
+        # Equally far ranks from the source's own place in the node on, so that sources take turns.
+        place[np.lexsort((ranks, (local - local[source]) % (local.max() + 1), reach))] = ranks
         leads_on = usable[source] & (place[topology.src] < place[topology.dst])
         links = np.flatnonzero(leads_on & np.isfinite(reach[topology.src]))
         parts.append((np.full(len(links), source), links, reach[topology.src[links]] + duration[links]))
     return _Onward(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _local(node_of: IntArray) -> IntArray:
+    """Each rank's place in its node, shape (num_ranks,)."""
+    order = np.argsort(node_of, kind="stable")
+    place = np.empty(len(node_of), dtype=np.int64)
+    place[order] = np.arange(len(node_of)) - np.searchsorted(node_of[order], node_of[order])
+    return place
 
 
 def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) -> FloatArray | None:
