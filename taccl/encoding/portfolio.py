@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk, smallness
+from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums, is_for_bulk, smallness
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -29,6 +29,8 @@ _AUTO_WITH_TREES = ((trees, 0.4), *_AUTO)
 #: The smaller messages are, the more of the time `bulk` has: at most this.
 _MOST_FOR_BULK = 0.6
 
+#: With more pairs of a chunk and a link than this, a greedy pass takes seconds.
+_MOST_FOR_FIRST_GREEDY = 1_500_000
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
 _LONG_WAYS = 1.5
@@ -54,7 +56,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     check_solver(options.solver)
     _check_links_take_time(problem)
     budget = Budget(options.time_limit_s)
-    first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
+    first = _first(problem, options)
     if first is None:
         raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
     quick = quick_bound(problem)
@@ -75,6 +77,16 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
         joined = rejoined(best, symmetry_group(problem), options, budget)
         if joined is not None:
             yield Update("milp", joined)
+
+
+def _first(problem: Problem, options: SolveOptions) -> Update | None:
+    """A schedule as soon as there can be one."""
+    large = problem.num_chunks * problem.topology.num_links > _MOST_FOR_FIRST_GREEDY
+    for engine in (bulk_at_once, greedy) if large else (greedy,):
+        update = next(reducing(engine)(problem, options, Budget(0.0), None), None)
+        if update is not None:
+            return update
+    return None
 
 
 def _check_links_take_time(problem: Problem) -> None:
