@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.bulk import bulk, bulk_sums
+from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums
 from taccl.encoding.combine import halves, reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -34,6 +34,9 @@ _ENGINES: dict[str, Engine] = {
     "smt": smt,
 }
 
+#: With more pairs of a chunk and a link than this, a greedy pass takes seconds.
+_MOST_FOR_FIRST_GREEDY = 1_500_000
+
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
 
@@ -55,7 +58,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     check_solver(options.solver)
     _check_links_take_time(problem)
     budget = Budget(options.time_limit_s)
-    first = next(reducing(greedy)(problem, options, Budget(0.0), None), None)
+    first = _first(problem, options)
     if first is None or first.schedule is None:
         raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
     quick = quick_bound(problem)
@@ -71,6 +74,16 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
         yield from smt(problem, options, budget, best)
     if options.engine == "auto" and not is_huge(problem):
         yield from _polished(best, options, budget)
+
+
+def _first(problem: Problem, options: SolveOptions) -> Update | None:
+    """A schedule as soon as there can be one."""
+    large = problem.num_chunks * problem.topology.num_links > _MOST_FOR_FIRST_GREEDY
+    for engine in (bulk_at_once, greedy) if large else (greedy,):
+        update = next(reducing(engine)(problem, options, Budget(0.0), None), None)
+        if update is not None:
+            return update
+    return None
 
 
 def _check_links_take_time(problem: Problem) -> None:

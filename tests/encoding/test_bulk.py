@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.bulk import bulk, bulk_sums, is_for_bulk
+from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums, is_for_bulk
 from taccl.encoding.bulk.alike import with_symmetry
 from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.begin import as_moves, doubling
@@ -233,3 +233,10 @@ def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
     random = np.random.default_rng(0)
     assert flood(terrain, Policy(), random, Budget(0.0)) is None
     assert flood(terrain, Policy(), random) is not None
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "reducescatter", "allreduce"])
+def test_a_first_schedule_takes_no_search(name: str) -> None:
+    updates = list(reducing(bulk_at_once)(problem(two_nodes(), name), SolveOptions(), Budget(0.0), None))
+    assert updates[0].schedule is not None
+    updates[0].schedule.check()

@@ -1,6 +1,6 @@
 """Small messages: few sends that each carry in bulk whatever helps, found by searching their sequence."""
 
-from taccl.encoding.bulk.engine import bulk, is_for_bulk, smallness
+from taccl.encoding.bulk.engine import bulk, bulk_at_once, is_for_bulk, smallness
 from taccl.encoding.bulk.roots import bulk_sums
 
-__all__ = ["bulk", "bulk_sums", "is_for_bulk", "smallness"]
+__all__ = ["bulk", "bulk_at_once", "bulk_sums", "is_for_bulk", "smallness"]

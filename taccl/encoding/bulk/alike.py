@@ -42,15 +42,15 @@ def _candidates(ranks: int) -> Iterator[IntArray]:
 def _is_symmetry(problem: Problem, ranks: IntArray) -> bool:
     """Whether nodes, links, costs, ports, limits and collective stay what they are."""
     topology, limits = problem.topology, problem.limits
+    node = topology.node_of
+    if len(np.unique(node * topology.num_ranks + node[ranks])) != len(np.unique(node)):
+        return False
     links = link_map(problem, ranks)
     if links is None:
         return False
     for cost in (topology.alpha_us, topology.beta_us_per_mb, limits.own_first, limits.link_preference):
         if cost is not None and (cost[links] != cost).any():
             return False
-    node = topology.node_of
-    if len(np.unique(node * topology.num_ranks + node[ranks])) != len(np.unique(node)):
-        return False
     if limits.may_use is not None and (limits.may_use[np.ix_(ranks, links)] != limits.may_use).any():
         return False
     together = {frozenset(of_port) for of_port in topology.port_links}

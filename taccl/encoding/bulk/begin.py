@@ -39,11 +39,12 @@ def _kinds(board: Board) -> IntArray:
     return kind_of
 
 
-def doubling(board: Board, random: np.random.Generator) -> list[Move]:
+def doubling(board: Board, random: np.random.Generator, few: bool = True) -> list[Move]:
     """Moves that spread every chunk to every rank: of those that can start first, the fullest.
 
     On a switch every rank so holds twice as much after each round. Now and then a slow link waits until
-    it has more to carry, while others have something to do.
+    it has more to carry, while others have something to do; and with `few`, most of the slow links are
+    often left out, so that some chunks may not get everywhere.
     """
     free = np.zeros(board.num_ports)
     most_ports = max(map(len, board.ports))
@@ -52,7 +53,7 @@ def doubling(board: Board, random: np.random.Generator) -> list[Move]:
     alone = alpha + chunk
     slow = alone > 2 * float(alone.min())
     hold = int(2 ** random.integers(0, 6))
-    usable = board.usable & _some_slow(slow, random)[:, None, None]
+    usable = board.usable & _some_slow(slow, random)[:, None, None] if few else board.usable
     alone_first = [kind for kind, own in enumerate(board.own) if own is not None]
     arrive = np.where(board.held, 0.0, np.inf)
     moves: list[Move] = []

@@ -64,6 +64,15 @@ def bulk(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule
             yield Update("bulk", schedule)
 
 
+def bulk_at_once(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """The first schedules of `bulk`: on hundreds of ranks they are there long before a greedy one."""
+    if is_for_bulk(problem):
+        for schedule in searched(problem, options, Budget(0.0), incumbent):
+            yield Update("bulk", schedule)
+
+
 def searched(
     problem: Problem, options: SolveOptions, budget: Budget, best: Schedule | None
 ) -> Iterator[Schedule]:
@@ -130,7 +139,7 @@ def _beginnings(
 def _doublings(player: Spread, seconds: float, random: np.random.Generator) -> list[Played]:
     """Some that differ, the best first: one at least, and no more than there is time for."""
     budget = Budget(seconds)
-    trials = [player.play(doubling(player.board, random))]
+    trials = [player.play(doubling(player.board, random, few=False))]
     while budget.remaining_s() and len(trials) < _TRIALS:
         trials.append(player.play(doubling(player.board, random)))
     different = {round(trial.score, 6): trial for trial in trials}
