@@ -60,6 +60,11 @@ class Request:
     sketch: Sketch | None
     chunk_mb: float
 
+    @property
+    def size_bytes(self) -> int:
+        """What nccl-tests prints as `size`."""
+        return round(self.chunk_mb * units.MB * self.collective.chunks_per_size)
+
 
 def make_problem(
     collective: str | Path | Collective = "allgather",

@@ -100,6 +100,10 @@ class Reach:
             links = self._search(demand.home, demand.sources)[demand.dst]
         return int(links) if links >= 0 else None
 
+    def reached(self, demand: Demand) -> list[int]:
+        """The ranks that the chunk can get to from its sources."""
+        return [int(rank) for rank in np.flatnonzero(self._search(demand.home, demand.sources) >= 0)]
+
     def _kind(self, home: int) -> int:
         """Homes with the same usable links are of one kind."""
         if home not in self.kind_of:

@@ -67,7 +67,7 @@ def _images(everything: LogicalTopology, permutation: IntArray) -> IntArray:
 
 
 def _same(cost: np.ndarray, image: IntArray) -> BoolArray:
-    return np.isclose(cost, cost[image], rtol=1e-9, atol=0.0)
+    return np.asarray(np.isclose(cost, cost[image], rtol=1e-9, atol=0.0))
 
 
 @dataclass(frozen=True)

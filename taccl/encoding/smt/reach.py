@@ -35,7 +35,7 @@ def no_way(
     sources: Sequence[int],
     dst: int,
     budget: Budget,
-    most_links: int | None = None,
+    max_hops: int | None = None,
 ) -> Core | None:
     """Rules, by their positions, that leave no way from any source to `dst`; None if they leave one.
 
@@ -45,7 +45,7 @@ def no_way(
     ----------
     everything : the links that there are without any rule.
     home : of the chunks that are to go there; it decides which rules are about them.
-    most_links : how many links a way may have; None: any number.
+    max_hops : how many links a way may have; None: any number.
 
     Raises
     ------
@@ -53,11 +53,11 @@ def no_way(
     SolverError : z3 failed.
     """
     places = np.arange(everything.num_ranks)
-    if most_links is None:
+    if max_hops is None:
         places = _places(everything, rules, home)
     steps = _steps(everything, rules, home, places)
     starts, target = {int(places[source]) for source in sources}, int(places[dst])
-    length = len(np.unique(places)) - 1 if most_links is None else most_links
+    length = len(np.unique(places)) - 1 if max_hops is None else max_hops
     holds = [z3.Bool(f"rule {number}") for number in range(len(rules))]
     solver: Any = z3.SolverFor("QF_FD")
     for constraint in _walk(steps, starts, target, length, holds):

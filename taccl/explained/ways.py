@@ -1,0 +1,211 @@
+"""Demands that cannot be met: which lines leave them no way, and which would have to go.
+
+Where several demands are cut off, each conflict is told once, with the first demand that it cuts off and the
+number of all: a demand belongs to a conflict if the lines of that conflict alone leave it no way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.api import Request
+from taccl.collectives import Collective
+from taccl.encoding.distance import shortest_path
+from taccl.encoding.engine import Budget
+from taccl.encoding.smt.core import Core
+from taccl.encoding.smt.reach import no_way
+from taccl.explained.conflict import Conflict, Line
+from taccl.problem import Problem, Statement
+from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
+from taccl.sketch.parts import gpu_numbers
+from taccl.sketch.rules import TakenApart
+
+#: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
+_MOST_CONFLICTS = 5
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """Which demands cannot be met, and why.
+
+    Parameters
+    ----------
+    demands, unmet : how many there are, and how many of them cannot be met.
+    conflicts : the reasons, each with the number of demands that it cuts off.
+    untold : how many unmet demands no conflict explains.
+    helps : sets of lines, each of which would let every demand be met if it were left out.
+    """
+
+    demands: int
+    unmet: int
+    conflicts: tuple[Conflict, ...]
+    untold: int
+    helps: tuple[tuple[Statement, ...], ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """The shortest way of a demand, as ranks from first to last."""
+
+    what: str
+    ranks: tuple[int, ...]
+
+    @property
+    def num_links(self) -> int:
+        return len(self.ranks) - 1
+
+
+def number_of_demands(collective: Collective) -> int:
+    """How many (chunk, rank) pairs something has to go to, sums to their home included."""
+    pre, post, chunks = collective.pre, collective.post, np.arange(collective.num_chunks)
+    copies = (post & ~pre).sum(axis=1)
+    at_home = pre[chunks, collective.home].astype(np.int64) + post[chunks, collective.home]
+    sums = pre.sum(axis=1) + post.sum(axis=1) - at_home
+    return int(np.where(collective.reduces, sums, copies).sum())
+
+
+def unmet_demands(asked: Request, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
+    """All demands that cannot be met over at most `max_hops` links (None: any number); see `Unmet`."""
+    finder = _Finder(asked.collective, apart, max_hops)
+    every_rule = range(len(apart.rules))
+    gaps = list(finder.gaps(every_rule))
+    found: list[_Cut] = []
+    untold = 0
+    for gap in gaps:
+        cut = next((cut for cut in found if finder.is_cut_off(gap, cut)), None)
+        if cut is None and len(found) < _MOST_CONFLICTS:
+            cut = finder.cut(gap, budget)
+            found.append(cut)
+        if cut is None:
+            untold += 1
+        else:
+            cut.demands += 1
+    return Unmet(
+        demands=number_of_demands(asked.collective),
+        unmet=len(gaps),
+        conflicts=tuple(finder.told(cut, asked.topology.name) for cut in found),
+        untold=untold,
+        helps=tuple(finder.remedies(gaps, found)) if gaps else (),
+    )
+
+
+def longest_way(problem: Problem) -> Way | None:
+    """The demand that is most links away; None if nothing has to move."""
+    reach = Reach(problem.topology, problem.limits)
+    far, links = None, 0
+    for chunk in range(problem.num_chunks):
+        for demand in demands_of(problem.collective, chunk):
+            distance = reach.links_to(demand) or 0
+            if distance > links:
+                far, links = demand, distance
+    return None if far is None else Way(what_moves(far, problem.collective), _ranks(problem, far))
+
+
+def _ranks(problem: Problem, demand: Demand) -> tuple[int, ...]:
+    topology = problem.topology
+    ones = np.ones(topology.num_links)
+    usable = problem.usable(demand.chunk)
+    ways = (shortest_path(topology, ones, source, demand.dst, usable) for source in demand.sources)
+    way = min((way for way in ways if way is not None), key=len)
+    return (int(topology.src[way[0]]), *(int(topology.dst[link]) for link in way))
+
+
+@dataclass(eq=False)
+class _Cut:
+    """A conflict that is being collected: its first demand, its core, whether the limit on links is in it."""
+
+    gap: Demand
+    core: Core | None
+    by_hops: bool
+    reach: Reach
+    demands: int = 0
+
+
+class _Finder:
+    """Which demands are cut off by which rules; searches with the same rules share their answers."""
+
+    def __init__(self, collective: Collective, apart: TakenApart, max_hops: int | None) -> None:
+        self.collective, self.apart, self.max_hops = collective, apart, max_hops
+
+    def gaps(self, rules: Collection[int]) -> Iterator[Demand]:
+        """The demands that cannot be met with these rules."""
+        reach = Reach(*self.apart.network(rules))
+        for chunk in range(self.collective.num_chunks):
+            if self.max_hops is None and reach.everywhere(int(self.collective.home[chunk])):
+                continue
+            for demand in demands_of(self.collective, chunk):
+                if self._is_too_far(reach, demand, self.max_hops):
+                    yield demand
+
+    def is_cut_off(self, gap: Demand, cut: _Cut) -> bool:
+        """Whether the rules of a conflict are enough to cut off this demand, too."""
+        return self._is_too_far(cut.reach, gap, self.max_hops if cut.by_hops else None)
+
+    def cut(self, gap: Demand, budget: Budget) -> _Cut:
+        """A minimal set of rules that cut off a demand; the limit on links is in it only if it has to be."""
+        everything, rules = self.apart.everything, self.apart.rules
+        by_hops = Reach(*self.apart.network(range(len(rules)))).links_to(gap) is not None
+        max_hops = self.max_hops if by_hops else None
+        core = no_way(everything, rules, gap.home, gap.sources, gap.dst, budget, max_hops)
+        members = range(len(rules)) if core is None else core.members
+        return _Cut(gap, core, by_hops, Reach(*self.apart.network(members)))
+
+    def told(self, cut: _Cut, machine: str) -> Conflict:
+        """A conflict in words."""
+        gap = cut.gap
+        what = f"{what_moves(gap, self.collective)} cannot go from rank {gap.src} to rank {gap.dst}"
+        if cut.by_hops:
+            what += f" over at most {self.max_hops} link{'s' if self.max_hops != 1 else ''}"
+        about = [i for i, rule in enumerate(self.apart.rules) if rule.homes[gap.home]]
+        lines = [Line(self.apart.rules[i].said) for i in (about if cut.core is None else cut.core.members)]
+        if cut.by_hops:
+            lines.append(Line(_hops_said(self.max_hops)))
+        reason = "" if lines else f"{machine} has no links that lead there, {_where(cut)}"
+        return Conflict(
+            what=what,
+            lines=tuple(lines),
+            is_minimal=cut.core is not None and cut.core.is_minimal,
+            minimal_means="without any one of them there is a way (proved by z3)"
+            if len(lines) > 1
+            else "without it there is a way (proved by z3)",
+            machine=reason,
+            demands=cut.demands,
+        )
+
+    def remedies(self, gaps: Sequence[Demand], found: Sequence[_Cut]) -> Iterator[tuple[Statement, ...]]:
+        """Each rule that is enough to leave out; if there is none, one set of which all have to go."""
+        if self.max_hops is not None and all(cut.by_hops for cut in found):
+            yield (_hops_said(self.max_hops),)
+        named = sorted({member for cut in found if cut.core is not None for member in cut.core.members})
+        single = [rule for rule in named if self._are_met(gaps, {rule})]
+        yield from ((self.apart.rules[rule].said,) for rule in single)
+        left_out = set(range(len(self.apart.rules)))
+        if single or not self._are_met(gaps, left_out):
+            return
+        for rule in sorted(left_out, key=lambda rule: (rule in named, rule)):
+            if self._are_met(gaps, left_out - {rule}):
+                left_out.discard(rule)
+        yield tuple(self.apart.rules[rule].said for rule in sorted(left_out))
+
+    def _are_met(self, gaps: Sequence[Demand], left_out: Collection[int]) -> bool:
+        """Whether all gaps can be met without some rules; other demands then can as they could before."""
+        reach = Reach(*self.apart.network([i for i in range(len(self.apart.rules)) if i not in left_out]))
+        return not any(self._is_too_far(reach, gap, self.max_hops) for gap in gaps)
+
+    @staticmethod
+    def _is_too_far(reach: Reach, demand: Demand, max_hops: int | None) -> bool:
+        links = reach.links_to(demand)
+        return links is None or (max_hops is not None and links > max_hops)
+
+
+def _hops_said(max_hops: int | None) -> Statement:
+    return Statement(f"--max-hops {max_hops}: each chunk's way has at most so many links")
+
+
+def _where(cut: _Cut) -> str:
+    """How far the demand gets."""
+    reached = cut.reach.reached(cut.gap)
+    return f"only to rank{'s' if len(reached) > 1 else ''} {gpu_numbers(reached)}"
