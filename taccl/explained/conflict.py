@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from taccl.errors import InfeasibleError
 from taccl.problem import Statement
+
+
+def short_place(said: Statement) -> str:
+    """`file:line`; of a file named by its whole path, such as a published sketch, only the last part."""
+    if said.path is None or not Path(said.path).is_absolute():
+        return said.place
+    return replace(said, path=Path(said.path).name).place
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class Conflict:
     lines : what the user said that together makes it so; empty if no line is to blame, or if it could not
         be told which.
     is_minimal : whether it is proved that it could be without any one of `lines`.
-    minimal_means : what `is_minimal` says here, as a sentence without a full stop.
+    minimal_means : what is so without any one of the lines, if they are minimal.
     machine : why the machine alone makes it so, where it does.
     demands : how many demands of the collective are cut off by these lines; 0 where it is not about demands.
     exit_code : of the error that `taccl synthesize` ends with.
@@ -40,22 +48,30 @@ class Conflict:
     demands: int = 0
     exit_code: int = InfeasibleError.exit_code
 
+    @property
+    def in_order(self) -> tuple[Line, ...]:
+        """The lines in the order of the file, those of no file last."""
+        return tuple(sorted(self.lines, key=lambda line: (line.said.line is None, line.said.line or 0)))
+
     def text(self) -> str:
         """For people: what, the lines with their places, and whether they are minimal."""
         if self.machine:
             return f"{self.what}\n  no line is to blame: {self.machine}"
         if not self.lines:
             return f"{self.what}\n  which lines are to blame could not be told in time"
-        width = max(len(line.said.place) for line in self.lines)
+        places = [short_place(line.said) for line in self.in_order]
+        width = max(map(len, places))
         shown = [self.what + ", because of " + ("this line:" if len(self.lines) == 1 else "these together:")]
-        for line in self.lines:
-            place = f"{line.said.place:<{width}}  " if width else ""
-            shown.append(f"  {place}{line.said.text}" + (f" ({line.without})" if line.without else ""))
-        shown.append(
-            f"minimal: {self.minimal_means}"
-            if self.is_minimal
-            else "not proved minimal in the time given: fewer of them may be to blame"
-        )
+        for place, line in zip(places, self.in_order, strict=True):
+            at = f"{place:<{width}}  " if width else ""
+            shown.append(
+                f"  {at}{line.said.text}" + (f"\n  {'':{len(at)}}{line.without}" if line.without else "")
+            )
+        if self.is_minimal:
+            each = "without any one of them" if len(self.lines) > 1 else "without it"
+            shown.append(f"minimal: {each}, {self.minimal_means}")
+        else:
+            shown.append("not proved minimal in the time given: fewer of them may be to blame")
         return "\n".join(shown)
 
     def figures(self) -> dict[str, object]:
@@ -69,7 +85,7 @@ class Conflict:
                     "text": line.said.text,
                     "without": line.without or None,
                 }
-                for line in self.lines
+                for line in self.in_order
             ],
             "minimal": self.is_minimal,
             "machine": self.machine or None,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from taccl import units
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound
-from taccl.explained.conflict import Conflict
+from taccl.explained.conflict import Conflict, short_place
 from taccl.explained.ways import Unmet, Way
 from taccl.problem import Statement
 from taccl.search import Found, relative_gap
+from taccl.sketch.parts import in_short
 
 #: There is a schedule, by the target time if there is one; no bound excludes the target, and no schedule was
 #: found by it; there is none.
@@ -77,6 +78,8 @@ class Explanation:
             return (
                 f"no schedule exists: {self.unmet.unmet} of {self.unmet.demands} demands cannot be met{over}"
             )
+        if self.bound is None:
+            return "the sketch contradicts its network"
         return f"no schedule exists{within}"
 
     def _paragraphs(self) -> list[str]:
@@ -88,7 +91,13 @@ class Explanation:
         if self.unmet is not None and self.unmet.untold:
             shown.append(f"\n{self.unmet.untold} more demands are cut off, for other reasons")
         if self.helps:
-            shown.append("\nwhat helps: " + helps_said(self.helps))
+            shown.append(f"\nfor {self._goal()}, it is enough to change {helps_said(self.helps)}")
+        if self.machine_bound is not None and not any(conflict.machine for conflict in self.conflicts):
+            bound = self.machine_bound
+            shown.append(
+                "without any of the sketch, and however finely the size is cut, the bound is "
+                f"{bound.value_us:.2f} us ({bound.witness})"
+            )
         if self.found is not None:
             shown.append(self._found_said(self.found))
         if self.verdict != "impossible" and self.bound is not None:
@@ -102,9 +111,15 @@ class Explanation:
             )
         return shown
 
+    def _goal(self) -> str:
+        if self.unmet is not None and self.unmet.unmet:
+            return "every demand to be met"
+        return f"no bound to exclude {self.target_us:g} us"
+
     def _found_said(self, found: Found) -> str:
         time_us = found.schedule.makespan_us
-        gap = relative_gap(time_us, found.lower_bound_us)
+        bound_us = found.lower_bound_us if self.bound is None else self.bound.value_us
+        gap = relative_gap(time_us, bound_us)
         return f"found in {found.seconds:.1f} s: {time_us:.2f} us, gap {100 * gap:.2f}%"
 
     def figures(self) -> dict[str, object]:
@@ -134,10 +149,22 @@ class Explanation:
 
 
 def helps_said(helps: Sequence[Sequence[Statement]]) -> str:
-    """`leave out A; or B; or C and D`, each by its place or, where it has none, by its text."""
-    return "leave out " + "; or ".join(
-        " and ".join(said.place or said.text.split(":")[0] for said in lines) for lines in helps
-    )
+    """`A; or B; or C and D`, each by its place or, where it has none, by what it says."""
+    return "; or ".join(_places(lines) for lines in helps)
+
+
+def _places(lines: Sequence[Statement]) -> str:
+    """`a.yaml:3, 5-8`: the places of statements of one file together."""
+    by_path: dict[str, list[Statement]] = {}
+    for said in lines:
+        by_path.setdefault(short_place(replace(said, line=None)), []).append(said)
+    shown = []
+    for path, of_path in by_path.items():
+        of = {said.line for said in of_path if said.line is not None}
+        if of:
+            shown.append(f"{path or 'line '}{':' if path else ''}{in_short(of)}")
+        shown += [path or said.text.split(":")[0] for said in of_path if said.line is None]
+    return " and ".join(shown)
 
 
 def _plain(said: Statement) -> dict[str, object]:

@@ -31,8 +31,8 @@ def broken_symmetries(apart: TakenApart, budget: Budget) -> Iterator[Conflict]:
             what=f"{said.text} is none of this network: {reason}",
             lines=lines,
             is_minimal=not members or (core is not None and core.is_minimal),
-            minimal_means="without any one of them they do not contradict each other (proved by z3)"
+            minimal_means="they do not contradict each other (proved by z3)"
             if members
-            else "no other line of the sketch is needed to break it",
+            else "there is nothing to break: the machine, and no other line, breaks it",
             exit_code=SketchError.exit_code,
         )

@@ -68,7 +68,7 @@ def target_missed(
     machine = bounds.of(frozenset())
     if is_above(machine, target_us):
         reason = (
-            f"the machine itself, with every link allowed and however finely the size is cut, takes "
+            f"the machine itself, with every link allowed and however finely the size is cut, takes at least "
             f"{_said(machine)}; what moves it: {REMEDIES[machine.kind]}"
         )
         return TargetMissed(replace(missed, machine=reason), (), machine)
@@ -80,12 +80,11 @@ def target_missed(
     conflict = replace(
         missed,
         lines=tuple(
-            Line(bounds.said[line], f"without it, {_said(left)}" if left.value_us else "")
+            Line(bounds.said[line], f"-> {_said(left)} without this alone" if left.value_us else "")
             for line, left in without.items()
         ),
         is_minimal=bounds.all_in_time,
-        minimal_means=f"without any one of them, no bound excludes {target_us:g} us; without all of them and "
-        f"every other line, the bound is {_said(machine)}",
+        minimal_means=f"no bound excludes {target_us:g} us",
     )
     in_time = bounds.all_in_time
     helps = [line for line, left in without.items() if in_time and not is_above(left, target_us)]
@@ -122,7 +121,7 @@ class _Bounds:
         self._rules = len(apart.rules)
         nics = [] if apart.nics is None else [apart.nics]
         self.said = [*(rule.said for rule in apart.rules), *nics, chunks_said]
-        self.families = _families(apart)
+        self.families = apart.families
         self.all_in_time = True
         self._found: dict[frozenset[int], Bound] = {}
 
@@ -154,11 +153,3 @@ def _for_any_chunks(problem: Problem, bounds: Sequence[Bound]) -> list[Bound]:
     alphas = quick_bound(replace(problem, chunk_mb=0.0))
     witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"
     return [replace(alphas, witness=witness), *(bound for bound in bounds if bound.holds_for_any_chunks)]
-
-
-def _families(apart: TakenApart) -> list[frozenset[int]]:
-    """Rules of a kind, to be left out at once before each is asked alone: by the key that says them."""
-    by_key: dict[str, list[int]] = {}
-    for number, rule in enumerate(apart.rules):
-        by_key.setdefault(rule.said.text.split(maxsplit=1)[0].rstrip(":"), []).append(number)
-    return [frozenset(numbers) for numbers in by_key.values()]

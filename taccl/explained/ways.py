@@ -20,7 +20,7 @@ from taccl.encoding.smt.reach import no_way
 from taccl.explained.conflict import Conflict, Line
 from taccl.problem import Problem, Statement
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
-from taccl.sketch.parts import gpu_numbers
+from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
 
 #: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
@@ -168,27 +168,31 @@ class _Finder:
             what=what,
             lines=tuple(lines),
             is_minimal=cut.core is not None and cut.core.is_minimal,
-            minimal_means="without any one of them there is a way (proved by z3)"
-            if len(lines) > 1
-            else "without it there is a way (proved by z3)",
+            minimal_means="there is a way (proved by z3)",
             machine=reason,
             demands=cut.demands,
         )
 
     def remedies(self, gaps: Sequence[Demand], found: Sequence[_Cut]) -> Iterator[tuple[Statement, ...]]:
-        """Each rule that is enough to leave out; if there is none, one set of which all have to go."""
+        """Each rule that is enough to leave out; if there is none, sets of which all have to go.
+
+        Such a set is of one family of rules where that can be, and none of its rules can stay.
+        """
         if self.max_hops is not None and all(cut.by_hops for cut in found):
             yield (_hops_said(self.max_hops),)
         named = sorted({member for cut in found if cut.core is not None for member in cut.core.members})
         single = [rule for rule in named if self._are_met(gaps, {rule})]
         yield from ((self.apart.rules[rule].said,) for rule in single)
-        left_out = set(range(len(self.apart.rules)))
-        if single or not self._are_met(gaps, left_out):
+        if single:
             return
-        for rule in sorted(left_out, key=lambda rule: (rule in named, rule)):
-            if self._are_met(gaps, left_out - {rule}):
-                left_out.discard(rule)
-        yield tuple(self.apart.rules[rule].said for rule in sorted(left_out))
+        enough = [family for family in self.apart.families if self._are_met(gaps, family)]
+        for family in enough or [frozenset(range(len(self.apart.rules)))]:
+            if self._are_met(gaps, family):
+                left_out = set(family)
+                for rule in sorted(family, key=lambda rule: (rule in named, rule)):
+                    if self._are_met(gaps, left_out - {rule}):
+                        left_out.discard(rule)
+                yield tuple(self.apart.rules[rule].said for rule in sorted(left_out))
 
     def _are_met(self, gaps: Sequence[Demand], left_out: Collection[int]) -> bool:
         """Whether all gaps can be met without some rules; other demands then can as they could before."""
@@ -208,4 +212,4 @@ def _hops_said(max_hops: int | None) -> Statement:
 def _where(cut: _Cut) -> str:
     """How far the demand gets."""
     reached = cut.reach.reached(cut.gap)
-    return f"only to rank{'s' if len(reached) > 1 else ''} {gpu_numbers(reached)}"
+    return f"only to rank{'s' if len(reached) > 1 else ''} {in_short(reached)}"

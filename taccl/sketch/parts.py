@@ -37,8 +37,7 @@ def inside_nodes(sketch: Sketch) -> Iterator[Part]:
     if sketch.intranode.strategy != "switch":
         return
     groups = [
-        "all" if switch.gpus is None else f"[{gpu_numbers(switch.gpus)}]"
-        for switch in sketch.intranode.switches
+        "all" if switch.gpus is None else f"[{in_short(switch.gpus)}]" for switch in sketch.intranode.switches
     ]
     text = (
         f"intranode strategy switch: inside a node, only GPUs of one switch are joined: {', '.join(groups)}"
@@ -68,7 +67,7 @@ def relays(sketch: Sketch, gpus: int) -> Iterator[Part]:
         entries = [relay for relay in sketch.internode.relays if relay.sender == sender]
         receivers = sorted({receiver for entry in entries for receiver in entry.receivers})
         text = (
-            f"relay {sender}: [{gpu_numbers(receivers)}]: of other nodes, GPU {sender} sends to "
+            f"relay {sender}: [{in_short(receivers)}]: of other nodes, GPU {sender} sends to "
             f"{_gpus(receivers)} only"
         )
         yield Part(
@@ -115,7 +114,7 @@ def senders_for(sketch: Sketch) -> Iterator[Part]:
     for senders, homes in groups.items():
         entries = [entry for entry in sketch.internode.sender_for if set(entry.homes) & set(homes)]
         text = (
-            f"sender_for {gpu_numbers(senders)}: [{gpu_numbers(homes)}]: the chunks of {_gpus(homes)} leave "
+            f"sender_for {in_short(senders)}: [{in_short(homes)}]: the chunks of {_gpus(homes)} leave "
             f"a node only through {_gpus(senders, 'or')}"
         )
         yield Part(
@@ -134,11 +133,10 @@ def _without_senders(sketch: Sketch, homes: Collection[int]) -> Sketch:
     return replace(sketch, internode=replace(sketch.internode, sender_for=entries))
 
 
-def gpu_numbers(gpus: Collection[int]) -> str:
+def in_short(numbers: Collection[int]) -> str:
     """`0-3, 7`: numbers in order, three or more that follow one another as a range."""
-    numbers = sorted(gpus)
     runs: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
@@ -150,10 +148,10 @@ def gpu_numbers(gpus: Collection[int]) -> str:
 def _gpus(gpus: Collection[int], word: str = "and") -> str:
     """`GPU 3`, `GPUs 2 and 3`, `GPUs 0-7, 9`."""
     if len(gpus) == 1:
-        return f"GPU {gpu_numbers(gpus)}"
+        return f"GPU {in_short(gpus)}"
     if len(gpus) == 2:
         return f"GPUs {f' {word} '.join(map(str, sorted(gpus)))}"
-    return f"GPUs {gpu_numbers(gpus)}"
+    return f"GPUs {in_short(gpus)}"
 
 
 def nics_said(sketch: Sketch) -> Statement | None:

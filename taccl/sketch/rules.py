@@ -77,6 +77,14 @@ class TakenApart:
         return self._network(sketch)
 
     @cached_property
+    def families(self) -> tuple[frozenset[int], ...]:
+        """The rules that the same key says, by their positions."""
+        by_key: dict[str, list[int]] = {}
+        for number, rule in enumerate(self.rules):
+            by_key.setdefault(rule.said.text.split(maxsplit=1)[0].rstrip(":"), []).append(number)
+        return tuple(map(frozenset, by_key.values()))
+
+    @cached_property
     def symmetries(self) -> tuple[tuple[Statement, IntArray], ...]:
         """Each symmetry of the sketch that moves a rank, and its permutation of the ranks.
 
