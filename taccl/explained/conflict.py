@@ -10,7 +10,7 @@ from taccl.problem import Statement
 
 
 def short_place(said: Statement) -> str:
-    """`file:line`; of a file named by its whole path, such as a published sketch, only the last part."""
+    """`file:line`, where a file with its whole path, as published sketches have, is named without it."""
     if said.path is None or not Path(said.path).is_absolute():
         return said.place
     return replace(said, path=Path(said.path).name).place
@@ -37,6 +37,7 @@ class Conflict:
     minimal_means : what is so without any one of the lines, if they are minimal.
     machine : why the machine alone makes it so, where it does.
     demands : how many demands of the collective are cut off by these lines; 0 where it is not about demands.
+    images : how many more are cut off by what these lines become under the sketch's symmetries.
     exit_code : of the error that `taccl synthesize` ends with.
     """
 
@@ -46,6 +47,7 @@ class Conflict:
     minimal_means: str = ""
     machine: str = ""
     demands: int = 0
+    images: int = 0
     exit_code: int = InfeasibleError.exit_code
 
     @property
@@ -90,4 +92,5 @@ class Conflict:
             "minimal": self.is_minimal,
             "machine": self.machine or None,
             "demands": self.demands,
+            "images": self.images,
         }

@@ -10,7 +10,7 @@ from taccl import units
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound
 from taccl.explained.conflict import Conflict, short_place
-from taccl.explained.ways import Unmet, Way
+from taccl.explained.ways import Unmet, Way, links_said
 from taccl.problem import Statement
 from taccl.search import Found, relative_gap
 from taccl.sketch.parts import in_short
@@ -74,7 +74,7 @@ class Explanation:
         if self.verdict == "not excluded":
             return f"nothing excludes a schedule{within}, and none was found in the time given"
         if self.unmet is not None and self.unmet.unmet:
-            over = "" if self.max_hops is None else f" over at most {self.max_hops} links"
+            over = "" if self.max_hops is None else f" over at most {links_said(self.max_hops)}"
             return (
                 f"no schedule exists: {self.unmet.unmet} of {self.unmet.demands} demands cannot be met{over}"
             )
@@ -85,9 +85,7 @@ class Explanation:
     def _paragraphs(self) -> list[str]:
         shown = []
         for conflict in self.conflicts:
-            others = conflict.demands - 1
-            more = f"\n{others} other demand{'s are' if others > 1 else ' is'} cut off in the same way"
-            shown.append("\n" + conflict.text() + (more if others > 0 else ""))
+            shown.append("\n" + conflict.text() + _others_said(conflict))
         if self.unmet is not None and self.unmet.untold:
             shown.append(f"\n{self.unmet.untold} more demands are cut off, for other reasons")
         if self.helps:
@@ -106,9 +104,7 @@ class Explanation:
             ranks = " -> ".join(map(str, self.way.ranks))
             hops = self.way.num_links
             asked = f"; --max-hops {hops - 1} tells why" if hops > 1 and self.max_hops is None else ""
-            shown.append(
-                f"longest way: {hops} link{'s' if hops > 1 else ''}, {ranks}, for {self.way.what}{asked}"
-            )
+            shown.append(f"longest way: {links_said(hops)}, {ranks}, for {self.way.what}{asked}")
         return shown
 
     def _goal(self) -> str:
@@ -146,6 +142,16 @@ class Explanation:
             "longest_way": None if self.way is None else list(self.way.ranks),
             "notes": list(self.notes),
         }
+
+
+def _others_said(conflict: Conflict) -> str:
+    """How many demands are cut off beside the one that is named."""
+    others = []
+    if conflict.demands > 1:
+        others.append(f"{conflict.demands - 1} more by the same")
+    if conflict.images:
+        others.append(f"{conflict.images} more by their images under the symmetries of the sketch")
+    return f"\ncut off like it: {', and '.join(others)}" if others else ""
 
 
 def helps_said(helps: Sequence[Sequence[Statement]]) -> str:

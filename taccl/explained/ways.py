@@ -7,12 +7,12 @@ number of all: a demand belongs to a conflict if the lines of that conflict alon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from taccl.api import Request
-from taccl.collectives import Collective
+from taccl.collectives import Collective, IntArray
 from taccl.encoding.distance import shortest_path
 from taccl.encoding.engine import Budget
 from taccl.encoding.smt.core import Core
@@ -22,9 +22,12 @@ from taccl.problem import Problem, Statement
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
+from taccl.sketch.symmetry import broken_by
 
 #: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
 _MOST_CONFLICTS = 5
+#: So many images of a demand are looked at.
+_MOST_IMAGES = 64
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,16 @@ def unmet_demands(asked: Request, apart: TakenApart, max_hops: int | None, budge
     untold = 0
     for gap in gaps:
         cut = next((cut for cut in found if finder.is_cut_off(gap, cut)), None)
-        if cut is None and len(found) < _MOST_CONFLICTS:
-            cut = finder.cut(gap, budget)
-            found.append(cut)
-        if cut is None:
-            untold += 1
-        else:
+        if cut is not None:
             cut.demands += 1
+        elif (
+            image := next((cut for cut in found if finder.is_like_one_cut_off(gap, cut)), None)
+        ) is not None:
+            image.images += 1
+        elif len(found) < _MOST_CONFLICTS:
+            found.append(finder.cut(gap, budget))
+        else:
+            untold += 1
     return Unmet(
         demands=number_of_demands(asked.collective),
         unmet=len(gaps),
@@ -121,7 +127,8 @@ class _Cut:
     core: Core | None
     by_hops: bool
     reach: Reach
-    demands: int = 0
+    demands: int = 1
+    images: int = 0
 
 
 class _Finder:
@@ -129,6 +136,7 @@ class _Finder:
 
     def __init__(self, collective: Collective, apart: TakenApart, max_hops: int | None) -> None:
         self.collective, self.apart, self.max_hops = collective, apart, max_hops
+        self.permutations = _generated(_kept_symmetries(apart))
 
     def gaps(self, rules: Collection[int]) -> Iterator[Demand]:
         """The demands that cannot be met with these rules."""
@@ -144,6 +152,10 @@ class _Finder:
         """Whether the rules of a conflict are enough to cut off this demand, too."""
         return self._is_too_far(cut.reach, gap, self.max_hops if cut.by_hops else None)
 
+    def is_like_one_cut_off(self, gap: Demand, cut: _Cut) -> bool:
+        """Whether a symmetry of the network takes this demand to one that those rules cut off."""
+        return any(self.is_cut_off(_moved(gap, ranks), cut) for ranks in self.permutations)
+
     def cut(self, gap: Demand, budget: Budget) -> _Cut:
         """A minimal set of rules that cut off a demand; the limit on links is in it only if it has to be."""
         everything, rules = self.apart.everything, self.apart.rules
@@ -158,7 +170,7 @@ class _Finder:
         gap = cut.gap
         what = f"{what_moves(gap, self.collective)} cannot go from rank {gap.src} to rank {gap.dst}"
         if cut.by_hops:
-            what += f" over at most {self.max_hops} link{'s' if self.max_hops != 1 else ''}"
+            what += f" over at most {links_said(self.max_hops)}"
         about = [i for i, rule in enumerate(self.apart.rules) if rule.homes[gap.home]]
         lines = [Line(self.apart.rules[i].said) for i in (about if cut.core is None else cut.core.members)]
         if cut.by_hops:
@@ -171,6 +183,7 @@ class _Finder:
             minimal_means="there is a way (proved by z3)",
             machine=reason,
             demands=cut.demands,
+            images=cut.images,
         )
 
     def remedies(self, gaps: Sequence[Demand], found: Sequence[_Cut]) -> Iterator[tuple[Statement, ...]]:
@@ -203,6 +216,41 @@ class _Finder:
     def _is_too_far(reach: Reach, demand: Demand, max_hops: int | None) -> bool:
         links = reach.links_to(demand)
         return links is None or (max_hops is not None and links > max_hops)
+
+
+def _kept_symmetries(apart: TakenApart) -> list[IntArray]:
+    """The symmetries of the sketch that its network has; what has one cut off has its images cut off."""
+    logical, limits = apart.network(range(len(apart.rules)))
+    return [ranks for _, ranks in apart.symmetries if broken_by(ranks, logical, limits) is None]
+
+
+def _generated(generators: Sequence[IntArray]) -> list[IntArray]:
+    """Compositions of permutations, without the identity, up to a number."""
+    if not generators:
+        return []
+    elements = [np.arange(len(generators[0]))]
+    seen = {elements[0].tobytes()}
+    for element in elements:
+        for generator in generators:
+            image = generator[element]
+            if image.tobytes() not in seen and len(elements) < _MOST_IMAGES:
+                seen.add(image.tobytes())
+                elements.append(image)
+    return elements[1:]
+
+
+def _moved(demand: Demand, ranks: IntArray) -> Demand:
+    return replace(
+        demand,
+        home=int(ranks[demand.home]),
+        sources=tuple(int(ranks[source]) for source in demand.sources),
+        dst=int(ranks[demand.dst]),
+    )
+
+
+def links_said(number: int | None) -> str:
+    """`1 link`, `2 links`."""
+    return f"{number} link{'' if number == 1 else 's'}"
 
 
 def _hops_said(max_hops: int | None) -> Statement:

@@ -94,7 +94,7 @@ def strategy_said(sketch: Sketch, no_sketch: bool) -> Statement:
     """The inter-node strategy as a whole, or what it means that there is no sketch."""
     internode = sketch.internode
     if no_sketch:
-        return Statement("without a sketch, GPUs of two nodes are linked only where no host is between them")
+        return Statement("no sketch: GPUs of two nodes are linked only where no host is between them")
     if internode.strategy == "none":
         what = "internode strategy none" if internode.line is not None else "no internode strategy"
         text = f"{what}: GPUs of two nodes are linked only where no host is between them"
