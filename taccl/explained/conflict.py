@@ -73,7 +73,7 @@ class Conflict:
             each = "without any one of them" if len(self.lines) > 1 else "without it"
             shown.append(f"minimal: {each}, {self.minimal_means}")
         else:
-            shown.append("not proved minimal in the time given: fewer of them may be to blame")
+            shown.append("not proved minimal: fewer of them may be to blame")
         return "\n".join(shown)
 
     def figures(self) -> dict[str, object]:

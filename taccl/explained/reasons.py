@@ -23,6 +23,7 @@ from taccl.explained.ways import longest_way, unmet_demands
 from taccl.problem import Occupancy, Problem, Statement
 from taccl.search import Found, Progress, search
 from taccl.sketch import Sketch, apply_sketch
+from taccl.sketch.apply import check_ranks
 from taccl.sketch.model import NicSharing
 from taccl.sketch.rules import TakenApart
 from taccl.topologies import PhysicalTopology
@@ -31,6 +32,8 @@ from taccl.topologies import PhysicalTopology
 _MOST_WAYS = 100_000
 #: Seconds for each linear program of the request's own bound.
 _PROGRAM_S = 10.0
+
+_HOPS_NOTE = "--max-hops asks whether such ways exist; a schedule that is found may take longer ones"
 
 
 def explain(
@@ -90,6 +93,7 @@ def _explained(
     asked: Request, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
 ) -> Explanation:
     budget = Budget(time_limit)
+    check_ranks(asked.collective, asked.topology)
     apart = TakenApart(asked.sketch, asked.topology)
     nothing_yet = Explanation(
         collective=asked.collective,
@@ -107,7 +111,8 @@ def _explained(
         return replace(asked_ways, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
     applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
     bound = lower_bound(applied.problem, _PROGRAM_S)
-    asked_bound = replace(asked_ways, bound=bound, notes=applied.notes)
+    notes = applied.notes if max_hops is None else (*applied.notes, _HOPS_NOTE)
+    asked_bound = replace(asked_ways, bound=bound, notes=notes)
     if target_us is not None and is_above(bound, target_us):
         missed = target_missed(asked, apart, chunks_said, bound, target_us, budget)
         return replace(

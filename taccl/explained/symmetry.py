@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from taccl.encoding.engine import Budget
 from taccl.encoding.smt.alike import unlike
 from taccl.errors import SketchError
 from taccl.explained.conflict import Conflict, Line
+from taccl.problem import Statement
 from taccl.sketch.rules import TakenApart
 from taccl.sketch.symmetry import broken_by
 
@@ -24,15 +26,18 @@ def broken_symmetries(apart: TakenApart, budget: Budget) -> Iterator[Conflict]:
         reason = broken_by(ranks, logical, limits)
         if reason is None:
             continue
+        others: tuple[Statement, ...] = ()
         core = unlike(apart.everything, apart.rules, ranks, budget)
-        members = () if core is None else core.members
-        lines = (Line(said), *(Line(apart.rules[number].said) for number in members))
+        if core is not None:
+            others = tuple(apart.rules[number].said for number in core.members)
+        elif broken_by(ranks, logical, replace(limits, link_preference=None)) is None:
+            others = apart.policies
         yield Conflict(
             what=f"{said.text} is none of this network: {reason}",
-            lines=lines,
-            is_minimal=not members or (core is not None and core.is_minimal),
-            minimal_means="they do not contradict each other (proved by z3)"
-            if members
-            else "there is nothing to break: the machine, and no other line, breaks it",
+            lines=tuple(map(Line, (said, *others))),
+            is_minimal=len(others) < 2 if core is None else core.is_minimal,
+            minimal_means="they do not contradict each other"
+            if others
+            else "there is nothing to break: the machine breaks it, and no other line",
             exit_code=SketchError.exit_code,
         )

@@ -124,7 +124,7 @@ class _Cut:
     """A conflict that is being collected: its first demand, its core, whether the limit on links is in it."""
 
     gap: Demand
-    core: Core | None
+    core: Core
     by_hops: bool
     reach: Reach
     demands: int = 1
@@ -162,7 +162,9 @@ class _Finder:
         by_hops = Reach(*self.apart.network(range(len(rules)))).links_to(gap) is not None
         max_hops = self.max_hops if by_hops else None
         core = no_way(everything, rules, gap.home, gap.sources, gap.dst, budget, max_hops)
-        members = range(len(rules)) if core is None else core.members
+        assert core is not None, "there is no way, as a search from rank to rank has shown"
+        members = tuple(number for number in core.members if rules[number].homes[gap.home])
+        core = replace(core, members=members)
         return _Cut(gap, core, by_hops, Reach(*self.apart.network(members)))
 
     def told(self, cut: _Cut, machine: str) -> Conflict:
@@ -171,15 +173,14 @@ class _Finder:
         what = f"{what_moves(gap, self.collective)} cannot go from rank {gap.src} to rank {gap.dst}"
         if cut.by_hops:
             what += f" over at most {links_said(self.max_hops)}"
-        about = [i for i, rule in enumerate(self.apart.rules) if rule.homes[gap.home]]
-        lines = [Line(self.apart.rules[i].said) for i in (about if cut.core is None else cut.core.members)]
+        lines = [Line(self.apart.rules[number].said) for number in cut.core.members]
         if cut.by_hops:
             lines.append(Line(_hops_said(self.max_hops)))
         reason = "" if lines else f"{machine} has no links that lead there, {_where(cut)}"
         return Conflict(
             what=what,
             lines=tuple(lines),
-            is_minimal=cut.core is not None and cut.core.is_minimal,
+            is_minimal=cut.core.is_minimal,
             minimal_means="there is a way (proved by z3)",
             machine=reason,
             demands=cut.demands,
@@ -193,7 +194,7 @@ class _Finder:
         """
         if self.max_hops is not None and all(cut.by_hops for cut in found):
             yield (_hops_said(self.max_hops),)
-        named = sorted({member for cut in found if cut.core is not None for member in cut.core.members})
+        named = sorted({member for cut in found for member in cut.core.members})
         single = [rule for rule in named if self._are_met(gaps, {rule})]
         yield from ((self.apart.rules[rule].said,) for rule in single)
         if single:

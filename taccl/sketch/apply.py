@@ -46,11 +46,7 @@ def apply_sketch(
     CollectiveError : the collective is for another number of ranks.
     """
     sketch = ALL_LINKS if sketch is None else sketch
-    if collective.num_ranks != topology.num_ranks:
-        raise CollectiveError(
-            f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
-            f"{topology.num_ranks}"
-        )
+    check_ranks(collective, topology)
     layout = layout_of(topology)
     check_gpu_numbers(sketch, layout, topology.name)
     check_senders(sketch)
@@ -60,6 +56,15 @@ def apply_sketch(
     if gap is not None:
         raise _infeasible(gap, sketch, topology, layout, collective)
     return Applied(Problem(logical, collective, chunk_mb, symmetry, limits), notes)
+
+
+def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:
+    """Raise CollectiveError for a collective of another number of ranks than the machine has."""
+    if collective.num_ranks != topology.num_ranks:
+        raise CollectiveError(
+            f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
+            f"{topology.num_ranks}"
+        )
 
 
 def _network(

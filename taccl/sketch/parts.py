@@ -8,19 +8,21 @@ from functools import partial
 
 from taccl.problem import Statement
 from taccl.sketch.limits import senders_of
-from taccl.sketch.model import Internode, Intranode, Relay, SenderFor, Sketch
+from taccl.sketch.model import Internode, Intranode, Relay, SenderFor, Sketch, Switch
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """Something that a sketch says, and the sketch without it.
 
-    `homes` and `senders` are the local GPUs that it is about, None for all; `inside` is the links in a node.
+    It is about the links between nodes, or `inside` them, that leave some `senders`; or about the chunks of
+    some `homes`, which leave a node `through` some GPUs only. All are local GPUs; None stands for every one.
     """
 
     said: Statement
     without: Callable[[Sketch], Sketch]
     homes: frozenset[int] | None = None
+    through: frozenset[int] | None = None
     senders: frozenset[int] | None = None
     inside: bool = False
 
@@ -121,6 +123,7 @@ def senders_for(sketch: Sketch) -> Iterator[Part]:
             Statement(text, sketch.path, min((e.line for e in entries if e.line is not None), default=None)),
             partial(_without_senders, homes=homes),
             homes=frozenset(homes),
+            through=senders,
         )
 
 
@@ -160,3 +163,16 @@ def nics_said(sketch: Sketch) -> Statement | None:
         return None
     text = "nic_sharing static: every link between nodes takes (links / NICs) times as long, used or not"
     return Statement(text, sketch.path, sketch.internode.nic_line)
+
+
+def policies_said(sketch: Sketch) -> tuple[Statement, ...]:
+    """The policies of switches, which take no link away."""
+    return tuple(
+        Statement(f"policy {switch.policy} for GPUs {_members(switch)}", sketch.path, switch.line)
+        for switch in sketch.intranode.switches
+        if switch.policy != "none"
+    )
+
+
+def _members(switch: Switch) -> str:
+    return "all" if switch.gpus is None else f"[{in_short(switch.gpus)}]"

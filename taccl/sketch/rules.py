@@ -25,6 +25,7 @@ from taccl.sketch.parts import (
     Part,
     inside_nodes,
     nics_said,
+    policies_said,
     relays,
     senders_for,
     strategy_said,
@@ -48,6 +49,7 @@ class TakenApart:
     rules : what the sketch takes away from `everything`.
     everything : the links that there are without any of the rules.
     nics : what the sketch says of sharing NICs, if it is more than that they are ports.
+    policies : what it says of the use of switches.
 
     Raises
     ------
@@ -60,12 +62,13 @@ class TakenApart:
         self._sketch = Sketch(name="all links") if sketch is None else sketch
         check_gpu_numbers(self._sketch, self._layout, topology.name)
         check_senders(self._sketch)
-        self._network(self._sketch)
+        stated, _ = self._network(self._sketch)
         parts = [*inside_nodes(self._sketch), *self._between(sketch is None), *senders_for(self._sketch)]
         self.everything = self._network(without(self._sketch, parts))[0]
-        rules = [self._rule(part, parts) for part in parts]
+        rules = [self._rule(part, stated) for part in parts]
         self._parts, self.rules = _that_forbid(parts, rules)
         self.nics = nics_said(self._sketch)
+        self.policies = policies_said(self._sketch)
 
     def network(
         self, kept: Collection[int], *, with_nics: bool = True
@@ -103,20 +106,18 @@ class TakenApart:
         logical = logical_topology(sketch, self._topology, self._layout)
         return logical, routing_limits(sketch, logical, self._layout)
 
-    def _rule(self, part: Part, parts: Sequence[Part]) -> Rule:
-        """Its links among those of no part, and those of them that are left with it alone."""
-        local = self._layout.local_of
-        homes = np.ones(len(local), dtype=np.bool_)
-        if part.homes is not None:
-            homes = np.isin(local, list(part.homes))
-        scope = ~self.everything.internode if part.inside else self.everything.internode
+    def _rule(self, part: Part, stated: LogicalTopology) -> Rule:
+        """The links that a part is about, and those of them that it leaves."""
+        local, everything = self._layout.local_of, self.everything
+        homes, scope = np.ones(len(local), dtype=np.bool_), everything.internode
+        if part.inside:
+            scope = ~scope
         if part.senders is not None:
-            scope = scope & np.isin(local[self.everything.src], list(part.senders))
-        alone, limits = self._network(without(self._sketch, [other for other in parts if other is not part]))
-        usable = np.ones(alone.num_links, dtype=np.bool_)
-        if limits.may_use is not None:
-            usable = limits.may_use[int(np.flatnonzero(homes)[0])]
-        return Rule(part.said, homes, scope, scope & _present(self.everything, alone, usable))
+            scope = scope & np.isin(local[everything.src], list(part.senders))
+        if part.homes is None or part.through is None:
+            return Rule(part.said, homes, scope, scope & _present(everything, stated))
+        homes = np.isin(local, list(part.homes))
+        return Rule(part.said, homes, scope, scope & np.isin(local[everything.src], list(part.through)))
 
     def _between(self, no_sketch: bool) -> Iterator[Part]:
         """The parts of the inter-node strategy: entry by entry where that can be, else the whole of it."""
@@ -151,8 +152,7 @@ def _that_forbid(parts: Sequence[Part], rules: Sequence[Rule]) -> tuple[tuple[Pa
     return tuple(parts[i] for i in kept), tuple(rules[i] for i in kept)
 
 
-def _present(everything: LogicalTopology, alone: LogicalTopology, usable: BoolArray) -> BoolArray:
-    """Which links of `everything` are usable ones of another topology of its ranks, shape (num_links,)."""
+def _present(everything: LogicalTopology, stated: LogicalTopology) -> BoolArray:
+    """Which links of `everything` another topology of the same ranks has too, shape (num_links,)."""
     number: IntArray = everything.src * everything.num_ranks + everything.dst
-    other: IntArray = alone.src * alone.num_ranks + alone.dst
-    return np.isin(number, other[usable])
+    return np.isin(number, stated.src * stated.num_ranks + stated.dst)

@@ -30,8 +30,8 @@ def unlike(
 ) -> Core | None:
     """Rules, by their positions, that cannot hold together with a symmetry; None if they can.
 
-    Also None if the solver cannot tell in time, and if what breaks the symmetry is no matter of which links
-    may be used. No members: the links of the machine break it, whatever is ruled out.
+    None also if what breaks the symmetry is no matter of which links may be used. No members: the links of
+    the machine break it, whatever is ruled out. All, not minimal: the solver cannot tell in time.
 
     Raises
     ------
@@ -41,18 +41,22 @@ def unlike(
     images = _images(everything, permutation)
     links = _Table(z3.Bool("symmetry"), [z3.Bool(f"rule {number}") for number in range(len(rules))])
     about_all = [(number, rule) for number, rule in enumerate(rules) if rule.homes.all()]
+    literals = [*links.holds, links.symmetry]
     solver: Any = z3.SolverFor("QF_FD")
     there = np.ones(everything.num_links, dtype=np.bool_)
     for _, rule in about_all:
         there &= ~rule.forbids
-    for constraint in links.of_home(-1, -1, about_all, np.arange(everything.num_links), images):
+    for constraint in links.of_home(-1, -1, about_all, _followed(there, images), images):
         solver.add(constraint)
-    for home in range(everything.num_ranks) if len(about_all) < len(rules) else ():
+    core = minimal_core(solver, literals, budget)
+    by_home = np.any([rule.scope for rule in rules if not rule.homes.all()], axis=0)
+    for home in range(everything.num_ranks) if core is None and by_home.any() else ():
         about = [(number, rule) for number, rule in enumerate(rules) if rule.homes[home]]
-        kept = np.flatnonzero(there & np.any([rule.scope for _, rule in about] or [there], axis=0))
+        kept = np.flatnonzero(there & by_home)
         for constraint in links.of_home(home, int(permutation[home]), about, kept, images):
             solver.add(constraint)
-    core = minimal_core(solver, [*links.holds, links.symmetry], budget)
+    if core is None and by_home.any():
+        core = minimal_core(solver, literals, budget)
     if core is None:
         return None
     return Core(tuple(number for number in core.members if number < len(rules)), core.is_minimal)
@@ -64,6 +68,15 @@ def _images(everything: LogicalTopology, permutation: IntArray) -> IntArray:
     image = np.array([everything.link_index.get(pair, -1) for pair in ends], dtype=np.int64)
     same = _same(everything.alpha_us, image) & _same(everything.beta_us_per_mb, image)
     return np.where(same, image, -1)
+
+
+def _followed(there: BoolArray, images: IntArray) -> IntArray:
+    """The links that are there, and where a symmetry takes them again and again: others can all be absent."""
+    met, now = set(np.flatnonzero(there).tolist()), np.flatnonzero(there)
+    while len(now := images[now][images[now] >= 0]):
+        now = np.array([link for link in now.tolist() if link not in met], dtype=np.int64)
+        met.update(now.tolist())
+    return np.array(sorted(met), dtype=np.int64)
 
 
 def _same(cost: np.ndarray, image: IntArray) -> BoolArray:

@@ -38,15 +38,19 @@ class Core:
 def minimal_core(solver: Any, literals: Sequence[Any], budget: Budget) -> Core | None:
     """A core of the literals with what the solver holds; None if they can all hold.
 
-    Also None if the solver cannot tell in time. `literals` are Booleans of z3, all different.
+    All of them, not minimal, if the solver cannot tell in time: so ask only where it is known that they
+    cannot all hold. `literals` are Booleans of z3, all different.
 
     Raises
     ------
     KeyboardInterrupt : the user stopped the solver.
     SolverError : z3 failed.
     """
-    if _check(solver, literals, budget) != z3.unsat:
+    answer = _check(solver, literals, budget)
+    if answer == z3.sat:
         return None
+    if answer == z3.unknown:
+        return Core(tuple(range(len(literals))), is_minimal=False)
     members = _named(solver, literals)
     is_minimal = True
     for candidate in list(members):

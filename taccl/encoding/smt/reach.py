@@ -39,7 +39,7 @@ def no_way(
 ) -> Core | None:
     """Rules, by their positions, that leave no way from any source to `dst`; None if they leave one.
 
-    Also None if the solver cannot tell in time.
+    All of them, not minimal, if the solver cannot tell in time.
 
     Parameters
     ----------
