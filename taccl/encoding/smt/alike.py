@@ -49,13 +49,14 @@ def unlike(
     for constraint in links.of_home(-1, -1, about_all, _followed(there, images), images):
         solver.add(constraint)
     core = minimal_core(solver, literals, budget)
-    by_home = np.any([rule.scope for rule in rules if not rule.homes.all()], axis=0)
-    for home in range(everything.num_ranks) if core is None and by_home.any() else ():
-        about = [(number, rule) for number, rule in enumerate(rules) if rule.homes[home]]
-        kept = np.flatnonzero(there & by_home)
-        for constraint in links.of_home(home, int(permutation[home]), about, kept, images):
-            solver.add(constraint)
-    if core is None and by_home.any():
+    by_home = [rule.scope for rule in rules if not rule.homes.all()]
+    if core is None and by_home:
+        differ = np.any(by_home, axis=0)
+        kept = np.flatnonzero(there & (differ | differ[images]))
+        for home in range(everything.num_ranks):
+            about = [(number, rule) for number, rule in enumerate(rules) if rule.homes[home]]
+            for constraint in links.of_home(home, int(permutation[home]), about, kept, images):
+                solver.add(constraint)
         core = minimal_core(solver, literals, budget)
     if core is None:
         return None
