@@ -15,7 +15,7 @@ node:
   nics: 1
   links:
     - {from: gpus, to: hub, alpha_us: 1, beta_us_per_mb: 1}
-    - {from: [gpu0], to: nic0, alpha_us: 1, beta_us_per_mb: 4}
+    - {from: [gpu0], to: nic0, alpha_us: 0, beta_us_per_mb: 4}
 fabric: {alpha_us: 2, beta_us_per_mb: 4}
 """
 _SOME = st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=GPUS, unique=True).map(tuple)
