@@ -63,11 +63,15 @@ class Way:
 
 def number_of_demands(collective: Collective) -> int:
     """How many (chunk, rank) pairs something has to go to, sums to their home included."""
-    pre, post, chunks = collective.pre, collective.post, np.arange(collective.num_chunks)
-    copies = (post & ~pre).sum(axis=1)
-    at_home = pre[chunks, collective.home].astype(np.int64) + post[chunks, collective.home]
-    sums = pre.sum(axis=1) + post.sum(axis=1) - at_home
-    return int(np.where(collective.reduces, sums, copies).sum())
+    starts, wanted = (
+        np.unique(rows.chunk * collective.num_ranks + rows.rank)
+        for rows in (collective.inputs, collective.outputs)
+    )
+    is_sum = np.repeat(collective.reduces, collective.num_ranks)
+    at_home = np.arange(collective.num_chunks) * collective.num_ranks + collective.home
+    copies = np.setdiff1d(wanted, starts, assume_unique=True)
+    to_and_from_home = (np.setdiff1d(rows, at_home, assume_unique=True) for rows in (starts, wanted))
+    return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_home))
 
 
 def unmet_demands(asked: Request, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
@@ -170,7 +174,9 @@ class _Finder:
     def told(self, cut: _Cut, machine: str) -> Conflict:
         """A conflict in words."""
         gap = cut.gap
-        what = f"{what_moves(gap, self.collective)} cannot go from rank {gap.src} to rank {gap.dst}"
+        what = (
+            f"{what_moves(gap, self.collective)} cannot go from {_ranks_said(gap.sources)} to rank {gap.dst}"
+        )
         if cut.by_hops:
             what += f" over at most {links_said(self.max_hops)}"
         lines = [Line(self.apart.rules[number].said) for number in cut.core.members]
@@ -261,4 +267,8 @@ def _hops_said(max_hops: int | None) -> Statement:
 def _where(cut: _Cut) -> str:
     """How far the demand gets."""
     reached = cut.reach.reached(cut.gap)
-    return f"only to rank{'s' if len(reached) > 1 else ''} {in_short(reached)}"
+    return f"only to {_ranks_said(reached)}"
+
+
+def _ranks_said(ranks: Sequence[int]) -> str:
+    return f"rank{'' if len(ranks) == 1 else 's'} {in_short(ranks)}"
