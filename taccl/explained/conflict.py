@@ -60,7 +60,7 @@ class Conflict:
         if self.machine:
             return f"{self.what}\n  no line is to blame: {self.machine}"
         if not self.lines:
-            return f"{self.what}\n  which lines are to blame could not be told in time"
+            return f"{self.what}\n  which lines are to blame is not known"
         places = [short_place(line.said) for line in self.in_order]
         width = max(map(len, places))
         shown = [self.what + ", because of " + ("this line:" if len(self.lines) == 1 else "these together:")]

@@ -29,7 +29,7 @@ class Explanation:
     verdict : `possible`, `not excluded` or `impossible`.
     conflicts : why it is impossible; none otherwise.
     helps : sets of lines, each of which would be enough to leave out.
-    unmet : the demands of the collective; None where a broken symmetry came before they were asked.
+    unmet : the demands of the collective, and which of them cannot be met.
     bound : what no schedule can beat; None if there is none.
     machine_bound : the bound without any line of the sketch, for any number of chunks; None if not asked.
     found : the best schedule of a short search; None if there was none, or no reason to search.
@@ -87,7 +87,7 @@ class Explanation:
         for conflict in self.conflicts:
             shown.append("\n" + conflict.text() + _others_said(conflict))
         if self.unmet is not None and self.unmet.untold:
-            shown.append(f"\n{self.unmet.untold} more demands are cut off, for other reasons")
+            shown.append(f"\ncut off for other reasons: {self.unmet.untold} more")
         if self.helps:
             shown.append(f"\nfor {self._goal()}, it is enough to change {helps_said(self.helps)}")
         if self.machine_bound is not None and not any(conflict.machine for conflict in self.conflicts):

@@ -122,7 +122,7 @@ def _explained(
     if target_us is not None and found is not None:
         proved = Bound(found.lower_bound_us, found.bound_source, bound.kind)
         if is_above(proved, target_us):
-            conflict = not_by_any_schedule(proved, target_us, "the search proves it, whatever the lines are")
+            conflict = not_by_any_schedule(proved, target_us)
             return replace(asked_bound, conflicts=(conflict,), bound=proved, found=found)
     in_time = found is not None and (target_us is None or found.schedule.makespan_us <= target_us)
     return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from taccl.encoding.engine import Budget
@@ -12,6 +12,17 @@ from taccl.explained.conflict import Conflict, Line
 from taccl.problem import Statement
 from taccl.sketch.rules import TakenApart
 from taccl.sketch.symmetry import broken_by
+
+
+def broken_without(apart: TakenApart, left_out: Collection[int]) -> tuple[Statement, ...]:
+    """The symmetries that the network has, and would not have without some of the rules."""
+    whole = apart.network(range(len(apart.rules)))
+    rest = apart.network([number for number in range(len(apart.rules)) if number not in left_out])
+    return tuple(
+        said
+        for said, ranks in apart.symmetries
+        if broken_by(ranks, *whole) is None and broken_by(ranks, *rest) is not None
+    )
 
 
 def broken_symmetries(apart: TakenApart, budget: Budget) -> Iterator[Conflict]:

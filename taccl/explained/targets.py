@@ -14,6 +14,7 @@ from taccl.api import Request
 from taccl.encoding.bounds import Bound, all_bounds, quick_bound
 from taccl.encoding.engine import Budget
 from taccl.explained.conflict import Conflict, Line
+from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
 from taccl.proofs import REMEDIES
 from taccl.sketch.rules import TakenApart
@@ -31,7 +32,7 @@ class TargetMissed:
     Parameters
     ----------
     conflict : the lines to blame; none if the machine alone makes it so, or if the time was too short.
-    helps : the lines of which one is enough to leave out.
+    helps : the lines of which one is enough to leave out, each with the symmetries that need it.
     machine : the bound without any line of the sketch, for any number of chunks.
     """
 
@@ -45,10 +46,9 @@ def is_above(bound: Bound, target_us: float) -> bool:
     return bound.value_us > target_us * (1 + _ABOVE)
 
 
-def not_by_any_schedule(bound: Bound, target_us: float, machine: str = "") -> Conflict:
+def not_by_any_schedule(bound: Bound, target_us: float) -> Conflict:
     """The conflict of a bound above the target, without lines to blame."""
-    what = f"no schedule ends within {target_us:g} us: the bound is {_said(bound)}"
-    return Conflict(what=what, machine=machine)
+    return Conflict(f"no schedule ends within {target_us:g} us: the bound is {_said(bound)}")
 
 
 def target_missed(
@@ -88,7 +88,9 @@ def target_missed(
     )
     in_time = bounds.all_in_time
     helps = [line for line, left in without.items() if in_time and not is_above(left, target_us)]
-    return TargetMissed(conflict, tuple((bounds.said[line],) for line in helps), machine)
+    rules = len(apart.rules)
+    said = ((bounds.said[line], *broken_without(apart, {line} - {rules, rules + 1})) for line in helps)
+    return TargetMissed(conflict, tuple(said), machine)
 
 
 def _needed(bounds: _Bounds, lines: frozenset[int], target_us: float) -> frozenset[int]:

@@ -18,6 +18,7 @@ from taccl.encoding.engine import Budget
 from taccl.encoding.smt.core import Core
 from taccl.encoding.smt.reach import no_way
 from taccl.explained.conflict import Conflict, Line
+from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
@@ -39,7 +40,8 @@ class Unmet:
     demands, unmet : how many there are, and how many of them cannot be met.
     conflicts : the reasons, each with the number of demands that it cuts off.
     untold : how many unmet demands no conflict explains.
-    helps : sets of lines, each of which would let every demand be met if it were left out.
+    helps : sets of lines, each of which would let every demand be met if it were left out; with the
+        symmetries that would not hold then.
     """
 
     demands: int
@@ -98,7 +100,7 @@ def unmet_demands(asked: Request, apart: TakenApart, max_hops: int | None, budge
         unmet=len(gaps),
         conflicts=tuple(finder.told(cut, asked.topology.name) for cut in found),
         untold=untold,
-        helps=tuple(finder.remedies(gaps, found)) if gaps else (),
+        helps=tuple(finder.remedies(gaps, found, budget)) if gaps else (),
     )
 
 
@@ -193,26 +195,37 @@ class _Finder:
             images=cut.images,
         )
 
-    def remedies(self, gaps: Sequence[Demand], found: Sequence[_Cut]) -> Iterator[tuple[Statement, ...]]:
+    def remedies(
+        self, gaps: Sequence[Demand], found: Sequence[_Cut], budget: Budget
+    ) -> Iterator[tuple[Statement, ...]]:
         """Each rule that is enough to leave out; if there is none, sets of which all have to go.
 
-        Such a set is of one family of rules where that can be, and none of its rules can stay.
+        Such a set is of one family of rules where that can be, and none of its rules can stay. When the
+        budget is spent, no more are told.
         """
         if self.max_hops is not None and all(cut.by_hops for cut in found):
             yield (_hops_said(self.max_hops),)
         named = sorted({member for cut in found for member in cut.core.members})
-        single = [rule for rule in named if self._are_met(gaps, {rule})]
-        yield from ((self.apart.rules[rule].said,) for rule in single)
+        single = [rule for rule in named if budget.remaining_s() and self._are_met(gaps, {rule})]
+        yield from (self._left_out({rule}) for rule in single)
         if single:
             return
         enough = [family for family in self.apart.families if self._are_met(gaps, family)]
         for family in enough or [frozenset(range(len(self.apart.rules)))]:
-            if self._are_met(gaps, family):
-                left_out = set(family)
-                for rule in sorted(family, key=lambda rule: (rule in named, rule)):
-                    if self._are_met(gaps, left_out - {rule}):
-                        left_out.discard(rule)
-                yield tuple(self.apart.rules[rule].said for rule in sorted(left_out))
+            if not self._are_met(gaps, family):
+                return
+            left_out = set(family)
+            for rule in sorted(family, key=lambda rule: (rule in named, rule)):
+                if not budget.remaining_s():
+                    return
+                if self._are_met(gaps, left_out - {rule}):
+                    left_out.discard(rule)
+            yield self._left_out(left_out)
+
+    def _left_out(self, rules: Collection[int]) -> tuple[Statement, ...]:
+        """What has to change to leave out some rules: they, and the symmetries that need them."""
+        said = (self.apart.rules[rule].said for rule in sorted(rules))
+        return (*said, *broken_without(self.apart, rules))
 
     def _are_met(self, gaps: Sequence[Demand], left_out: Collection[int]) -> bool:
         """Whether all gaps can be met without some rules; other demands then can as they could before."""
