@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from taccl.backend.verify import verify_file
     from taccl.collectives import Collective, make_collective
     from taccl.errors import TacclError
+    from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
     from taccl.problem import Problem
     from taccl.proofs import bounds
@@ -31,6 +32,7 @@ __version__ = version("taccl")
 
 __all__ = [
     "Collective",
+    "Explanation",
     "Frontier",
     "PhysicalTopology",
     "Problem",
@@ -40,6 +42,7 @@ __all__ = [
     "StatedProblem",
     "TacclError",
     "bounds",
+    "explain",
     "load_sketch",
     "load_topology",
     "make_collective",
@@ -53,6 +56,7 @@ __all__ = [
 
 _HOME = {
     "Collective": "collectives",
+    "Explanation": "explained",
     "Frontier": "frontier",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
@@ -62,6 +66,7 @@ _HOME = {
     "StatedProblem": "api",
     "TacclError": "errors",
     "bounds": "proofs",
+    "explain": "explained",
     "load_sketch": "sketch",
     "load_topology": "topologies",
     "make_collective": "collectives",

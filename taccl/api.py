@@ -51,6 +51,21 @@ class StatedProblem:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine."""
+
+    collective: Collective
+    topology: PhysicalTopology
+    sketch: Sketch | None
+    chunk_mb: float
+
+    @property
+    def size_bytes(self) -> int:
+        """What nccl-tests prints as `size`."""
+        return round(self.chunk_mb * units.MB * self.collective.chunks_per_size)
+
+
 def make_problem(
     collective: str | Path | Collective = "allgather",
     *,
@@ -65,6 +80,36 @@ def make_problem(
     nic_sharing: NicSharing | None = None,
 ) -> StatedProblem:
     """What is asked, as an engine sees it. Parameters and errors as in `synthesize`."""
+    asked = read_request(
+        collective,
+        topology=topology,
+        sketch=sketch,
+        size=size,
+        nodes=nodes,
+        profile=profile,
+        chunks=chunks,
+        root=root,
+        occupancy=occupancy,
+        nic_sharing=nic_sharing,
+    )
+    applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
+    return StatedProblem(applied.problem, asked.topology, asked.sketch, applied.notes)
+
+
+def read_request(
+    collective: str | Path | Collective = "allgather",
+    *,
+    topology: str | Path | PhysicalTopology | None = None,
+    sketch: str | Path | Sketch | None = None,
+    size: str | int | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    chunks: int | None = None,
+    root: int | None = None,
+    occupancy: Occupancy | None = None,
+    nic_sharing: NicSharing | None = None,
+) -> Request:
+    """The machine, collective and chunk size of a request, whether or not the sketch lets it be done."""
     if isinstance(sketch, str | Path):
         sketch = load_sketch(find_sketch(sketch))
     if nic_sharing is not None:
@@ -76,9 +121,7 @@ def make_problem(
         pieces = chunks or (1 if sketch is None else sketch.chunks_per_rank)
         collective = _collective(collective, machine.num_ranks, pieces, root)
     size_bytes = _size_bytes(size, sketch, machine, collective, chunk_size_known=profile is not None)
-    chunk_mb = chunk_bytes(collective, size_bytes) / units.MB
-    applied = apply_sketch(sketch, machine, collective, chunk_mb)
-    return StatedProblem(applied.problem, machine, sketch, applied.notes)
+    return Request(collective, machine, sketch, chunk_bytes(collective, size_bytes) / units.MB)
 
 
 def synthesize(

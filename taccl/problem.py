@@ -190,6 +190,47 @@ class RoutingLimits:
     spread_load: bool = False
 
 
+@dataclass(frozen=True)
+class Statement:
+    """Something that a user asked for, in the words in which it was asked, and where."""
+
+    text: str
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """`file:line`, as far as it is known; empty for what no file says."""
+        if self.path is None or self.line is None:
+            return self.path or ("" if self.line is None else f"line {self.line}")
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One reason for `RoutingLimits.may_use`, or for a link that is not there.
+
+    Of the links in `scope`, chunks of `homes` may use those in `allows` and no others. The links are those
+    of the topology that there would be without any rule.
+
+    Parameters
+    ----------
+    said : the rule in the designer's words.
+    homes : shape (num_ranks,).
+    scope, allows : shape (num_links,).
+    """
+
+    said: Statement
+    homes: BoolArray
+    scope: BoolArray
+    allows: BoolArray
+
+    @property
+    def forbids(self) -> BoolArray:
+        """The links that chunks of `homes` may not use, shape (num_links,)."""
+        return np.asarray(self.scope & ~self.allows)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """Find the fastest schedule of `collective` on `topology` with chunks of `chunk_mb` MB.

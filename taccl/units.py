@@ -45,6 +45,27 @@ def parse_size(text: str | int) -> int:
     return int(size)
 
 
+_TIMES_US = {"": 1.0, "US": 1.0, "MS": 1e3, "S": 1e6}
+_TIME = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})\s*([a-zA-Z]*)\s*")
+
+
+def parse_time_us(text: str | float) -> float:
+    """Microseconds in a time such as `500us`, `1.5ms`, `2s` or `500`, which is in microseconds.
+
+    Raises
+    ------
+    UnitError : not a time, or not positive.
+    """
+    match = _TIME.fullmatch(str(text))
+    factor = None if match is None else _TIMES_US.get(match[2].upper())
+    if match is None or factor is None:
+        raise UnitError(f"{text!r} is not a time", hint="write it like 500us, 1.5ms or 2s")
+    time_us = float(match[1]) * factor
+    if not time_us > 0:
+        raise UnitError(f"a time must be positive, not {text!r}")
+    return time_us
+
+
 def format_size(size_bytes: int) -> str:
     """The shortest exact spelling of a size that `parse_size` reads back: 16MB, 1536KB, 1000B."""
     for factor, suffix in ((GB, "GB"), (MB, "MB"), (KB, "KB")):

@@ -1,7 +1,7 @@
 """Every example of the README and docs/ is run, in the order of the page, in one folder per page.
 
 - ```console : lines after `$ ` are taccl commands; each must succeed, and what the page shows of its output
-  must be there, numbers apart (`...` stands for anything).
+  must be there, numbers apart (`...` stands for anything). After `; echo $?`, the last line is the exit code.
 - ```python : run as it stands, or as doctests where it has `>>>`.
 - ```yaml whose first line is `# NAME.yaml` : written to that file, for the commands that follow.
 Other blocks (such as ```text) are not run.
@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ECHO_CODE = "; echo $?"
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -87,10 +88,13 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
 
 
 def run_command(command: str, shown: list[str], place: str) -> None:
+    code = 0
+    if command.endswith(_ECHO_CODE):
+        command, code, shown = command.removesuffix(_ECHO_CODE), int(shown[-1]), shown[:-1]
     program, *words = shlex.split(command.replace("\\\n", " "))
     assert program == "taccl", f"{place}: only taccl is run here, not {program}"
     done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, f"{place}: {command}\n{done.output}"
+    assert done.exit_code == code, f"{place}: {command}\n{done.output}"
     for line in shown:
         assert pattern(line).search(done.output), f"{place}: {command}\nno line like {line!r}:\n{done.output}"
 

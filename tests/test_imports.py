@@ -28,6 +28,7 @@ TOP = (
     "proofs",
     "simulated",
     "frontier",
+    "explained",
     "cli",
     "__main__",
 )

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from taccl import units
 from taccl.errors import UnitError
-from taccl.units import GB, KB, MB, bandwidth_gbps, beta_from_bandwidth, format_size, parse_size
+from taccl.units import (
+    GB,
+    KB,
+    MB,
+    bandwidth_gbps,
+    beta_from_bandwidth,
+    format_size,
+    parse_size,
+    parse_time_us,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +97,23 @@ def test_a_bandwidth_must_be_positive_and_finite(bandwidth: float) -> None:
 
 def test_moving_something_in_no_time_is_infinitely_fast() -> None:
     assert bandwidth_gbps(MB, 0.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("text", "time_us"),
+    [("500us", 500), ("500", 500), (500, 500), (12.5, 12.5), ("1.5 ms", 1500), (" 2S ", 2e6), (".5us", 0.5)],
+)
+def test_a_time_is_in_microseconds_unless_it_says_otherwise(text: str | float, time_us: float) -> None:
+    assert parse_time_us(text) == time_us
+
+
+@pytest.mark.parametrize("text", ["", "us", "5min", "-1us", "1e6", "nan", "inf", "1..5us", "5 u s", True])
+def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UnitError, match="is not a time") as caught:
+        parse_time_us(text)
+    assert caught.value.hint == "write it like 500us, 1.5ms or 2s"
+
+
+def test_a_time_must_be_positive() -> None:
+    with pytest.raises(UnitError, match="must be positive"):
+        parse_time_us("0ms")

@@ -9,6 +9,7 @@ import click
 
 from taccl import units
 from taccl.api import StatedProblem, make_problem
+from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import json_option, machine_options
 from taccl.cli.output import show_json, show_table
 from taccl.encoding.bounds import Bound, all_bounds
@@ -43,7 +44,8 @@ def bound(as_json: bool, **request: Any) -> None:
     taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB
     taccl bound --topology dgx2 --nodes 2 --collective alltoall --size 1GB
     """
-    stated = make_problem(**request)
+    with pointing_to_explain(request):
+        stated = make_problem(**request)
     proven = all_bounds(stated.problem)
     if as_json:
         show_json(_as_json(stated, proven))

@@ -12,7 +12,10 @@ from taccl.errors import TacclError
 
 #: Each is the command of that name in the module of that name, imported when it is used: so `--version`
 #: and shell completion load no solver.
-_COMMANDS = ("synthesize", "bound", "pareto", "verify", "simulate", "run", "show", "topology", "sketch")
+_COMMANDS = (
+    *("synthesize", "explain", "bound", "pareto", "verify"),
+    *("simulate", "run", "show", "topology", "sketch"),
+)
 
 #: What a shell gives a process that was ended by Ctrl-C.
 _INTERRUPTED = 130

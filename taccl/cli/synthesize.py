@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taccl import api, units
+from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import claim_outputs, show_json
 from taccl.cli.progress import progress_reports
@@ -129,7 +130,7 @@ def synthesize(
     claim_outputs(
         (output, schedule), [request[name] for name in ("sketch", "topology", "profile", "collective")]
     )
-    with progress_reports(quiet=quiet, verbose=verbose) as report:
+    with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
         result = api.synthesize(
             **request,
             xml=not no_xml,

@@ -10,7 +10,7 @@ import numpy as np
 from taccl.collectives import Collective, IntArray
 from taccl.errors import CollectiveError, InfeasibleError, SketchError
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
-from taccl.sketch.demands import Gap, can_go, first_gap
+from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
 from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Intranode, Sketch
@@ -46,11 +46,7 @@ def apply_sketch(
     CollectiveError : the collective is for another number of ranks.
     """
     sketch = ALL_LINKS if sketch is None else sketch
-    if collective.num_ranks != topology.num_ranks:
-        raise CollectiveError(
-            f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
-            f"{topology.num_ranks}"
-        )
+    check_ranks(collective, topology)
     layout = layout_of(topology)
     check_gpu_numbers(sketch, layout, topology.name)
     check_senders(sketch)
@@ -60,6 +56,15 @@ def apply_sketch(
     if gap is not None:
         raise _infeasible(gap, sketch, topology, layout, collective)
     return Applied(Problem(logical, collective, chunk_mb, symmetry, limits), notes)
+
+
+def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:
+    """Raise CollectiveError for a collective of another number of ranks than the machine has."""
+    if collective.num_ranks != topology.num_ranks:
+        raise CollectiveError(
+            f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
+            f"{topology.num_ranks}"
+        )
 
 
 def _network(
@@ -91,16 +96,12 @@ def _symmetry(
 
 
 def _infeasible(
-    gap: Gap, sketch: Sketch, topology: PhysicalTopology, layout: Layout, collective: Collective
+    gap: Demand, sketch: Sketch, topology: PhysicalTopology, layout: Layout, collective: Collective
 ) -> InfeasibleError:
     """The error for a demand that cannot be met: the first term whose absence would let it, and its line."""
-    home = int(collective.home[gap.chunk])
-    what = collective.describe_chunk(gap.chunk)
-    if collective.reduces[gap.chunk] and gap.dst == home:
-        what = f"the contribution of rank {gap.src} to {what}"
-    message = f"{what} cannot go from rank {gap.src} to rank {gap.dst}"
-    for term in () if sketch is ALL_LINKS else _terms(sketch, layout, home):
-        if _lets(gap, home, term.without, topology, layout):
+    message = f"{what_moves(gap, collective)} cannot go from rank {gap.src} to rank {gap.dst}"
+    for term in () if sketch is ALL_LINKS else _terms(sketch, layout, gap.home):
+        if _lets(gap, term.without, topology, layout):
             return InfeasibleError(
                 f"{message}: {term.reason}", path=sketch.path, line=term.line, hint=term.hint
             )
@@ -147,9 +148,9 @@ def _terms(sketch: Sketch, layout: Layout, home: int) -> Iterator[_Term]:
         )
 
 
-def _lets(gap: Gap, home: int, sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
+def _lets(gap: Demand, sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
     """Whether a demand can be met with another sketch."""
     try:
-        return can_go(gap, home, *_network(sketch, topology, layout))
+        return can_go(gap, *_network(sketch, topology, layout))
     except SketchError:  # for example, a fully connected fabric on a machine without NICs
         return False

@@ -7,104 +7,128 @@ that wants the sum.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, Collective
+from taccl.collectives import Collective, IntArray
 from taccl.problem import LogicalTopology, RoutingLimits
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A demand that cannot be met: `chunk` has no way from `src` (one of its sources) to `dst`."""
+class Demand:
+    """`chunk`, which may use what chunks of `home` may, has to go from one of `sources` to `dst`."""
 
     chunk: int
-    src: int
+    home: int
+    sources: tuple[int, ...]
     dst: int
 
+    @property
+    def src(self) -> int:
+        """The first of the sources, for messages."""
+        return self.sources[0]
 
-def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingLimits) -> Gap | None:
+
+def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingLimits) -> Demand | None:
     """The first demand that cannot be met; None when all can."""
-    reach = _Reach(logical, limits)
+    reach = Reach(logical, limits)
     for chunk in range(collective.num_chunks):
-        home = int(collective.home[chunk])
-        if reach.everywhere(home):
-            continue
-        gap = _gap(collective, chunk, home, reach)
-        if gap is not None:
-            return gap
+        if not reach.everywhere(int(collective.home[chunk])):
+            for demand in demands_of(collective, chunk):
+                if reach.links_to(demand) is None:
+                    return demand
     return None
 
 
-def can_go(gap: Gap, home: int, logical: LogicalTopology, limits: RoutingLimits) -> bool:
-    """Whether chunks of `home` can go from the gap's source to its destination on other terms."""
-    return bool(_Reach(logical, limits).from_ranks(home, (gap.src,))[gap.dst])
-
-
-def _gap(collective: Collective, chunk: int, home: int, reach: _Reach) -> Gap | None:
-    starts = tuple(int(rank) for rank in np.flatnonzero(collective.pre[chunk]))
+def demands_of(collective: Collective, chunk: int) -> Iterator[Demand]:
+    """All that has to move for a chunk to be where it is wanted."""
+    home = int(collective.home[chunk])
+    starts = tuple(np.flatnonzero(collective.pre[chunk]).tolist())
     if collective.reduces[chunk]:
-        lost = np.flatnonzero(collective.pre[chunk] & ~reach.into(home))
-        if len(lost):
-            return Gap(chunk, int(lost[0]), home)
+        for start in starts:
+            if start != home:
+                yield Demand(chunk, home, (start,), home)
         starts = (home,)
-    missing = np.flatnonzero(collective.post[chunk] & ~reach.from_ranks(home, starts))
-    return Gap(chunk, starts[0], int(missing[0])) if len(missing) else None
+    for rank in np.flatnonzero(collective.post[chunk]).tolist():
+        if rank not in starts:
+            yield Demand(chunk, home, starts, rank)
 
 
-class _Reach:
-    """Who reaches whom over the links that the chunks of a home may use; each answer is kept.
+def what_moves(demand: Demand, collective: Collective) -> str:
+    """What has to go, in the user's words."""
+    what = collective.describe_chunk(demand.chunk)
+    if collective.reduces[demand.chunk] and demand.dst == demand.home:
+        return f"the contribution of rank {demand.src} to {what}"
+    return what
 
-    Homes with the same usable links share their answers. Where those links join every rank to every
-    other, as they mostly do, two searches answer for all ranks.
+
+def can_go(gap: Demand, logical: LogicalTopology, limits: RoutingLimits) -> bool:
+    """Whether the chunk can go from the gap's sources to its destination on other terms."""
+    return Reach(logical, limits).links_to(gap) is not None
+
+
+class Reach:
+    """How many links it takes from rank to rank over those that the chunks of a home may use.
+
+    Each answer is kept, and homes with the same usable links share theirs. Where those links join every
+    rank to every other, as they mostly do, two searches tell so for all ranks.
     """
 
     def __init__(self, logical: LogicalTopology, limits: RoutingLimits) -> None:
         self.logical = logical
         self.may_use = limits.may_use
         self.kinds: dict[bytes, int] = {}
-        self.found: dict[tuple[object, ...], BoolArray] = {}
+        self.kind_of: dict[int, int] = {}
+        self.found: dict[tuple[int, tuple[int, ...], bool], IntArray] = {}
         self.all_reach: dict[int, bool] = {}
 
     def everywhere(self, home: int) -> bool:
         """Whether chunks of `home` can go from any rank to any other."""
         kind = self._kind(home)
         if kind not in self.all_reach:
-            there, back = self.from_ranks(home, (0,)), self._search(home, (0,), backwards=True)
-            self.all_reach[kind] = bool(there.all() and back.all())
+            there, back = self._search(home, (0,)), self._search(home, (0,), backwards=True)
+            self.all_reach[kind] = bool((there >= 0).all() and (back >= 0).all())
         return self.all_reach[kind]
 
-    def from_ranks(self, home: int, starts: tuple[int, ...]) -> BoolArray:
-        """The ranks that chunks of `home` can reach from `starts`, shape (num_ranks,)."""
-        return self._search(home, starts, backwards=False)
+    def links_to(self, demand: Demand) -> int | None:
+        """How many links the shortest way has; None if there is no way."""
+        if demand.dst == demand.home and len(demand.sources) == 1:  # one search for all that is summed there
+            links = self._search(demand.home, (demand.dst,), backwards=True)[demand.sources[0]]
+        else:
+            links = self._search(demand.home, demand.sources)[demand.dst]
+        return int(links) if links >= 0 else None
 
-    def into(self, home: int) -> BoolArray:
-        """The ranks from which chunks of `home` can reach `home`, shape (num_ranks,)."""
-        return self._search(home, (home,), backwards=True)
+    def reached(self, demand: Demand) -> list[int]:
+        """The ranks that the chunk can get to from its sources."""
+        return [int(rank) for rank in np.flatnonzero(self._search(demand.home, demand.sources) >= 0)]
 
     def _kind(self, home: int) -> int:
         """Homes with the same usable links are of one kind."""
-        row = b"" if self.may_use is None else self.may_use[home].tobytes()
-        return self.kinds.setdefault(row, len(self.kinds))
+        if home not in self.kind_of:
+            row = b"" if self.may_use is None else self.may_use[home].tobytes()
+            self.kind_of[home] = self.kinds.setdefault(row, len(self.kinds))
+        return self.kind_of[home]
 
-    def _search(self, home: int, starts: tuple[int, ...], backwards: bool) -> BoolArray:
+    def _search(self, home: int, starts: tuple[int, ...], backwards: bool = False) -> IntArray:
         key = (self._kind(home), starts, backwards)
         if key not in self.found:
             ends = self.logical.src, self.logical.dst
             src, dst = reversed(ends) if backwards else ends
             if self.may_use is not None:
                 src, dst = src[self.may_use[home]], dst[self.may_use[home]]
-            self.found[key] = _closure(self.logical.num_ranks, src, dst, starts)
+            self.found[key] = _levels(self.logical.num_ranks, src, dst, starts)
         return self.found[key]
 
 
-def _closure(num_ranks: int, src: np.ndarray, dst: np.ndarray, starts: tuple[int, ...]) -> BoolArray:
-    """The ranks that can be reached from `starts` along src -> dst."""
-    reached = np.zeros(num_ranks, dtype=np.bool_)
-    reached[list(starts)] = True
-    while True:
-        new = dst[reached[src] & ~reached[dst]]
+def _levels(num_ranks: int, src: IntArray, dst: IntArray, starts: tuple[int, ...]) -> IntArray:
+    """How many links each rank is from the nearest of `starts` along src -> dst; -1 for those not reached."""
+    level = np.full(num_ranks, -1, dtype=np.int64)
+    level[list(starts)] = 0
+    for links in range(1, num_ranks):
+        new = dst[(level[src] == links - 1) & (level[dst] < 0)]
         if not len(new):
-            return reached
-        reached[new] = True
+            break
+        level[new] = links
+    return level

@@ -61,6 +61,7 @@ def _sketch(root: Node, name: str, path: str | None) -> Sketch:
         internode=_internode(keys["internode"]) if "internode" in keys else Internode(),
         symmetry=tuple(map(_rotation, keys["symmetry"].elements())) if "symmetry" in keys else (),
         path=path,
+        chunks_line=keys["chunks_per_rank"].line if "chunks_per_rank" in keys else None,
     )
 
 
@@ -113,6 +114,7 @@ def _internode(node: Node) -> Internode:
         own_first=keys["own_first"].boolean() if "own_first" in keys else False,
         nic_sharing=sharing,
         line=node.line,
+        nic_line=keys["nic_sharing"].line if "nic_sharing" in keys else None,
     )
 
 

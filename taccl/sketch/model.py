@@ -83,6 +83,7 @@ class Internode:
     own_first : a sender's own chunks leave before those it carries for others.
     nic_sharing : `port`: a NIC is a port, shared as it is used; `static`: TACCL's rule, which
         multiplies the beta of every inter-node link by links / NICs, used or not.
+    nic_line : where `nic_sharing` is written.
     """
 
     strategy: InternodeStrategy = "none"
@@ -91,6 +92,7 @@ class Internode:
     own_first: bool = False
     nic_sharing: NicSharing = "port"
     line: int | None = None
+    nic_line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Sketch:
     chunks_per_rank : pieces that a rank's part is cut into.
     size : bytes, as nccl-tests counts them, that it is meant for.
     path : the file it was read from.
+    chunks_line : where `chunks_per_rank` is written.
     """
 
     name: str
@@ -131,6 +134,7 @@ class Sketch:
     internode: Internode = field(default_factory=Internode)
     symmetry: tuple[Rotation, ...] = ()
     path: str | None = None
+    chunks_line: int | None = None
 
     def error(self, message: str, *, line: int | None = None, hint: str | None = None) -> SketchError:
         """An error that names this sketch's file."""

@@ -60,7 +60,7 @@ def check_rotation(
         raise sketch.error(
             f"{rotation} is no symmetry of this network: {reason}",
             line=rotation.line,
-            hint="leave it out, or make the links it names alike",
+            hint="leave it out, or make the links it names alike; `taccl explain` names the lines against it",
         )
 
 

@@ -47,6 +47,7 @@ def sketch_from_taccl(root: Node, name: str, path: str | None) -> Sketch:
         internode=_internode(keys["internode_sketch"]) if "internode_sketch" in keys else Internode(),
         symmetry=tuple(map(_rotation, keys["symmetry_offsets"].elements())),
         path=path,
+        chunks_line=hyper["input_chunkup"].line,
     )
 
 

@@ -1,0 +1,159 @@
+"""`explain()`: why there is no schedule, or none by a target time, in the words of the sketch.
+
+What can stand in the way is asked in the order in which a request is understood: symmetries that the network
+does not have, demands that cannot be met, a bound above the target. Only where nothing stands in the way, a
+short search shows that there is a schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from taccl import units
+from taccl.api import Request, read_request
+from taccl.collectives import Collective
+from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.errors import NoScheduleInTime, SolverError
+from taccl.explained.explanation import Explanation
+from taccl.explained.symmetry import broken_symmetries
+from taccl.explained.targets import is_above, not_by_any_schedule, target_missed
+from taccl.explained.ways import longest_way, unmet_demands
+from taccl.problem import Occupancy, Problem, Statement
+from taccl.search import Found, Progress, search
+from taccl.sketch import Sketch, apply_sketch
+from taccl.sketch.apply import check_ranks
+from taccl.sketch.model import NicSharing
+from taccl.sketch.rules import TakenApart
+from taccl.topologies import PhysicalTopology
+
+#: Above so many demands, which of them is farthest is not looked for.
+_MOST_WAYS = 100_000
+#: Seconds for each linear program of the request's own bound.
+_PROGRAM_S = 10.0
+
+_HOPS_NOTE = "--max-hops asks whether such ways exist; a schedule that is found may take longer ones"
+
+
+def explain(
+    collective: str | Path | Collective = "allgather",
+    *,
+    topology: str | Path | PhysicalTopology | None = None,
+    sketch: str | Path | Sketch | None = None,
+    size: str | int | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    chunks: int | None = None,
+    root: int | None = None,
+    occupancy: Occupancy | None = None,
+    nic_sharing: NicSharing | None = None,
+    target_time: str | float | None = None,
+    max_hops: int | None = None,
+    time_limit: float = 30.0,
+) -> Explanation:
+    """Whether a request can be met; if not, the minimal set of lines that stands in the way.
+
+    Parameters
+    ----------
+    collective, topology, sketch, size, nodes, profile, chunks, root, occupancy, nic_sharing : as in
+        `taccl.synthesize`.
+    target_time : by when a schedule has to end, like `500us`, or a number of microseconds.
+    max_hops : ask also whether each chunk has a way of at most so many links.
+    time_limit : seconds for finding minimal sets, and then again for the search.
+
+    Raises
+    ------
+    TacclError : the request itself is wrong (exit code 2); what `synthesize` would call impossible is no
+        error here but an explanation.
+    KeyboardInterrupt : the user stopped it.
+    """
+    if not time_limit > 0:
+        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 30")
+    if max_hops is not None and max_hops < 1:
+        raise SolverError(f"a way has at least one link, so max_hops is not {max_hops}", hint="--max-hops 2")
+    target_us = None if target_time is None else units.parse_time_us(target_time)
+    asked = read_request(
+        collective,
+        topology=topology,
+        sketch=sketch,
+        size=size,
+        nodes=nodes,
+        profile=profile,
+        chunks=chunks,
+        root=root,
+        occupancy=occupancy,
+        nic_sharing=nic_sharing,
+    )
+    chunks_said = _chunks_said(asked, None if isinstance(collective, Collective) else chunks)
+    return _explained(asked, chunks_said, target_us, max_hops, time_limit)
+
+
+def _explained(
+    asked: Request, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
+) -> Explanation:
+    budget = Budget(time_limit)
+    check_ranks(asked.collective, asked.topology)
+    apart = TakenApart(asked.sketch, asked.topology)
+    nothing_yet = Explanation(
+        collective=asked.collective,
+        topology=asked.topology.name,
+        sketch=None if asked.sketch is None else asked.sketch.name,
+        size_bytes=asked.size_bytes,
+        verdict="impossible",
+        target_us=target_us,
+        max_hops=max_hops,
+    )
+    broken = tuple(broken_symmetries(apart, budget))
+    unmet = unmet_demands(asked, apart, max_hops, budget)
+    asked_ways = replace(nothing_yet, unmet=unmet)
+    if broken or unmet.unmet:
+        return replace(asked_ways, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
+    applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
+    bound = lower_bound(applied.problem, _PROGRAM_S)
+    notes = applied.notes if max_hops is None else (*applied.notes, _HOPS_NOTE)
+    asked_bound = replace(asked_ways, bound=bound, notes=notes)
+    if target_us is not None and is_above(bound, target_us):
+        missed = target_missed(asked, apart, chunks_said, bound, target_us, budget)
+        return replace(
+            asked_bound, conflicts=(missed.conflict,), helps=missed.helps, machine_bound=missed.machine
+        )
+    found = _first_found(applied.problem, target_us, time_limit)
+    if target_us is not None and found is not None:
+        proved = Bound(found.lower_bound_us, found.bound_source, bound.kind)
+        if is_above(proved, target_us):
+            conflict = not_by_any_schedule(proved, target_us)
+            return replace(asked_bound, conflicts=(conflict,), bound=proved, found=found)
+    in_time = found is not None and (target_us is None or found.schedule.makespan_us <= target_us)
+    return replace(
+        asked_bound,
+        verdict="possible" if in_time else "not excluded",
+        found=found,
+        way=longest_way(applied.problem) if unmet.demands <= _MOST_WAYS else None,
+    )
+
+
+def _first_found(problem: Problem, target_us: float | None, time_limit: float) -> Found | None:
+    """The first schedule by the target, or the best when the time is up; None if there is none by then."""
+
+    def stop_when_enough(progress: Progress) -> None:
+        time_us = progress.time_us
+        if time_us is not None and (target_us is None or time_us <= target_us):
+            raise KeyboardInterrupt
+
+    try:
+        return search(problem, SolveOptions(time_limit_s=time_limit), stop_when_enough)
+    except NoScheduleInTime:
+        return None
+
+
+def _chunks_said(asked: Request, chunks: int | None) -> Statement:
+    """What asks for so many chunks per rank."""
+    number = asked.collective.chunks_per_rank
+    if chunks is not None:
+        return Statement(f"--chunks {number}: each rank's part is cut into so many")
+    sketch = asked.sketch
+    if sketch is not None and sketch.chunks_line is not None:
+        text = f"chunks_per_rank: {number}: each rank's part is cut into so many"
+        return Statement(text, sketch.path, sketch.chunks_line)
+    return Statement(f"{number} chunk{'s' if number != 1 else ''} for each rank's part")

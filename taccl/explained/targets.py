@@ -1,0 +1,157 @@
+"""Which lines of a request keep a target time out of reach, by deletion on the lower bound.
+
+The bound is computed with fewer and fewer of the sketch's lines. Lines without which it still excludes the
+target are not to blame; a set of which every line is needed is. The number of chunks is such a line too:
+without it, the bound is one that holds for any number of equal chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from taccl.api import Request
+from taccl.encoding.bounds import Bound, all_bounds, quick_bound
+from taccl.encoding.engine import Budget
+from taccl.explained.conflict import Conflict, Line
+from taccl.explained.symmetry import broken_without
+from taccl.problem import Problem, Statement
+from taccl.proofs import REMEDIES
+from taccl.sketch.rules import TakenApart
+
+#: Seconds for each linear program of a bound.
+_PROGRAM_S = 10.0
+#: A bound is above a target if it is by more than this fraction: float error never excludes anything.
+_ABOVE = 1e-9
+
+
+@dataclass(frozen=True)
+class TargetMissed:
+    """Why no schedule ends by a target time.
+
+    Parameters
+    ----------
+    conflict : the lines to blame; none if the machine alone makes it so, or if the time was too short.
+    helps : the lines of which one is enough to leave out, each with the symmetries that need it.
+    machine : the bound without any line of the sketch, for any number of chunks.
+    """
+
+    conflict: Conflict
+    helps: tuple[tuple[Statement, ...], ...]
+    machine: Bound
+
+
+def is_above(bound: Bound, target_us: float) -> bool:
+    """Whether a bound proves that no schedule ends by the target."""
+    return bound.value_us > target_us * (1 + _ABOVE)
+
+
+def not_by_any_schedule(bound: Bound, target_us: float) -> Conflict:
+    """The conflict of a bound above the target, without lines to blame."""
+    return Conflict(f"no schedule ends within {target_us:g} us: the bound is {_said(bound)}")
+
+
+def target_missed(
+    asked: Request,
+    apart: TakenApart,
+    chunks_said: Statement,
+    bound: Bound,
+    target_us: float,
+    budget: Budget,
+) -> TargetMissed:
+    """The lines without which no bound would exclude the target, for a request whose `bound` excludes it.
+
+    `chunks_said` is what asks for so many chunks per rank.
+    """
+    bounds = _Bounds(asked, apart, chunks_said, budget)
+    missed = not_by_any_schedule(bound, target_us)
+    machine = bounds.of(frozenset())
+    if is_above(machine, target_us):
+        reason = (
+            f"the machine itself, with every link allowed and however finely the size is cut, takes at least "
+            f"{_said(machine)}; what moves it: {REMEDIES[machine.kind]}"
+        )
+        return TargetMissed(replace(missed, machine=reason), (), machine)
+    everything = frozenset(range(len(bounds.said)))
+    if not is_above(bounds.of(everything), target_us):  # a linear program was given up this time
+        return TargetMissed(missed, (), machine)
+    kept = _needed(bounds, everything, target_us)
+    without = {line: bounds.of(everything - {line}) for line in sorted(kept)}
+    conflict = replace(
+        missed,
+        lines=tuple(
+            Line(bounds.said[line], f"-> {_said(left)} without this alone" if left.value_us else "")
+            for line, left in without.items()
+        ),
+        is_minimal=bounds.all_in_time,
+        minimal_means=f"no bound excludes {target_us:g} us",
+    )
+    in_time = bounds.all_in_time
+    helps = [line for line, left in without.items() if in_time and not is_above(left, target_us)]
+    rules = len(apart.rules)
+    said = ((bounds.said[line], *broken_without(apart, {line} - {rules, rules + 1})) for line in helps)
+    return TargetMissed(conflict, tuple(said), machine)
+
+
+def _needed(bounds: _Bounds, lines: frozenset[int], target_us: float) -> frozenset[int]:
+    """A set of lines that excludes the target, and does not without any one of them."""
+    kept = lines
+    for family in bounds.families:
+        if len(family) > 1 and is_above(bounds.of(kept - family), target_us):
+            kept -= family
+    checked: frozenset[int] | None = None
+    while checked != kept:  # a bound is not always larger with more lines, so what is left is asked again
+        checked = kept
+        for line in sorted(kept):
+            if is_above(bounds.of(kept - {line}), target_us):
+                kept -= {line}
+    return kept
+
+
+def _said(bound: Bound) -> str:
+    return f"{bound.value_us:.2f} us ({bound.witness})"
+
+
+class _Bounds:
+    """The largest bound with some of the lines; each answer is kept.
+
+    When the time is up, a bound counts as one that excludes nothing, and `all_in_time` is false.
+    """
+
+    def __init__(self, asked: Request, apart: TakenApart, chunks_said: Statement, budget: Budget) -> None:
+        self._asked, self._apart, self._budget = asked, apart, budget
+        self._rules = len(apart.rules)
+        nics = [] if apart.nics is None else [apart.nics]
+        self.said = [*(rule.said for rule in apart.rules), *nics, chunks_said]
+        self.families = apart.families
+        self.all_in_time = True
+        self._found: dict[frozenset[int], Bound] = {}
+
+    def of(self, kept: frozenset[int]) -> Bound:
+        """The bound with the lines `kept`, by their positions in `said`."""
+        if kept not in self._found:
+            self._found[kept] = self._compute(kept)
+        return self._found[kept]
+
+    def _compute(self, kept: Collection[int]) -> Bound:
+        if not self._budget.remaining_s():
+            self.all_in_time = False
+            return Bound(0.0, "not computed in time", "latency")
+        with_nics = self._apart.nics is not None and self._rules in kept
+        logical, limits = self._apart.network(kept, with_nics=with_nics)
+        problem = Problem(logical, self._asked.collective, self._asked.chunk_mb, limits=limits)
+        limit = min(_PROGRAM_S, self._budget.remaining_s())
+        clock = Budget(limit)
+        bounds = all_bounds(problem, limit)
+        if not clock.remaining_s():  # a linear program may have been given up
+            self.all_in_time = False
+        if len(self.said) - 1 in kept:
+            return bounds[0]
+        return max(_for_any_chunks(problem, bounds), key=lambda bound: bound.value_us)
+
+
+def _for_any_chunks(problem: Problem, bounds: Sequence[Bound]) -> list[Bound]:
+    """What stays true however finely the size is cut: a chunk of no size still takes its way's alphas."""
+    alphas = quick_bound(replace(problem, chunk_mb=0.0))
+    witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"
+    return [replace(alphas, witness=witness), *(bound for bound in bounds if bound.holds_for_any_chunks)]
