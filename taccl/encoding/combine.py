@@ -149,19 +149,21 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 def reducing(engine: Engine) -> Engine:
     """The engine, for problems with sums too.
 
-    Where ranks are alike, the quotient is answered first (`quotient.py`), with half of the budget. Each half
-    of the problem has its own share, and the rest goes into overlapping them. Sums are made where the
-    incumbent makes them, if there is one.
+    Where sums are copied on and ranks are alike, the quotient is answered first (`quotient.py`), with half
+    of the budget. Each half of the problem has its own share, and the rest goes into overlapping them. Sums
+    are made where the incumbent makes them, if there is one.
     """
 
     def solve(
         problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
     ) -> Iterator[Update]:
-        if halves(problem).sums is None:
+        parts = halves(problem)
+        if parts.sums is None:
             yield from engine(problem, options, budget, incumbent)
             return
         best = incumbent
-        alike = quotient(problem)
+        # One half alone, and a symmetry that is asked for, are the engine's own business.
+        alike = None if problem.symmetry or parts.spread is None else quotient(problem)
         is_large = problem.num_chunks * problem.num_ranks > _LARGE
         if alike is not None:
             part = budget.share(1.0 if is_large else _ALIKE)
