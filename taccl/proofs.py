@@ -18,6 +18,7 @@ REMEDIES: dict[Kind, str] = {
     "cut": "more or faster links there, or shorter ways to and from there",
     "volume": "more or faster links anywhere; the ports are busy until then in any order",
     "flow": "more or faster links on the busiest ways; a number of chunks does not",
+    "whole flow": "more or faster links on the busiest ways, or more --chunks, each of them smaller",
     "throughput": "more or faster links there; a number of chunks does not",
 }
 

@@ -7,7 +7,7 @@ halves are found apart and then scheduled as one, chunk by chunk, with no barrie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,11 @@ from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Where a joint engine follows, the halves alone get this share of the time, and then other orders
+#: of their sends this share of what is left.
+_PAIRS_BESIDE_WHOLE = 0.25
+_ORDERS_BEFORE_WHOLE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +116,15 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
     return [tail + longest * decision.reduce for tail, decision in zip(tails, decisions, strict=True)]
 
 
-def reducing(engine: Engine) -> Engine:
+#: An engine that improves a schedule with sums and copies as a whole.
+Joint = Callable[[Problem, SolveOptions, Budget, Schedule], Iterator[Update]]
+
+
+def reducing(engine: Engine, jointly: Joint | None = None) -> Engine:
     """The engine, for problems with sums too.
 
-    Each half has its own share of the budget, and the rest goes into overlapping them.
+    Each half has its own share of the budget, and the rest goes into overlapping them: by `jointly`,
+    where there is one, which may decide everything anew, and by other orders of the same sends.
     """
 
     def solve(
@@ -125,14 +135,27 @@ def reducing(engine: Engine) -> Engine:
             yield from engine(problem, options, budget, incumbent)
             return
         best = incumbent
-        for stage, sums, spread in _pairs(engine, parts, options, budget):
+        whole = jointly is not None and parts.spread is not None
+        for update in _pairs(engine, parts, options, budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)):
+            if isinstance(update, Update):
+                yield update
+                continue
+            stage, sums, spread = update
             schedule = joined(problem, sums, spread)
             if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = schedule
                 yield Update(stage, best)
-        if best is not None and parts.spread is not None:
-            for schedule in overlapped(best, options.seed, budget):
+        if best is None or parts.spread is None:
+            return
+        if jointly is not None:
+            for schedule in overlapped(best, options.seed, budget.share(_ORDERS_BEFORE_WHOLE)):
+                best = schedule
                 yield Update("overlap", schedule)
+            for update in jointly(problem, options, budget, best):
+                best = update.schedule or best
+                yield update
+        for schedule in overlapped(best, options.seed, budget):
+            yield Update("overlap", schedule)
 
     return solve
 
@@ -140,11 +163,17 @@ def reducing(engine: Engine) -> Engine:
 _Pair = tuple[str, Schedule | None, Schedule | None]
 
 
-def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair]:
-    """Improving pairs of halves: the first schedule of each at once, then the better ones of each."""
+def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair | Update]:
+    """Improving pairs of halves: the first schedule of each at once, then the better ones of each.
+
+    What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on.
+    """
     if parts.sums is not None and parts.spread is None:
-        for update in _with_schedules(engine(parts.sums, options, budget, None)):
-            yield update.stage, update.schedule, None
+        for update in engine(parts.sums, options, budget, None):
+            if update.schedule is not None:
+                yield update.stage, update.schedule, None
+            if update.lower_bound_us:
+                yield replace(update, schedule=None)
         return
     assert parts.sums is not None and parts.spread is not None
     first, second = budget.share(0.4), budget.share(0.8)

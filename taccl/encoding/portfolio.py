@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.combine import reducing
-from taccl.encoding.cp import cp
+from taccl.encoding.cp import cp, jointly
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
@@ -61,7 +61,8 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
 
     best = first.schedule
     engine = _auto if options.engine == "auto" else _ENGINES[options.engine]
-    for update in reducing(engine)(problem, options, budget.share(0.95), best):
+    whole = jointly if options.engine in ("auto", "cp") else None
+    for update in reducing(engine, whole)(problem, options, budget.share(0.95), best):
         yield update
         best = update.schedule or best
     if options.engine == "auto" and best is not None and budget.remaining_s():

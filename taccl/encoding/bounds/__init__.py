@@ -8,7 +8,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import Bound, Kind
 from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
-from taccl.encoding.bounds.flow import flow_bound
+from taccl.encoding.bounds.flow import flow_bounds
 from taccl.encoding.bounds.latency import latency_bound
 from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.tightest import tightest_cut
@@ -70,7 +70,7 @@ def _of_one(problem: Problem, time_limit_s: float) -> Iterator[Bound]:
     yield latency_bound(problem, distance)
     yield cut_bound(problem, cuts, distance)
     yield volume_bound(problem)
-    yield flow_bound(problem, time_limit_s)
+    yield from flow_bounds(problem, time_limit_s)
     yield throughput_bound(problem, cuts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: The arguments that prove bounds; docs/engines.md says what each is.
-Kind = Literal["latency", "cut", "volume", "flow", "throughput"]
+Kind = Literal["latency", "cut", "volume", "flow", "whole flow", "throughput"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-r"""The flow bound: how long the ports are busy if chunks could be divided and split over all paths.
+r"""The flow bounds: how long the ports are busy if chunks could be divided and split over all paths.
 
 For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather).
 With f[u, l] the MB of rank u's chunks that pass link l, and d[u, v] the MB from u that v wants:
@@ -16,6 +16,10 @@ y >= 0 and sum 1, some port is busy for at least the average load, and every MB 
 its shortest way under the lengths beta_l * (sum of y over the ports of l). Hence, for any such y,
 
     T  >=  sum over u, v of d[u, v] * dist_y(u, v).
+
+The right side is also no more than the sum of y_p times what port p can have carried by T. Chunks are whole,
+and each port pays an alpha at least, so that grows in steps: the least T at which it is enough is a
+larger bound, for this number of chunks.
 """
 
 from __future__ import annotations
@@ -36,24 +40,62 @@ _MAX_FLOWS = 200_000
 
 def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
+    return next(iter(flow_bounds(problem, time_limit_s)), Bound(0.0, "no flow bound", "flow"))
+
+
+def flow_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...]:
+    """The multicommodity flow bound, and that of whole chunks; none for several sources or targets."""
     collective, topology = problem.collective, problem.topology
-    nothing = Bound(0.0, "no flow bound", "flow")
     if (collective.pre.sum(axis=1) != 1).any() or (collective.post.sum(axis=1) != 1).any():
-        return nothing
+        return ()
     if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
-        return nothing
+        return ()
     model = LinearModel()
     flows = _Flows.of(problem, model)
     _what_enters_stays_or_leaves(model, problem, flows)
     _ports_finish_in_time(model, problem, flows)
     solution = solve(model, time_limit_s=time_limit_s)
     if solution.duals is None:
-        return nothing
+        return ()
     prices = np.maximum(-solution.duals[-topology.num_ports :], 0.0)
     if not prices.sum():
-        return nothing
-    value = _least_average_load_us(problem, prices / prices.sum())
-    return Bound(value, "flow of all chunks over all links", "flow")
+        return ()
+    price = prices / prices.sum()
+    value = _least_average_load_us(problem, price)
+    return (
+        Bound(value, "flow of all chunks over all links", "flow"),
+        Bound(
+            _least_whole_time_us(problem, price, value), "flow of whole chunks over all links", "whole flow"
+        ),
+    )
+
+
+def _least_whole_time_us(problem: Problem, price: FloatArray, load_us: float) -> float:
+    """The least T by which ports weighed by `price` have room for an average load of `load_us`.
+
+    By T a port has carried at most floor((T - alpha) / (s * beta)) chunks, if its links are alike, and has
+    been busy for no more than T - alpha in any case.
+    """
+    topology = problem.topology
+    alpha, body, whole = np.zeros(len(price)), np.zeros(len(price)), np.zeros(len(price), dtype=np.bool_)
+    for port in np.flatnonzero(price):
+        links = list(topology.port_links[port])
+        costs = topology.beta_us_per_mb[links] * problem.chunk_mb
+        alpha[port], body[port] = topology.alpha_us[links].min(), costs.min()
+        whole[port] = 0 < body[port] == costs.max()
+
+    def is_enough(moment: float) -> bool:
+        left = np.maximum(moment - alpha, 0.0)
+        carried = np.where(whole, np.floor(left / np.where(whole, body, 1.0) + 1e-9) * body, left)
+        return float(price @ carried) >= load_us * (1 - 1e-9)
+
+    low, high = load_us, 2 * load_us + 2 * float((alpha + body).max())
+    if is_enough(low) or not is_enough(high):
+        return load_us
+    while high - low > 1e-11 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return low
 
 
 def _least_average_load_us(problem: Problem, price: FloatArray) -> float:
