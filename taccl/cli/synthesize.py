@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from taccl import api, units
-from taccl.cli.options import FILE, json_option, machine_options
+from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
 from taccl.cli.output import claim_outputs, show_json
 from taccl.cli.progress import progress_reports
 from taccl.encoding.portfolio import ENGINES
@@ -34,6 +34,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "or a YAML file that says what each chunk does.",
 )
 @machine_options
+@symmetry_option
 @click.option(
     "--size",
     help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: what the profile, else "

@@ -7,6 +7,7 @@ engines have one variable per orbit instead of one per (chunk, link), and no sym
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -121,6 +122,18 @@ def _is_apart(topology: LogicalTopology, links: IntArray) -> bool:
         busy[link] and image != link and set(topology.ports[link]) & set(topology.ports[image])
         for link, image in enumerate(links.tolist())
     )
+
+
+def extended(generators: Sequence[IntArray], more: IntArray) -> list[IntArray] | None:
+    """The group that `more` makes of the one of `generators`; None if an element leaves a rank in place.
+
+    As in `symmetry_group`, a generator that would do so is left out of the first.
+    """
+    kept: list[IntArray] = []
+    for generator in generators:
+        if _generated([*kept, generator]) is not None:
+            kept.append(generator)
+    return _generated([*kept, more])
 
 
 def _generated(generators: list[IntArray]) -> list[IntArray] | None:

@@ -40,26 +40,27 @@ _MAX_FLOWS = 200_000
 
 def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
-    return next(iter(flow_bounds(problem, time_limit_s)), Bound(0.0, "no flow bound", "flow"))
+    return flow_bounds(problem, time_limit_s)[0]
 
 
 def flow_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...]:
-    """The multicommodity flow bound, and that of whole chunks; none for several sources or targets."""
+    """The multicommodity flow bound, and where it says something, that of whole chunks."""
     collective, topology = problem.collective, problem.topology
+    nothing = (Bound(0.0, "no flow bound", "flow"),)
     if (collective.pre.sum(axis=1) != 1).any() or (collective.post.sum(axis=1) != 1).any():
-        return ()
+        return nothing
     if not 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS:
-        return ()
+        return nothing
     model = LinearModel()
     flows = _Flows.of(problem, model)
     _what_enters_stays_or_leaves(model, problem, flows)
     _ports_finish_in_time(model, problem, flows)
     solution = solve(model, time_limit_s=time_limit_s)
     if solution.duals is None:
-        return ()
+        return nothing
     prices = np.maximum(-solution.duals[-topology.num_ports :], 0.0)
     if not prices.sum():
-        return ()
+        return nothing
     price = prices / prices.sum()
     value = _least_average_load_us(problem, price)
     return (
