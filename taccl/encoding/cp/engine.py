@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.cp.hints import add_hint
 from taccl.encoding.cp.model import build
-from taccl.encoding.cp.proof import bound_of, prove, whole_model
+from taccl.encoding.cp.proof import bound_of, is_provable, prove, whole_model
 from taccl.encoding.cp.solve import news, schedule_of
 from taccl.encoding.cp.ticks import ticks_of
 from taccl.encoding.cp.ways import near_ways
@@ -21,12 +21,16 @@ from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: More ways than this to send some chunk over some link take longer to write down than to search.
+#: More (way, shared send) pairs than this take longer to write down than to search, and so many a second.
 _MOST_WAYS = 100_000
+_WAYS_PER_S = 5_000
 #: With no more ways than this nothing has to be left out to find good schedules soon.
 _FEW_WAYS = 2_000
+#: With more ways than this, sums and copies are left to be found apart.
+_MOST_JOINT_WAYS = 20_000
 #: (longest way relative to the shortest, shared sends per link), with shares of the time that is left.
-_STAGES = ((1.0, 3, 0.3), (1.5, 2, 0.4), (2.0, 4, 0.5))
+_STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
+_STAGES_BEFORE_PROOF = ((1.0, 3, 0.3), (1.5, 2, 0.4), (2.0, 4, 0.5))
 _STAGES_WITH_FEW_WAYS = ((1.0, 3, 0.15),)
 #: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
 _WHOLE_SHARE = 0.2
@@ -55,16 +59,16 @@ class _Known:
 def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
-    For problems of copies, and those that sum every chunk over all ranks for all ranks (AllReduce):
-    sums and copies in one model, so that a chunk is copied on while others are still being summed.
+    For problems of copies and those that `is_for_one_model`: sums and copies decided together, so that a
+    chunk is copied on while others are still being summed.
     """
-    if not _is_for_model(problem):
-        return
     known = _Known(best, lower_bound(problem, budget.remaining_s() / 8).value_us)
+    provable = is_provable(problem, best)
     # Whether any valid schedule is welcome.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
-    few = free and problem.num_chunks * problem.topology.num_links <= _FEW_WAYS
-    for slack, slots, share in _STAGES_WITH_FEW_WAYS if few else _STAGES:
+    few = free and provable and has_few_ways(problem)
+    stages = _STAGES_WITH_FEW_WAYS if few else _STAGES_BEFORE_PROOF if provable else _STAGES
+    for slack, slots, share in stages:
         if budget.remaining_s():
             stage = _near(problem, options, budget.share(share), known, options.slack or slack, slots)
             for update in stage:
@@ -72,9 +76,10 @@ def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Sched
     if few:
         for update in _whole(problem, options, budget.share(_WHOLE_SHARE), known):
             yield from known.better(update)
-    for update in prove(problem, options, budget, known.best, known.bound_us):
-        if free or update.schedule is None:
-            yield from known.better(update)
+    if provable:
+        for update in prove(problem, options, budget, known.best, known.bound_us):
+            if free or update.schedule is None:
+                yield from known.better(update)
     if few:
         for update in _whole(problem, options, budget, known):
             yield from known.better(update)
@@ -84,11 +89,16 @@ def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Sched
 cp = beginning_with_greedy(jointly)
 
 
-def _is_for_model(problem: Problem) -> bool:
-    collective = problem.collective
-    return not collective.is_reduction or bool(
-        collective.reduces.all() and collective.pre.all() and collective.post.all()
-    )
+def has_few_ways(problem: Problem) -> bool:
+    """Whether CP-SAT may be expected to prove the fastest schedule, or come near it, in seconds."""
+    return problem.num_chunks * problem.topology.num_links <= _FEW_WAYS
+
+
+def is_for_one_model(problem: Problem) -> bool:
+    """Whether a problem with sums is for `jointly`: every chunk is summed over all ranks for all ranks."""
+    collective, topology = problem.collective, problem.topology
+    sums_everywhere = collective.reduces.all() and collective.pre.all() and collective.post.all()
+    return bool(sums_everywhere) and 2 * problem.num_chunks * topology.num_links <= _MOST_JOINT_WAYS
 
 
 def _near(
@@ -98,7 +108,7 @@ def _near(
     ticks = ticks_of(problem, known.best.makespan_us)
     lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
     ways = near_ways(problem, ticks, lasting[1], slack)
-    if ways.allowed.sum() * (1 + slots) > _MOST_WAYS:
+    if ways.allowed.sum() * (1 + slots) > min(_MOST_WAYS, _WAYS_PER_S * budget.remaining_s()):
         return
     model = build(problem, ticks, lasting, symmetry_group(problem), ways, slots)
     add_hint(model, known.best)
@@ -110,8 +120,6 @@ def _near(
 def _whole(problem: Problem, options: SolveOptions, budget: Budget, known: _Known) -> Iterator[Update]:
     """Schedules and bounds with nothing left out."""
     model = whole_model(problem, known.best, known.bound_us)
-    if model is None or not budget.remaining_s():
-        return
     add_hint(model, known.best)
     told = 0.0
     for each in news(model, options.seed, budget):

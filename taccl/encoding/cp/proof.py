@@ -25,7 +25,7 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: With more ways than this to send some chunk over some link, CP-SAT refutes nothing in minutes.
-MOST_TO_PROVE = 6_000
+_MOST_TO_PROVE = 3_000
 #: Each question has this share of the time that is left.
 _SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
@@ -39,17 +39,22 @@ def unrestricted(problem: Problem) -> Problem:
     return replace(problem, symmetry=(), limits=replace(problem.limits, own_first=None))
 
 
+def is_provable(problem: Problem, best: Schedule) -> bool:
+    """Whether the model of all schedules no later than `best` is small enough."""
+    ticks = ticks_of(problem, best.makespan_us)
+    ways = every_way(problem, ticks, ticks.at_most(best.makespan_us))
+    return bool(ways.allowed.sum() <= _MOST_TO_PROVE)
+
+
 def whole_model(
     problem: Problem, best: Schedule, bound_us: float, before_us: float | None = None
-) -> JointModel | None:
-    """The model of all schedules no later than `best`, or before a moment; None if it would be too large."""
+) -> JointModel:
+    """The model of all schedules no later than `best`, or, without an objective, before a moment."""
     problem = unrestricted(problem)
     ticks = ticks_of(problem, best.makespan_us)
     horizon = ticks.at_most(best.makespan_us) if before_us is None else ticks.last_before(before_us)
-    ways = every_way(problem, ticks, horizon)
-    if ways.allowed.sum() > MOST_TO_PROVE:
-        return None
     lasting, minimise = (ticks.at_least(bound_us), horizon), before_us is None
+    ways = every_way(problem, ticks, horizon)
     return build(problem, ticks, lasting, symmetry_group(problem), ways, None, minimise)
 
 
@@ -76,8 +81,6 @@ def prove(
                 return
             before_us = open_us
         model = whole_model(problem, best, bound_us, before_us)
-        if model is None:
-            return
         answer = None
         for answer in news(model, options.seed, budget.share(_SHARE)):
             if answer.decisions is not None:

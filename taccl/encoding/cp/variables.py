@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from taccl.collectives import IntArray
 from taccl.encoding.cp.ticks import Ticks
 from taccl.encoding.cp.ways import Ways
 from taccl.encoding.symmetry import SymmetryGroup, without_shared_ports
@@ -64,6 +65,8 @@ class Variables:
         self.pairs = list(zip(item.tolist(), link.tolist(), strict=True))
         self.used_as = self._names(self.whole, item, link)
         self.timed_as = self._names(self.group, item, link)
+        image = self.group.chunk_map[_elements_to_representatives(self.group)[link], item]
+        self.image = dict(zip(self.pairs, image.tolist(), strict=True))
         self.alone: dict[tuple[int, int], Alone] = {}
         self.slots: dict[tuple[int, int], list[Slot]] = defaultdict(list)
         self.at: dict[tuple[int, int], Any] = {}
@@ -126,6 +129,7 @@ class Variables:
         for item, link in self.pairs:
             on_link[link, item // self.num_chunks].append(item)
         whole, timed = self.whole.link_representative, self.group.link_representative
+        to_home = _elements_to_representatives(self.whole)
         chosen: dict[tuple[int, int], list[Slot]] = {}
         for (link, phase), items in sorted(on_link.items()):
             if timed[link] != link:
@@ -133,8 +137,7 @@ class Variables:
             home = int(whole[link])
             if (home, phase) not in chosen:
                 chosen[home, phase] = self._choices(home, on_link[home, phase])
-            element = int(np.flatnonzero(self.whole.link_map[:, link] == home)[0])
-            image = self.whole.chunk_map[element]
+            image = self.whole.chunk_map[to_home[link]]
             slots = [
                 self._timed(link, k, choice, {item: choice.members[int(image[item])] for item in items})
                 for k, choice in enumerate(chosen[home, phase])
@@ -184,12 +187,16 @@ class Variables:
         slots = self.slots.get((home, item // self.num_chunks), [])
         if not slots:
             return [(own.active, own.start, own.end)]
-        element = int(np.flatnonzero(self.group.link_map[:, link] == home)[0])
-        image = int(self.group.chunk_map[element, item])
+        image = self.image[item, link]
         return [
             (own.active, own.start, own.end),
             *((slot.members[image], slot.start, slot.end) for slot in slots),
         ]
+
+
+def _elements_to_representatives(group: SymmetryGroup) -> IntArray:
+    """For each link, an element that takes it to the one that stands for its orbit, shape (num_links,)."""
+    return np.asarray((group.link_map == group.link_representative).argmax(axis=0))
 
 
 def _of_items(symmetry: SymmetryGroup, phases: int) -> SymmetryGroup:
