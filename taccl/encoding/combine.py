@@ -20,7 +20,7 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Where a joint engine follows, the halves alone get this share of the time, and then other orders
 #: of their sends this share of what is left.
-_PAIRS_BESIDE_WHOLE = 0.25
+_PAIRS_BESIDE_WHOLE = 0.5
 _ORDERS_BEFORE_WHOLE = 0.1
 
 

@@ -27,10 +27,10 @@ _WAYS_PER_S = 5_000
 #: With no more ways than this nothing has to be left out to find good schedules soon.
 _FEW_WAYS = 2_000
 #: With more ways than this, sums and copies are left to be found apart.
-_MOST_JOINT_WAYS = 20_000
+_MOST_JOINT_WAYS = 2_000
 #: (longest way relative to the shortest, shared sends per link), with shares of the time that is left.
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
-_STAGES_BEFORE_PROOF = ((1.0, 3, 0.3), (1.5, 2, 0.4), (2.0, 4, 0.5))
+_STAGES_BEFORE_PROOF = ((1.0, 3, 0.25), (1.5, 2, 0.3), (2.0, 4, 0.3))
 _STAGES_WITH_FEW_WAYS = ((1.0, 3, 0.15),)
 #: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
 _WHOLE_SHARE = 0.2
