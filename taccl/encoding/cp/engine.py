@@ -24,6 +24,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 #: More (way, shared send) pairs than this take longer to write down than to search, and so many a second.
 _MOST_WAYS = 100_000
 _WAYS_PER_S = 5_000
+#: Chunks times links: beyond this, even the shortest ways are too many.
+_MOST_CELLS = 20_000_000
 #: With no more ways than this nothing has to be left out to find good schedules soon.
 _FEW_WAYS = 2_000
 #: With more ways than this, sums and copies are left to be found apart.
@@ -62,6 +64,8 @@ def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Sched
     For problems of copies and those that `is_for_one_model`: sums and copies decided together, so that a
     chunk is copied on while others are still being summed.
     """
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
+        return
     known = _Known(best, lower_bound(problem, budget.remaining_s() / 8).value_us)
     provable = is_provable(problem, best)
     # Whether any valid schedule is welcome.

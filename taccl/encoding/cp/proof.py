@@ -26,6 +26,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: With more ways than this to send some chunk over some link, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000
+#: With so many, it is not worth counting those that come in time.
+_MOST_TO_LOOK_AT = 100_000
 #: Each question has this share of the time that is left.
 _SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
@@ -41,6 +43,8 @@ def unrestricted(problem: Problem) -> Problem:
 
 def is_provable(problem: Problem, best: Schedule) -> bool:
     """Whether the model of all schedules no later than `best` is small enough."""
+    if problem.num_chunks * problem.topology.num_links > _MOST_TO_LOOK_AT:
+        return False
     ticks = ticks_of(problem, best.makespan_us)
     ways = every_way(problem, ticks, ticks.at_most(best.makespan_us))
     return bool(ways.allowed.sum() <= _MOST_TO_PROVE)

@@ -65,8 +65,11 @@ def _in_time(problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, r
     topology = problem.topology
     head, tail = _heads_and_tails(problem, ticks)
     shortest = ticks.of(topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
-    least = head[:, topology.src] + shortest + tail[:, topology.dst]
-    return Ways(allowed & (least <= horizon), head, tail, root)
+    item, link = np.nonzero(allowed)
+    least = head[item, topology.src[link]] + shortest[link] + tail[item, topology.dst[link]]
+    in_time = np.zeros_like(allowed)
+    in_time[item, link] = least <= horizon
+    return Ways(in_time, head, tail, root)
 
 
 def _heads_and_tails(problem: Problem, ticks: Ticks) -> tuple[IntArray, IntArray]:
