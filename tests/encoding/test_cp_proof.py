@@ -183,3 +183,14 @@ def test_measured_costs_are_rounded_down_and_nothing_takes_no_tick() -> None:
     assert int(ticks.of(np.inf)) == NEVER
     slow_and_fast = machine(2, [(0, 1, np.pi * 1e-9, np.e * 1e-9), (1, 0, 1.0, 1e6)])
     assert int(ticks_of(problem(slow_and_fast, "allgather"), 1e6).of(np.pi * 1e-9)) >= 1
+
+
+@pytest.mark.parametrize("costs", [(np.pi, np.e), (1.0, 1.0), (1.0, 1e7)], ids=["measured", "small", "large"])
+def test_a_proof_ends_long_before_the_time_when_nothing_is_left_to_ask(costs: tuple[float, float]) -> None:
+    """The fastest schedule is known, and with an hour to spare its proof returns."""
+    gather = problem(ring(3, *costs), "allgather")
+    known = fastest(gather)
+    bounds = [update.lower_bound_us for update in prove(gather, SolveOptions(), Budget(3600.0), known, 0.0)]
+    assert bounds == sorted(bounds)
+    assert bounds[-1] == pytest.approx(known.makespan_us, rel=1e-2)
+    assert bounds[-1] <= known.makespan_us * (1 + 1e-9)

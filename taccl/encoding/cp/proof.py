@@ -32,6 +32,8 @@ _MOST_TO_LOOK_AT = 100_000
 _SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
+#: A bound within this fraction of a schedule's time proves it fastest.
+_PROVED = 1e-9
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
 
@@ -77,7 +79,7 @@ def prove(
     The schedules need not have the problem's symmetry.
     """
     open_us = best.makespan_us
-    while budget.remaining_s() and bound_us < best.makespan_us - TOLERANCE_US:
+    while budget.remaining_s() and bound_us < best.makespan_us * (1 - _PROVED):
         open_us = min(open_us, best.makespan_us)
         before_us = (bound_us + open_us) / 2
         if before_us - bound_us < _NEAR * bound_us:
@@ -88,7 +90,10 @@ def prove(
         answer = None
         for answer in news(model, options.seed, budget.share(_SHARE)):
             if answer.decisions is not None:
-                best = schedule_of(problem, answer.decisions)
+                found = schedule_of(problem, answer.decisions)
+                if found.makespan_us >= best.makespan_us - TOLERANCE_US:
+                    return  # earlier by rounding only
+                best = found
                 yield Update("cp", best)
                 break
         if answer is not None and answer.impossible:
@@ -96,4 +101,6 @@ def prove(
             bound_us = update.lower_bound_us
             yield update
         elif answer is None or answer.decisions is None:
+            if before_us == best.makespan_us:
+                return
             open_us = before_us
