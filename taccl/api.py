@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from taccl import units
 from taccl.backend.lower import Lowered, Target, lower
@@ -24,6 +24,7 @@ from taccl.backend.verify import verify_text
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
 from taccl.collectives import Collective, chunk_bytes, make_collective
+from taccl.encoding.automorphisms import with_symmetry_found
 from taccl.encoding.engine import SolveOptions
 from taccl.errors import (
     CollectiveError,
@@ -39,6 +40,10 @@ from taccl.search import Progress, search
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
 from taccl.sketch.model import NicSharing
 from taccl.topologies import PhysicalTopology, load_topology
+
+#: Where the symmetries of a schedule come from.
+Symmetry = Literal["sketch", "auto"]
+SYMMETRIES: tuple[Symmetry, ...] = get_args(Symmetry)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +83,11 @@ def make_problem(
     root: int | None = None,
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
+    symmetry: Symmetry = "sketch",
 ) -> StatedProblem:
     """What is asked, as an engine sees it. Parameters and errors as in `synthesize`."""
+    if symmetry not in SYMMETRIES:
+        raise SketchError(f"unknown symmetry {symmetry!r}", hint="one of " + ", ".join(SYMMETRIES))
     asked = read_request(
         collective,
         topology=topology,
@@ -93,7 +101,11 @@ def make_problem(
         nic_sharing=nic_sharing,
     )
     applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
-    return StatedProblem(applied.problem, asked.topology, asked.sketch, applied.notes)
+    problem, notes = applied.problem, applied.notes
+    if symmetry == "auto":
+        problem, note = with_symmetry_found(problem)
+        notes = (*notes, note)
+    return StatedProblem(problem, asked.topology, asked.sketch, notes)
 
 
 def read_request(
@@ -136,6 +148,7 @@ def synthesize(
     root: int | None = None,
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
+    symmetry: Symmetry = "sketch",
     engine: str = "auto",
     solver: str = "highs",
     time_limit: float = 60.0,
@@ -168,6 +181,9 @@ def synthesize(
     root : root rank of broadcast, reduce, gather and scatter; default 0.
     occupancy : `serial` or `pipelined` (COST MODEL); default: the topology's.
     nic_sharing : `port` or `static`, TACCL's rule; default: the sketch's.
+    symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
+        as are found. There is less to decide, so large machines gain; the fastest schedule may
+        have none.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
     time_limit : seconds of search.
     gap : stop when (time - bound) / time is proven to be no more than this.
@@ -196,6 +212,7 @@ def synthesize(
         root=root,
         occupancy=occupancy,
         nic_sharing=nic_sharing,
+        symmetry=symmetry,
     )
     stated = state(size=size, chunks=_chunks_to_begin_with(chunks, size))
     if xml:  # fail now, and not after the search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from taccl.api import make_problem
+from taccl.api import Symmetry, make_problem
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, Kind, all_bounds
 from taccl.problem import Occupancy
@@ -40,6 +40,7 @@ def bounds(
     root: int | None = None,
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
+    symmetry: Symmetry = "sketch",
 ) -> tuple[Bound, ...]:
     """The best lower bound of each kind in microseconds, largest first, each with its witness.
 
@@ -56,5 +57,6 @@ def bounds(
         root=root,
         occupancy=occupancy,
         nic_sharing=nic_sharing,
+        symmetry=symmetry,
     )
     return all_bounds(stated.problem)

@@ -10,7 +10,7 @@ import click
 from taccl import units
 from taccl.api import StatedProblem, make_problem
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import json_option, machine_options
+from taccl.cli.options import json_option, machine_options, symmetry_option
 from taccl.cli.output import show_json, show_table
 from taccl.encoding.bounds import Bound, all_bounds
 from taccl.problem import Problem
@@ -26,6 +26,7 @@ from taccl.proofs import REMEDIES
     help="A collective by name, or a YAML file that says what each chunk does.",
 )
 @machine_options
+@symmetry_option
 @click.option("--size", help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: the profile's or sketch's.")
 @click.option(
     "--chunks",

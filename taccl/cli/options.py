@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from taccl.api import SYMMETRIES
 from taccl.problem import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
 
@@ -46,6 +47,17 @@ def machine_options(command: _Command) -> _Command:
     for option in reversed(_MACHINE):
         command = option(command)
     return command
+
+
+def symmetry_option(command: _Command) -> _Command:
+    """`--symmetry`, where it makes a difference."""
+    return click.option(
+        "--symmetry",
+        type=click.Choice(SYMMETRIES),
+        default="sketch",
+        show_default=True,
+        help="Symmetries of the schedule: those of the sketch, or with auto, as many more as are found.",
+    )(command)
 
 
 def json_option(command: _Command) -> _Command:

@@ -9,7 +9,7 @@ import click
 
 from taccl import api, units
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import FILE, json_option, machine_options
+from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
 from taccl.cli.output import claim_outputs, show_json
 from taccl.cli.progress import progress_reports
 from taccl.encoding.portfolio import ENGINES
@@ -35,6 +35,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "or a YAML file that says what each chunk does.",
 )
 @machine_options
+@symmetry_option
 @click.option(
     "--size",
     help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: what the profile, else "

@@ -7,7 +7,7 @@ halves are found apart and then scheduled as one, chunk by chunk, with no barrie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,10 @@ from taccl.schedule import TOLERANCE_US, Schedule
 _ALIKE = 0.5
 #: Above so many pairs of a chunk and a rank, the time is all for those.
 _LARGE = 5_000
+#: Where a joint engine follows, the halves alone get this share of the time, and then other orders
+#: of their sends this share of what is left.
+_PAIRS_BESIDE_WHOLE = 0.5
+_ORDERS_BEFORE_WHOLE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,12 +150,17 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
     return [tail + longest * decision.reduce for tail, decision in zip(tails, decisions, strict=True)]
 
 
-def reducing(engine: Engine) -> Engine:
+#: An engine that improves a schedule with sums and copies as a whole.
+Joint = Callable[[Problem, SolveOptions, Budget, Schedule], Iterator[Update]]
+
+
+def reducing(engine: Engine, jointly: Joint | None = None) -> Engine:
     """The engine, for problems with sums too.
 
     Where sums are copied on and ranks are alike, the quotient is answered first (`quotient.py`), with half
-    of the budget. Each half of the problem has its own share, and the rest goes into overlapping them. Sums
-    are made where the incumbent makes them, if there is one.
+    of the budget. Each half of the problem has its own share, and the rest goes into overlapping them: by
+    `jointly`, where there is one, which may decide everything anew, and by other orders of the same sends.
+    Sums are made where the incumbent makes them, if there is one.
     """
 
     def solve(
@@ -167,40 +176,65 @@ def reducing(engine: Engine) -> Engine:
         is_large = problem.num_chunks * problem.num_ranks > _LARGE
         if alike is not None:
             part = budget.share(1.0 if is_large else _ALIKE)
-            for update in _in_halves(engine, alike.problem, options, part, None):
-                assert update.schedule is not None
-                if best is None or update.schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-                    best = alike.lifted(update.schedule)
-                    yield replace(update, schedule=best)
+            for update in _in_halves(engine, None, alike.problem, options, part, None):
+                found = update.schedule
+                # A bound of the quotient is none of the whole.
+                if found and (best is None or found.makespan_us < best.makespan_us - TOLERANCE_US):
+                    best = alike.lifted(found)
+                    yield Update(update.stage, best)
         if best is None or (budget.remaining_s() and not (is_large and alike is not None)):
-            yield from _in_halves(engine, problem, options, budget, best)
+            yield from _in_halves(engine, jointly, problem, options, budget, best)
 
     return solve
 
 
 def _in_halves(
-    engine: Engine, problem: Problem, options: SolveOptions, budget: Budget, best: Schedule | None
+    engine: Engine,
+    jointly: Joint | None,
+    problem: Problem,
+    options: SolveOptions,
+    budget: Budget,
+    best: Schedule | None,
 ) -> Iterator[Update]:
     """Better and better schedules of a problem with sums, from schedules of its halves."""
     parts = halves(problem, None if best is None else roots_of(best))
-    for stage, sums, spread in _pairs(engine, parts, options, budget):
+    whole = jointly is not None and parts.spread is not None
+    for update in _pairs(engine, parts, options, budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)):
+        if isinstance(update, Update):
+            yield update
+            continue
+        stage, sums, spread = update
         schedule = joined(problem, sums, spread)
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update(stage, best)
-    if best is not None and parts.spread is not None:
-        for schedule in overlapped(best, options.seed, budget):
+    if best is None or parts.spread is None:
+        return
+    if jointly is not None:
+        for schedule in overlapped(best, options.seed, budget.share(_ORDERS_BEFORE_WHOLE)):
+            best = schedule
             yield Update("overlap", schedule)
+        for update in jointly(problem, options, budget, best):
+            best = update.schedule or best
+            yield update
+    for schedule in overlapped(best, options.seed, budget):
+        yield Update("overlap", schedule)
 
 
 _Pair = tuple[str, Schedule | None, Schedule | None]
 
 
-def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair]:
-    """Improving pairs of halves: the first schedule of each at once, then the better ones of each."""
+def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair | Update]:
+    """Improving pairs of halves: the first schedule of each at once, then the better ones of each.
+
+    What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on.
+    """
     if parts.sums is not None and parts.spread is None:
-        for update in _with_schedules(engine(parts.sums, options, budget, None)):
-            yield update.stage, update.schedule, None
+        for update in engine(parts.sums, options, budget, None):
+            if update.schedule is not None:
+                yield update.stage, update.schedule, None
+            if update.lower_bound_us:
+                yield replace(update, schedule=None)
         return
     assert parts.sums is not None and parts.spread is not None
     first, second = budget.share(0.4), budget.share(0.8)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taccl.encoding.bulk import bulk, is_for_bulk, smallness
-from taccl.encoding.cp import cp
+from taccl.encoding.cp import cp, has_few_ways
 from taccl.encoding.engine import Engine
 from taccl.encoding.flows import flows, is_for_flows
 from taccl.encoding.greedy import greedy
@@ -31,6 +31,7 @@ _ROUTED: tuple[tuple[Engine, Callable[[Problem], bool]], ...] = ((trees, is_for_
 _MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
 #: The smaller messages are, the more of the time `bulk` has: at most this.
 _MOST_FOR_BULK = 0.6
+_CP_FIRST = 0.2
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
@@ -45,6 +46,8 @@ def turns(problem: Problem) -> tuple[Turn, ...]:
     routed = _routed(problem)
     if is_huge(problem):
         return (*routed, Turn(greedy, 1.0))
+    # Where CP has few ways to consider, asking it first often ends the search.
+    routed = (*((Turn(cp, _CP_FIRST),) if has_few_ways(problem) else ()), *routed)
     exact: tuple[Turn, ...] = (Turn(milp, 0.3), Turn(cp, 1.0))
     if shortest_path_sets(problem, _LONG_WAYS).sum() > _MOST_WAYS:
         # MILP and CP will leave such a problem alone; their time is greedy's.

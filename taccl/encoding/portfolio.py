@@ -10,7 +10,7 @@ import numpy as np
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums
 from taccl.encoding.combine import halves, reducing
-from taccl.encoding.cp import cp
+from taccl.encoding.cp import cp, is_for_one_model, jointly
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.flows import flows
 from taccl.encoding.greedy import greedy
@@ -111,7 +111,9 @@ def _searched(
         engine, share = _taking_turns(bound if None in (parts.sums, parts.spread) else None), 0.9
     else:
         engine, share = (greedy, 0.3) if options.engine == "smt" else (_ENGINES[options.engine], 0.95)
-    yield from reducing(engine)(problem, options, budget.share(share), best)
+    in_one_model = options.engine in ("auto", "cp") and is_for_one_model(problem)
+    both = reducing(engine, jointly if in_one_model else None)
+    yield from both(problem, options, budget.share(share), best)
 
 
 def _taking_turns(known: Bound | None) -> Engine:
@@ -120,25 +122,25 @@ def _taking_turns(known: Bound | None) -> Engine:
     def auto(
         problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
     ) -> Iterator[Update]:
-        best, bound = incumbent, known or lower_bound(problem, budget.remaining_s() / 8)
+        best, bound_us = incumbent, (known or lower_bound(problem, budget.remaining_s() / 8)).value_us
         for number, turn in enumerate(turns(problem)):
-            if _is_close(best, bound, options.gap):
+            if _is_close(best, bound_us, options.gap):
                 return
             trying = replace(options, seed=options.seed + number)
             for update in turn.engine(problem, trying, budget.share(turn.share), best):
                 yield update
-                best = update.schedule or best
-                if _is_close(best, bound, options.gap):
+                best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
+                if _is_close(best, bound_us, options.gap):
                     return
 
     return auto
 
 
-def _is_close(schedule: Schedule | None, bound: Bound, gap: float) -> bool:
+def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
     """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
     if schedule is None:
         return False
-    return schedule.makespan_us - bound.value_us <= (gap + 1e-9) * schedule.makespan_us
+    return schedule.makespan_us - bound_us <= (gap + 1e-9) * schedule.makespan_us
 
 
 def _polished(best: Schedule, options: SolveOptions, budget: Budget) -> Iterator[Update]:

@@ -7,6 +7,7 @@ engines have one variable per orbit instead of one per (chunk, link), and no sym
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from taccl.collectives import IntArray
 from taccl.errors import SketchError
-from taccl.problem import Problem
+from taccl.problem import LogicalTopology, Problem
+from taccl.schedule import TOLERANCE_US
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,47 @@ def symmetry_group(problem: Problem) -> SymmetryGroup:
         chunk_map=np.array([problem.collective.chunk_map(element) for element in elements]),
         link_map=np.array([link_map(problem, element) for element in elements]),
     )
+
+
+def without_shared_ports(topology: LogicalTopology, group: SymmetryGroup) -> SymmetryGroup:
+    """A part of the group, closed, that moves no link to one that shares a port with it.
+
+    A send and its image could not start together there. The elements are taken greedily.
+    """
+    apart = np.array([_is_apart(topology, links) for links in group.link_map])
+    number = {element.tobytes(): i for i, element in enumerate(group.rank_map)}
+    generators: list[IntArray] = []
+    kept = [0]
+    for element in np.flatnonzero(apart).tolist():
+        if element in kept:
+            continue
+        larger = _generated([*generators, group.rank_map[element]])
+        numbers = [] if larger is None else [number[each.tobytes()] for each in larger]
+        if numbers and all(apart[i] for i in numbers if i):
+            generators.append(group.rank_map[element])
+            kept = numbers
+    return SymmetryGroup(group.rank_map[kept], group.chunk_map[kept], group.link_map[kept])
+
+
+def _is_apart(topology: LogicalTopology, links: IntArray) -> bool:
+    """Whether no link goes to another one with a port in common that either keeps busy."""
+    busy = topology.alpha_us + topology.beta_us_per_mb > TOLERANCE_US
+    return not any(
+        busy[link] and image != link and set(topology.ports[link]) & set(topology.ports[image])
+        for link, image in enumerate(links.tolist())
+    )
+
+
+def extended(generators: Sequence[IntArray], more: IntArray) -> list[IntArray] | None:
+    """The group that `more` makes of the one of `generators`; None if an element leaves a rank in place.
+
+    As in `symmetry_group`, a generator that would do so is left out of the first.
+    """
+    kept: list[IntArray] = []
+    for generator in generators:
+        if _generated([*kept, generator]) is not None:
+            kept.append(generator)
+    return _generated([*kept, more])
 
 
 def _generated(generators: list[IntArray]) -> list[IntArray] | None:

@@ -359,3 +359,11 @@ def test_ranks_nodes_and_their_complements_are_always_cut() -> None:
     alone = {frozenset({r}) for r in range(4)}
     assert alone | {frozenset(range(4)) - {r} for r in range(4)} <= cuts
     assert {frozenset({0, 1}), frozenset({2, 3})} <= cuts
+
+
+def test_whole_chunks_flow_in_steps() -> None:
+    """On an NDv2 node 2 and 5 chunks per link are too few, whatever their ways; 3 take 138.3 us."""
+    bounds = {bound.kind: bound for bound in all_bounds(problem(ndv2_node(), "alltoall"))}
+    assert bounds["flow"].value_us == pytest.approx(368 / 3, rel=1e-6)
+    assert bounds["whole-flow"].value_us == pytest.approx(138.3, rel=1e-6)
+    assert not bounds["whole-flow"].holds_for_any_chunks

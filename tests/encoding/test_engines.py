@@ -17,10 +17,11 @@ from taccl.encoding.bulk import bulk
 from taccl.encoding.combine import reducing
 from taccl.encoding.cp import cp
 from taccl.encoding.cp.model import build
+from taccl.encoding.cp.ticks import ticks_of
+from taccl.encoding.cp.ways import near_ways
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy import greedy
 from taccl.encoding.milp import milp
-from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import Problem, RoutingLimits
@@ -240,7 +241,11 @@ def test_cp_leaves_out_a_link_that_takes_longer_than_all_of_the_known_schedule()
     triangle = machine(3, [(0, 2, 0.0, 10.0), (0, 1, 0.0, 3.0), (1, 2, 0.0, 3.0)])
     pieces = Problem(triangle, custom(3, [((0,), (2,), False)]), 1.0)
     (known,) = found(greedy, pieces, 0.0)
-    model = build(known, symmetry_group(pieces), shortest_path_sets(pieces, 2.0), 2)
+    ticks = ticks_of(pieces, known.makespan_us)
+    last = ticks.at_most(known.makespan_us)
+    ways = near_ways(pieces, ticks, last, 2.0)
+    assert ways.allowed.sum() == 2
+    model = build(pieces, ticks, (0, last), symmetry_group(pieces), ways, 2)
     assert cp_model.CpSolver().solve(model.cp) == cp_model.OPTIMAL
 
 

@@ -1,81 +1,134 @@
-"""The CP engine: the joint model solved by CP-SAT, yielding each better schedule as it is found."""
+"""The CP engine: the joint model solved by CP-SAT, first on short ways, then with nothing left out.
+
+What is found with nothing left out is proved for the problem itself (`proof`).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
-
+from taccl.encoding.bounds import lower_bound
 from taccl.encoding.cp.hints import add_hint
-from taccl.encoding.cp.model import JointModel, build, decisions
+from taccl.encoding.cp.model import build
+from taccl.encoding.cp.proof import bound_of, is_provable, prove, whole_model
+from taccl.encoding.cp.solve import news, schedule_of
+from taccl.encoding.cp.ticks import ticks_of
+from taccl.encoding.cp.ways import near_ways
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
-from taccl.encoding.routes import shortest_path_sets
 from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, in_order, without_dead_ends
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: CP-SAT proves less with fewer, even on two cores.
-_WORKERS = 8
-#: More ways than this to send some chunk over some link take longer to write down than to search.
+#: More (way, shared send) pairs than this take longer to write down than to search, and so many a second.
 _MOST_WAYS = 100_000
-#: (longest way relative to the shortest, shared sends per link), with shares of the time.
+_WAYS_PER_S = 5_000
+#: Chunks times links: beyond this, even the shortest ways are too many.
+_MOST_CELLS = 20_000_000
+#: With no more ways than this nothing has to be left out to find good schedules soon.
+_FEW_WAYS = 2_000
+#: With more ways than this, sums and copies are left to be found apart.
+_MOST_JOINT_WAYS = 2_000
+#: (longest way relative to the shortest, shared sends per link), with shares of the time that is left.
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
+_STAGES_BEFORE_PROOF = ((1.0, 3, 0.25), (1.5, 2, 0.3), (2.0, 4, 0.3))
+_STAGES_WITH_FEW_WAYS = ((1.0, 3, 0.15),)
+#: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
+_WHOLE_SHARE = 0.2
+#: A bound that grows by less than this fraction is not worth telling before the end.
+_NEWS = 1e-3
 
 
-@beginning_with_greedy
-def cp(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
-    """Yield improving schedules until every stage is proved or the budget is over."""
-    symmetry = symmetry_group(problem)
-    for slack, slots, share in _STAGES:
-        if not budget.remaining_s():
-            return
-        allowed = shortest_path_sets(problem, options.slack or slack)
-        if allowed.sum() * (1 + slots) > _MOST_WAYS:
-            return
-        model = build(best, symmetry, allowed, slots)
-        add_hint(model, best)
-        for found in _solutions(model, options, budget.share(share)):
-            schedule = without_dead_ends(in_order(problem, found))
-            if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-                best = schedule
-                yield Update("cp", best)
+@dataclass
+class _Known:
+    """The best so far of a problem."""
+
+    best: Schedule
+    bound_us: float
+
+    def better(self, update: Update) -> Iterator[Update]:
+        """The part of an update that is news."""
+        schedule, bound_us = update.schedule, update.lower_bound_us
+        if schedule is not None and schedule.makespan_us < self.best.makespan_us - TOLERANCE_US:
+            self.best = schedule
+            yield update
+        elif bound_us > self.bound_us:
+            self.bound_us = bound_us
+            yield update
 
 
-def _solutions(model: JointModel, options: SolveOptions, budget: Budget) -> Iterator[list[Decision]]:
-    """Each solution as CP-SAT finds it; the search runs beside this thread and ends with it."""
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = budget.remaining_s()
-    solver.parameters.num_workers = _WORKERS
-    solver.parameters.random_seed = options.seed
-    # Ctrl-C belongs to the caller, who ends this generator; CP-SAT's own handler aborts the process.
-    solver.parameters.catch_sigint_signal = False
-    found: queue.Queue[list[Decision] | None] = queue.Queue()
+def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
-    class Collector(cp_model.CpSolverSolutionCallback):
-        def on_solution_callback(self) -> None:
-            found.put(decisions(model, self.value))
+    For problems of copies and those that `is_for_one_model`: sums and copies decided together, so that a
+    chunk is copied on while others are still being summed.
+    """
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
+        return
+    known = _Known(best, lower_bound(problem, budget.remaining_s() / 8).value_us)
+    provable = is_provable(problem, best)
+    # Whether any valid schedule is welcome.
+    free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
+    few = free and provable and has_few_ways(problem)
+    stages = _STAGES_WITH_FEW_WAYS if few else _STAGES_BEFORE_PROOF if provable else _STAGES
+    for slack, slots, share in stages:
+        if budget.remaining_s():
+            stage = _near(problem, options, budget.share(share), known, options.slack or slack, slots)
+            for update in stage:
+                yield from known.better(update)
+    if few:
+        for update in _whole(problem, options, budget.share(_WHOLE_SHARE), known):
+            yield from known.better(update)
+    if provable:
+        for update in prove(problem, options, budget, known.best, known.bound_us):
+            if free or update.schedule is None:
+                yield from known.better(update)
+    if few:
+        for update in _whole(problem, options, budget, known):
+            yield from known.better(update)
 
-    collector = Collector()
 
-    def search() -> None:
-        try:
-            solver.solve(model.cp, collector)
-        finally:
-            found.put(None)
+#: The engine for copies.
+cp = beginning_with_greedy(jointly)
 
-    thread = threading.Thread(target=search, daemon=True)
-    thread.start()
-    try:
-        while (solution := found.get()) is not None:
-            yield solution
-    finally:
-        while thread.is_alive():
-            # Until the search has begun there is nothing to stop, and CP-SAT says so by an error.
-            with contextlib.suppress(RuntimeError):
-                solver.stop_search()
-            thread.join(0.05)
+
+def has_few_ways(problem: Problem) -> bool:
+    """Whether CP-SAT may be expected to prove the fastest schedule, or come near it, in seconds."""
+    return problem.num_chunks * problem.topology.num_links <= _FEW_WAYS
+
+
+def is_for_one_model(problem: Problem) -> bool:
+    """Whether a problem with sums is for `jointly`: every chunk is summed over all ranks for all ranks."""
+    collective, topology = problem.collective, problem.topology
+    sums_everywhere = collective.reduces.all() and collective.pre.all() and collective.post.all()
+    return bool(sums_everywhere) and 2 * problem.num_chunks * topology.num_links <= _MOST_JOINT_WAYS
+
+
+def _near(
+    problem: Problem, options: SolveOptions, budget: Budget, known: _Known, slack: float, slots: int
+) -> Iterator[Update]:
+    """Schedules on ways that are short enough, with the problem's symmetry."""
+    ticks = ticks_of(problem, known.best.makespan_us)
+    lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
+    ways = near_ways(problem, ticks, lasting[1], slack)
+    if ways.allowed.sum() * (1 + slots) > min(_MOST_WAYS, _WAYS_PER_S * budget.remaining_s()):
+        return
+    model = build(problem, ticks, lasting, symmetry_group(problem), ways, slots)
+    add_hint(model, known.best)
+    for each in news(model, options.seed, budget):
+        if each.decisions is not None:
+            yield Update("cp", schedule_of(problem, each.decisions))
+
+
+def _whole(problem: Problem, options: SolveOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+    """Schedules and bounds with nothing left out."""
+    model = whole_model(problem, known.best, known.bound_us)
+    add_hint(model, known.best)
+    told = 0.0
+    for each in news(model, options.seed, budget):
+        if each.decisions is not None:
+            yield Update("cp", schedule_of(problem, each.decisions))
+        elif each.bound > told * (1 + _NEWS) or each.is_last:
+            told = each.bound
+            yield bound_of(model, each.bound)

@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from taccl.encoding.cp.model import JointModel
+from taccl.problem import FloatArray
 from taccl.schedule import Schedule
 
 
 def add_hint(model: JointModel, schedule: Schedule) -> None:
     """Hint every variable with what the schedule does, as far as the model can say it."""
-    hint, tick = model.cp.add_hint, model.tick_us
-    rows = {
-        pair: row
-        for row, pair in enumerate(zip(schedule.chunk.tolist(), schedule.link.tolist(), strict=True))
-    }
+    known: dict[int, tuple[Any, int]] = {}
+
+    def hint(variable: Any, value: int) -> None:
+        known[variable.index] = variable, int(value)
+
+    chunks = model.problem.num_chunks
+    start, end = _in_ticks(model, schedule.start_us), _in_ticks(model, schedule.end_us)
+    items = (schedule.chunk + chunks * schedule.reduce).tolist()
+    rows = {pair: row for row, pair in enumerate(zip(items, schedule.link.tolist(), strict=True))}
     sends = schedule.sends
-    for (chunk, link), own in model.alone.items():
-        row = rows.get((chunk, link))
-        single = row is not None and sends.count[sends.of_row[row]] == 1
-        hint(own.active, single)
+    for (item, link), own in model.alone.items():
+        row = rows.get((item, link))
+        hint(own.active, row is not None and sends.count[sends.of_row[row]] == 1)
         if row is not None:
-            hint(own.start, int(schedule.start_us[row] / tick))
-    for link, slots in model.slots.items():
-        on_link = [row for (_, over), row in rows.items() if over == link]
+            hint(own.start, start[row])
+    for (link, phase), slots in model.slots.items():
+        on_link = [row for (item, over), row in rows.items() if over == link and item // chunks == phase]
         shared = sorted({int(sends.of_row[r]) for r in on_link if sends.count[sends.of_row[r]] > 1})
         shared.sort(key=lambda send: float(sends.start_us[send]))
         for k, slot in enumerate(slots):
             active = k < len(shared)
             hint(slot.active, active)
-            members = {int(schedule.chunk[r]) for r in on_link if active and sends.of_row[r] == shared[k]}
-            for chunk, member in slot.members.items():
-                hint(member, chunk in members)
+            members = {items[r] for r in on_link if active and sends.of_row[r] == shared[k]}
+            for item, member in slot.members.items():
+                hint(member, item in members)
             if active:
-                hint(slot.start, int(sends.start_us[shared[k]] / tick))
-                hint(slot.end, int(sends.end_us[shared[k]] / tick))
-    arrivals = zip(schedule.chunk.tolist(), schedule.dst.tolist(), schedule.end_us.tolist(), strict=True)
-    ends = {model.at[chunk, rank].index: (model.at[chunk, rank], end) for chunk, rank, end in arrivals}
-    for cell, end in ends.values():
-        hint(cell, int(end / tick))
+                row = int(sends.first_row[shared[k]])
+                hint(slot.start, start[row])
+                hint(slot.end, end[row])
+    for item, rank, when in zip(items, schedule.dst.tolist(), end, strict=True):
+        cell = model.at[item, rank]
+        hint(cell, max(when, known.get(cell.index, (cell, 0))[1]))
+    passes_on = set(
+        zip(schedule.chunk[schedule.reduce].tolist(), schedule.src[schedule.reduce].tolist(), strict=True)
+    )
+    for (chunk, rank), root in model.root.items():
+        hint(root, (chunk, rank) not in passes_on)
+        if (chunk, rank) not in passes_on:
+            _, made = known.get(model.at[chunks + chunk, rank].index, (None, 0))
+            hint(model.at[chunk, rank], made)
+    for variable, value in known.values():
+        model.cp.add_hint(variable, value)
+
+
+def _in_ticks(model: JointModel, us: FloatArray) -> list[int]:
+    ticks: list[int] = np.floor(us / model.ticks.tick_us + 1e-6).astype(np.int64).tolist()
+    return ticks

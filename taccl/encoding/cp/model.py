@@ -1,20 +1,27 @@
 r"""Routes, orders and groups decided at once, as optional intervals.
 
-Time is counted in ticks. For a chunk c and a link l that it may use, and each orbit of such pairs:
+Time is counted in ticks. For an item i (a chunk as a copy, or as a partial sum) and a link l that it may use,
+one of each orbit of such pairs:
 
-    alone[c, l]     an optional interval of alpha_l + s beta_l: c travels over l by itself
-    slot[l, k]      for k < K: an optional interval of alpha_l + n s beta_l for the n chunks that share it
-    in[c, l, k]     c travels over l in slot k
-    use[c, l]       = alone[c, l] + sum over k of in[c, l, k]
-    at[c, r]        when c is at rank r
+    alone[i, l]     an optional interval of alpha_l + s beta_l: i travels over l by itself
+    slot[l, k]      for k < K: an optional interval of alpha_l + n s beta_l for the n items that share it
+    in[i, l, k]     i travels over l in slot k
+    use[i, l]       = alone[i, l] + sum over k of in[i, l, k]
+    at[i, r]        when i is at rank r; for a partial sum, when all that comes there has come
+    root[c, r]      whether the sum of chunk c is made at rank r
 
     minimise T with T >= at[c, r] where r wants c, and
 
-    received once   sum over l into r of use[c, l] = 1 where r wants c, <= 1 elsewhere
+    received once   sum over l into r of use[c, l] = 1 - root[c, r] where r wants c, <= 1 elsewhere
+    passed on once  sum over l out of r of use[sum of c, l] = 1 - root[c, r]
+    one root        sum over r of root[c, r] = 1, and root[c, r]  =>  at[c, r] >= at[sum of c, r]
     held first      use[c, l] <= sum over links k into src(l) of use[c, k]
-    presence        use[c, l]  =>  start >= at[c, src(l)]  and  at[c, dst(l)] >= end
+    presence        use[i, l]  =>  start >= at[i, src(l)]  and  at[i, dst(l)] >= end
     ports           the intervals of a port's links do not overlap (without alpha if occupancy is pipelined)
     own first       the sender's own chunks end before any other starts, where the sketch says so
+
+Images of a send that share a port with it cannot start together. So what is used is decided for an orbit of
+the whole group, and when, for an orbit of the part of the group that has no such images.
 
 Durations are rounded down to ticks: the optimum of the model is no later than the true one, and true
 times are computed from its decisions afterwards.
@@ -22,225 +29,219 @@ times are computed from its decisions afterwards.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from taccl.collectives import BoolArray
+from taccl.encoding.cp.ticks import Ticks
+from taccl.encoding.cp.variables import Alone, Slot, Variables
+from taccl.encoding.cp.ways import Ways
 from taccl.encoding.symmetry import SymmetryGroup
 from taccl.encoding.timing import Decision
 from taccl.problem import Problem
-from taccl.schedule import Schedule
-
-#: The time of the known schedule in ticks: fine enough for 1 part in 10**5 of the shortest transfer.
-_TICKS = 10_000_000
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One send that several chunks of a link may share."""
-
-    start: Any
-    end: Any
-    active: Any
-    members: dict[int, Any] = field(default_factory=dict)  # chunk -> in[c, l, k]
-
-
-@dataclass(frozen=True)
-class Alone:
-    """A chunk's own send over a link."""
-
-    start: Any
-    end: Any
-    active: Any
+from taccl.schedule import TOLERANCE_US
 
 
 @dataclass(frozen=True, eq=False)
 class JointModel:
-    """The model and the keys to read it by; `alone` is keyed by one (chunk, link) of each orbit."""
+    """The model and the keys to read it by: one (item, link), or (link, phase), of each orbit in time.
+
+    A solution lasts `last` ticks at most. The phase is 0 for copies and 1 for partial sums. `group` moves
+    items, and is the part of the problem's symmetry whose images start together.
+    """
 
     problem: Problem
-    symmetry: SymmetryGroup
+    group: SymmetryGroup
     cp: cp_model.CpModel
-    tick_us: float
-    finish: Any
+    ticks: Ticks
+    last: int
     alone: dict[tuple[int, int], Alone]
-    slots: dict[int, list[Slot]]  # by deciding link
+    slots: dict[tuple[int, int], list[Slot]]
     at: dict[tuple[int, int], Any]
+    root: dict[tuple[int, int], Any]
 
 
-def build(known: Schedule, symmetry: SymmetryGroup, allowed: BoolArray, num_slots: int) -> JointModel:
-    """The model of `known.problem` with `num_slots` shared sends per link, no later than `known`.
+def build(
+    problem: Problem,
+    ticks: Ticks,
+    lasting: tuple[int, int],
+    symmetry: SymmetryGroup,
+    ways: Ways,
+    num_slots: int | None,
+    minimise: bool = True,
+) -> JointModel:
+    """The model of schedules that last from `lasting[0]` to `lasting[1]` ticks: the fastest, or any.
 
-    `allowed`, shape (num_chunks, num_links), says where chunks may go; it must be symmetric. A link
-    that takes longer than all of `known` is left out.
+    `num_slots` is the number of shared sends per link; None: as many as any schedule can have. `ways`
+    must be symmetric.
+
+    With no symmetry, `every_way`, all slots and no own-first rule, the optimum of the model is no later than
+    any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
+    `lasting[1]`. For take a fastest schedule. Of the copies of a chunk that come to a rank, all but the
+    first can be left out, and so can what nobody uses and what comes back to a source: groups get
+    smaller, nothing gets later. A group over a link without alpha can be sent one by one in the same time.
+    What is left passes every rule of the model, except that starts are no whole ticks. Rounded down,
+    with durations rounded down, they are, and the rules still hold (see `ticks`).
     """
-    return _Builder(known, symmetry, allowed, num_slots).build()
+    return _Rules(problem, ticks, lasting, symmetry, ways, num_slots).build(minimise)
 
 
-class _Builder:
-    """Makes the variables, then one rule after another."""
+class _Rules(Variables):
+    """The variables, and one rule after another."""
 
-    def __init__(self, known: Schedule, symmetry: SymmetryGroup, allowed: BoolArray, num_slots: int) -> None:
-        self.problem, self.symmetry, self.num_slots = known.problem, symmetry, num_slots
-        topology = self.problem.topology
-        self.tick_us = known.makespan_us / _TICKS
-        self.horizon = _TICKS + 1
-        self.cp = cp_model.CpModel()
-        self.alpha = np.floor(topology.alpha_us / self.tick_us).astype(np.int64).tolist()
-        cost = topology.beta_us_per_mb * self.problem.chunk_mb
-        self.cost = np.floor(cost / self.tick_us).astype(np.int64).tolist()
-        self.serial = topology.occupancy == "serial"
-        self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
-        duration = topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
-        chunk, link = np.nonzero(allowed & (duration <= known.makespan_us))
-        least = symmetry.pair_representative(chunk, link, symmetry.link_map)
-        self.pairs = list(zip(chunk.tolist(), link.tolist(), strict=True))
-        keys = (divmod(key, topology.num_links) for key in least.tolist())
-        self.key = dict(zip(self.pairs, keys, strict=True))
-        self.deciding = sorted(set(self.key.values()))
-        self.alone: dict[tuple[int, int], Alone] = {}
-        self.slots: dict[int, list[Slot]] = defaultdict(list)
-        self.at: dict[tuple[int, int], Any] = {}
-        self.finish = self.cp.new_int_var(0, self.horizon, "T")
-        # Slots belong to one link of each orbit; a chunk joins them by its image on that link.
-        self.home_of_link = symmetry.link_representative.tolist()
-
-    def build(self) -> JointModel:
-        self._make_cells()
-        self._make_sends()
+    def build(self, minimise: bool) -> JointModel:
+        self._each_sum_is_made_at_one_rank()
         self._each_wanted_chunk_is_received_once()
+        self._each_contribution_is_passed_on_once()
         self._a_chunk_is_held_before_it_is_sent()
+        self._a_chunk_that_one_rank_wants_takes_one_path()
         self._presence()
         self._ports_serve_one_at_a_time()
         self._own_chunks_go_first()
         self._everything_ends_in_time()
-        self.cp.minimize(self.finish)
+        if minimise:
+            self.cp.minimize(self.finish)
         return JointModel(
-            self.problem, self.symmetry, self.cp, self.tick_us, self.finish, self.alone, self.slots, self.at
+            self.problem,
+            self.group,
+            self.cp,
+            self.ticks,
+            self.horizon,
+            self.alone,
+            self.slots,
+            self.at,
+            self.root,
         )
 
-    def _make_cells(self) -> None:
-        """Arrival times, one per orbit of (chunk, rank); 0 at sources."""
-        collective, ranks = self.problem.collective, self.problem.num_ranks
-        chunks, places = np.divmod(np.arange(collective.num_chunks * ranks), ranks)
-        least = self.symmetry.pair_representative(chunks, places, self.symmetry.rank_map)
+    def _each_sum_is_made_at_one_rank(self) -> None:
+        if self.num_items == self.num_chunks:
+            return
         made: dict[int, Any] = {}
-        for chunk, rank, key in zip(chunks.tolist(), places.tolist(), least.tolist(), strict=True):
-            if key not in made:
-                is_source = collective.pre[chunk, rank]
-                made[key] = 0 if is_source else self.cp.new_int_var(0, self.horizon, f"at{chunk},{rank}")
-            self.at[chunk, rank] = made[key]
-
-    def _make_sends(self) -> None:
-        """Own sends for every orbit of (chunk, link), and shared ones for every orbit of links."""
-        on_home: dict[int, list[int]] = defaultdict(list)
-        for chunk, link in self.pairs:
-            if self.home_of_link[link] == link:
-                on_home[link].append(chunk)
-        for chunk, link in self.deciding:
-            duration = self.alpha[link] + self.cost[link]
-            start = self.cp.new_int_var(0, self.horizon - duration, f"s{chunk},{link}")
-            self.alone[chunk, link] = Alone(start, start + duration, self.cp.new_bool_var(f"x{chunk},{link}"))
-        for link, chunks in on_home.items():
-            most = min(len(chunks), self.problem.max_group)
-            if most < 2 or self.alpha[link] == 0:
-                continue
-            for k in range(min(self.num_slots, most // 2)):
-                self.slots[link].append(self._slot(link, k, chunks, most))
-            for one, other in zip(self.slots[link], self.slots[link][1:], strict=False):
-                self.cp.add(one.end <= other.start).only_enforce_if(other.active)
-                self.cp.add_implication(other.active, one.active)
-
-    def _slot(self, link: int, k: int, chunks: list[int], most: int) -> Slot:
-        start = self.cp.new_int_var(0, self.horizon, f"S{link},{k}")
-        end = self.cp.new_int_var(0, self.horizon, f"E{link},{k}")
-        active = self.cp.new_bool_var(f"a{link},{k}")
-        members = {chunk: self.cp.new_bool_var(f"in{chunk},{link},{k}") for chunk in chunks}
-        count = sum(members.values())
-        self.cp.add(count >= 2).only_enforce_if(active)
-        self.cp.add(count <= most).only_enforce_if(active)
-        self.cp.add(count == 0).only_enforce_if(active.negated())
-        self.cp.add(end == start + self.alpha[link] + self.cost[link] * count).only_enforce_if(active)
-        return Slot(start, end, active, members)
-
-    def _uses(self, chunk: int, link: int) -> list[tuple[Any, Any, Any]]:
-        """(literal, start, end) of every way in which a chunk may travel over a link."""
-        own = self.alone[self.key[chunk, link]]
-        return [(own.active, own.start, own.end), *self._shared(chunk, link)]
-
-    def _shared(self, chunk: int, link: int) -> list[tuple[Any, Any, Any]]:
-        home = self.home_of_link[link]
-        if home not in self.slots:
-            return []
-        element = int(np.flatnonzero(self.symmetry.link_map[:, link] == home)[0])
-        image = int(self.symmetry.chunk_map[element, chunk])
-        return [(s.members[image], s.start, s.end) for s in self.slots[home] if image in s.members]
-
-    def _into(self) -> dict[tuple[int, int], list[int]]:
-        into: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for chunk, link in self.pairs:
-            into[chunk, self.dst[link]].append(link)
-        return into
+        for chunk, rank, name in self.cells(self.whole, self.num_chunks):
+            if name not in made:
+                made[name] = self.cp.new_bool_var(f"root{chunk},{rank}")
+                if self.ways.root is not None:
+                    self.cp.add(made[name] == int(self.ways.root[chunk] == rank))
+            root = self.root[chunk, rank] = made[name]
+            self.cp.add(self.at[chunk, rank] >= self.at[self.num_chunks + chunk, rank]).only_enforce_if(root)
+        for chunk in np.unique(self.whole.chunk_representative[: self.num_chunks]).tolist():
+            self.cp.add_exactly_one(self.root[chunk, rank] for rank in range(self.problem.num_ranks))
 
     def _each_wanted_chunk_is_received_once(self) -> None:
-        collective, into = self.problem.collective, self._into()
-        done: set[int] = set()
-        for (chunk, rank), links in into.items():
-            cell = self.at[chunk, rank]
-            if id(cell) in done:
+        collective = self.problem.collective
+        for chunk, rank, name in self.cells(self.whole, self.num_chunks):
+            if name != chunk * self.problem.num_ranks + rank:
                 continue
-            done.add(id(cell))
-            literals = [use[0] for link in links for use in self._uses(chunk, link)]
+            literals = [use[0] for link in self.into[chunk, rank] for use in self.uses(chunk, link)]
+            if (chunk, rank) in self.root:
+                literals.append(self.root[chunk, rank])
+            elif collective.pre[chunk, rank]:
+                continue
             if collective.post[chunk, rank]:
                 self.cp.add_exactly_one(literals)
             else:
                 self.cp.add_at_most_one(literals)
 
+    def _each_contribution_is_passed_on_once(self) -> None:
+        for chunk, rank, name in self.cells(self.whole, self.num_chunks):
+            if (chunk, rank) in self.root and name == chunk * self.problem.num_ranks + rank:
+                item = self.num_chunks + chunk
+                literals = [use[0] for link in self.out_of[item, rank] for use in self.uses(item, link)]
+                self.cp.add_exactly_one([*literals, self.root[chunk, rank]])
+
     def _a_chunk_is_held_before_it_is_sent(self) -> None:
-        collective, into = self.problem.collective, self._into()
-        for chunk, link in self.deciding:
+        collective = self.problem.collective
+        for chunk, link in sorted(set(self.used_as.values())):
             sender = self.src[link]
-            if collective.pre[chunk, sender] or collective.post[chunk, sender]:
+            if chunk >= self.num_chunks or collective.pre[chunk, sender] or collective.post[chunk, sender]:
                 continue
-            feeding = [use[0] for k in into[chunk, sender] for use in self._uses(chunk, k)]
-            for literal, _, _ in self._uses(chunk, link):
-                self.cp.add_bool_or([*feeding, literal.negated()])
+            feeding = [use[0] for k in self.into[chunk, sender] for use in self.uses(chunk, k)]
+            self.cp.add(sum(use[0] for use in self.uses(chunk, link)) <= sum(feeding))
+
+    def _a_chunk_that_one_rank_wants_takes_one_path(self) -> None:
+        """Without this, CP-SAT's linear relaxation copies fractions of it until they add up to one."""
+        collective = self.problem.collective
+        wanting = (collective.post & ~collective.pre).sum(axis=1)
+        for chunk, rank, name in self.cells(self.whole, self.num_chunks):
+            if (
+                name != chunk * self.problem.num_ranks + rank
+                or collective.reduces[chunk]
+                or wanting[chunk] != 1
+            ):
+                continue
+            out = [use[0] for link in self.out_of[chunk, rank] for use in self.uses(chunk, link)]
+            into = [use[0] for link in self.into[chunk, rank] for use in self.uses(chunk, link)]
+            if collective.pre[chunk, rank]:
+                self.cp.add_at_most_one(out)
+            elif out:
+                self.cp.add(sum(out) <= (0 if collective.post[chunk, rank] else sum(into)))
 
     def _presence(self) -> None:
-        for chunk, link in self.deciding:
-            there, then = self.at[chunk, self.src[link]], self.at[chunk, self.dst[link]]
-            for literal, start, end in self._uses(chunk, link):
+        for item, link in self.alone:
+            there, then = self.at[item, self.src[link]], self.at[item, self.dst[link]]
+            for literal, start, end in self.uses(item, link):
                 self.cp.add(start >= there).only_enforce_if(literal)
                 self.cp.add(then >= end).only_enforce_if(literal)
 
     def _ports_serve_one_at_a_time(self) -> None:
         topology = self.problem.topology
-        chunks_on: dict[int, list[int]] = defaultdict(list)
-        for chunk, link in self.pairs:
-            chunks_on[link].append(chunk)
-        seen: set[frozenset[tuple[str, int, int]]] = set()
+        busy_us = topology.busy_us(np.arange(topology.num_links), self.problem.chunk_mb)
+        items_on: dict[int, list[int]] = defaultdict(list)
+        for item, link in self.pairs:
+            if busy_us[link] > TOLERANCE_US and self._busy(link):
+                items_on[link].append(item)
+        seen: set[frozenset[tuple[str, int, int, int]]] = set()
         for links in topology.port_links:
-            intervals, names = [], []
+            intervals = {}
             for link in links:
-                intervals += [self._own_interval(chunk, link) for chunk in chunks_on[link]]
-                names += [("alone", *self.key[chunk, link]) for chunk in chunks_on[link]]
-                home = self.home_of_link[link]
-                for k, slot in enumerate(self.slots.get(home, [])):
-                    intervals.append(self._slot_interval(slot, home))
-                    names.append(("slot", home, k))
-            signature = frozenset(names)
+                home = int(self.group.link_representative[link])
+                for item in items_on[link]:
+                    one, over = self.timed_as[item, link]
+                    intervals["alone", one, over, 0] = self._own_interval(one, over)
+                    phase = item // self.num_chunks
+                    for k, slot in enumerate(self.slots.get((home, phase), [])):
+                        intervals["slot", home, phase, k] = self._slot_interval(slot, home)
+            signature = frozenset(intervals)
             if signature not in seen and len(intervals) > 1:
                 seen.add(signature)
-                self.cp.add_no_overlap(intervals)
+                self.cp.add_no_overlap(intervals.values())
+                self.cp.add(sum(self._load(*name) for name in intervals) <= self.finish)
+                self._whole_items_fit(items_on, links)
 
-    def _own_interval(self, chunk: int, link: int) -> Any:
-        own = self.alone[self.key[chunk, link]]
-        busy = self.cost[link] + (self.alpha[link] if self.serial else 0)
-        return self.cp.new_optional_fixed_size_interval_var(own.start, busy, own.active, "i")
+    def _whole_items_fit(self, items_on: dict[int, list[int]], links: tuple[int, ...]) -> None:
+        """How many items a port has time for: a whole number, which CP-SAT does not see by itself."""
+        used = [(item, link) for link in links for item in items_on[link]]
+        unit = math.gcd(*(self.cost[link] for _, link in used))
+        if not unit:
+            return
+        head = min(int(self.ways.head[item, self.src[link]]) for item, link in used)
+        tail = min(int(self.ways.tail[item, self.dst[link]]) for item, link in used)
+        alpha = min(self.alpha[link] for _, link in used)
+        # With `pipelined`, alpha comes after the last of them: again, once.
+        room = max(0, self.horizon - head - tail - alpha) // unit
+        counted = [self.cost[link] // unit * use[0] for item, link in used for use in self.uses(item, link)]
+        if sum(self.cost[link] // unit for _, link in used) > room:
+            self.cp.add(sum(counted) <= room)
+
+    def _busy(self, link: int) -> int:
+        """Ticks for which an item keeps the ports of a link busy: with none, it is in nobody's way."""
+        return int(self.cost[link] + (self.alpha[link] if self.serial else 0))
+
+    def _load(self, kind: str, item: int, link: int, k: int) -> Any:
+        """Ticks that a send keeps its ports busy, if it is made."""
+        if kind == "alone":
+            return self._busy(link) * self.alone[item, link].active
+        slot = self.slots[item, link][k]
+        alpha = self.alpha[item] if self.serial else 0
+        return alpha * slot.active + self.cost[item] * sum(slot.members.values())
+
+    def _own_interval(self, item: int, link: int) -> Any:
+        own = self.alone[item, link]
+        return self.cp.new_optional_fixed_size_interval_var(own.start, self._busy(link), own.active, "i")
 
     def _slot_interval(self, slot: Slot, link: int) -> Any:
         alpha = 0 if self.serial else self.alpha[link]
@@ -252,40 +253,46 @@ class _Builder:
         if own_first is None:
             return
         own_end: dict[int, Any] = {}
-        for chunk, link in self.deciding:
-            if own_first[link] and home[chunk] == self.src[link]:
+        copies = [(chunk, link) for chunk, link in self.pairs if chunk < self.num_chunks and own_first[link]]
+        for chunk, link in copies:
+            if home[chunk] == self.src[link]:
                 last = own_end.setdefault(link, self.cp.new_int_var(0, self.horizon, f"own{link}"))
-                for literal, _, end in self._uses(chunk, link):
+                for literal, _, end in self.uses(chunk, link):
                     self.cp.add(last >= end).only_enforce_if(literal)
-        for chunk, link in self.pairs:
+        for chunk, link in copies:
             if link in own_end and home[chunk] != self.src[link]:
-                for literal, start, _ in self._uses(chunk, link):
+                for literal, start, _ in self.uses(chunk, link):
                     self.cp.add(start >= own_end[link]).only_enforce_if(literal)
 
     def _everything_ends_in_time(self) -> None:
         collective = self.problem.collective
-        for chunk, rank in zip(*np.nonzero(collective.post & ~collective.pre), strict=True):
-            self.cp.add(self.finish >= self.at[int(chunk), int(rank)])
+        wanted = collective.post & (collective.reduces[:, None] | ~collective.pre)
+        cells = [self.at[int(chunk), int(rank)] for chunk, rank in zip(*np.nonzero(wanted), strict=True)]
+        for end in {cell.index: cell for cell in cells}.values():
+            self.cp.add(self.finish >= end)
 
 
 def decisions(model: JointModel, value: Any) -> list[Decision]:
     """The sends that a solution says, in order; `value` gives the value of an expression."""
     timed: list[tuple[int, Decision]] = []
-    for (chunk, link), own in model.alone.items():
+    for (item, link), own in model.alone.items():
         if value(own.active):
-            timed += [(value(own.start), decision) for decision in _images(model, (chunk,), link)]
-    for link, slots in model.slots.items():
+            timed += [(value(own.start), decision) for decision in _images(model, (item,), link)]
+    for (link, _), slots in model.slots.items():
         for slot in slots:
             if value(slot.active):
-                chunks = tuple(chunk for chunk, member in slot.members.items() if value(member))
-                timed += [(value(slot.start), decision) for decision in _images(model, chunks, link)]
+                items = tuple(item for item, member in slot.members.items() if value(member))
+                timed += [(value(slot.start), decision) for decision in _images(model, items, link)]
     return [decision for _, decision in sorted(timed, key=lambda pair: pair[0])]
 
 
-def _images(model: JointModel, chunks: tuple[int, ...], link: int) -> list[Decision]:
-    symmetry = model.symmetry
+def _images(model: JointModel, items: tuple[int, ...], link: int) -> list[Decision]:
+    group, chunks = model.group, model.problem.num_chunks
     images = {
-        (tuple(chunk_map[list(chunks)].tolist()), int(link_map[link]))
-        for chunk_map, link_map in zip(symmetry.chunk_map, symmetry.link_map, strict=True)
+        (tuple(item_map[list(items)].tolist()), int(link_map[link]))
+        for item_map, link_map in zip(group.chunk_map, group.link_map, strict=True)
     }
-    return [Decision(group, over) for group, over in sorted(images)]
+    return [
+        Decision(tuple(item % chunks for item in moved), over, reduce=moved[0] >= chunks)
+        for moved, over in sorted(images)
+    ]

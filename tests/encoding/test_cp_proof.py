@@ -1,0 +1,196 @@
+"""What CP-SAT proves holds for every schedule, and what it calls optimal is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute_force import TooLarge, fastest
+from hypothesis import HealthCheck, given, settings
+from small_problems import (
+    ENGINE_BETAS,
+    custom_problems,
+    full,
+    machine,
+    ndv2_node,
+    problem,
+    problems,
+    ring,
+    two_nodes,
+)
+
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.combine import reducing
+from taccl.encoding.cp import cp, is_for_one_model, jointly
+from taccl.encoding.cp.hints import add_hint
+from taccl.encoding.cp.proof import prove, whole_model
+from taccl.encoding.cp.solve import news, schedule_of
+from taccl.encoding.cp.ticks import NEVER, ticks_of
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+_COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
+some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def first(small: Problem) -> Schedule:
+    """A schedule to begin with."""
+    update = next(reducing(greedy)(small, SolveOptions(), Budget(0.0), None))
+    assert update.schedule is not None
+    return update.schedule
+
+
+def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -> tuple[Schedule, float]:
+    """Its best schedule and its bound, with no bound known before."""
+    model = whole_model(small, known, 0.0)
+    add_hint(model, known)
+    best, bound = known, 0.0
+    for each in news(model, 0, Budget(seconds)):
+        assert not each.impossible, "the known schedule is a solution"
+        bound = max(bound, each.bound * model.ticks.tick_us)
+        if each.decisions is not None:
+            found = schedule_of(small, each.decisions)
+            found.check()
+            best = min(best, found, key=lambda schedule: schedule.makespan_us)
+    return best, bound
+
+
+def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
+    try:
+        optimum = fastest(small, most_sends).makespan_us
+    except TooLarge:
+        return
+    known = first(small)
+    if not len(known):
+        return
+    best, bound = of_the_whole_model(small, known)
+    assert bound <= optimum * (1 + 1e-9) + 1e-6
+    assert best.makespan_us >= optimum - 1e-6
+    if bound >= best.makespan_us * (1 - 1e-9):
+        assert best.makespan_us == pytest.approx(optimum, abs=1e-6)
+    for update in prove(small, SolveOptions(), Budget(1.0), known, 0.0):
+        assert update.lower_bound_us <= optimum * (1 + 1e-9) + 1e-6
+
+
+@some
+@given(problems(most_ranks=4, names=_COPIES, limited=True, betas=ENGINE_BETAS))
+def test_what_is_proved_of_copies_agrees_with_an_exhaustive_search(small: Problem) -> None:
+    agrees_with_an_exhaustive_search(small, 6_000)
+
+
+@some
+@given(problems(most_ranks=3, names=("allreduce",), limited=True, betas=ENGINE_BETAS))
+def test_what_is_proved_of_sums_and_copies_agrees_with_an_exhaustive_search(small: Problem) -> None:
+    agrees_with_an_exhaustive_search(small, 2_000)
+
+
+@some
+@given(custom_problems(most_ranks=3, betas=ENGINE_BETAS))
+def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(small: Problem) -> None:
+    if small.collective.is_reduction:
+        return
+    agrees_with_an_exhaustive_search(small, 6_000)
+
+
+def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:
+    """(time, bound) that the engine ends with, with all that it says checked on the way."""
+    time_us, bound_us = first(small).makespan_us, 0.0
+    engine = reducing(cp, jointly if is_for_one_model(small) else None)
+    for update in engine(small, SolveOptions(), Budget(seconds), first(small)):
+        bound_us = max(bound_us, update.lower_bound_us)
+        if update.schedule is not None:
+            update.schedule.check()
+            time_us = min(time_us, update.schedule.makespan_us)
+        assert bound_us <= time_us * (1 + 1e-9)
+        if bound_us >= time_us * (1 - 1e-9):
+            break
+    return time_us, bound_us
+
+
+def test_an_allgather_of_an_ndv2_node_is_proved_to_take_an_alpha_more_than_the_other_bounds_say() -> None:
+    node = problem(ndv2_node(), "allgather")
+    assert lower_bound(node).value_us == pytest.approx(69.6)
+    assert proved(node) == (pytest.approx(69.9), pytest.approx(69.9))
+
+
+def test_two_nodes_are_proved_beyond_what_a_cut_says() -> None:
+    gather = problem(two_nodes(), "allgather")
+    assert lower_bound(gather).value_us == pytest.approx(24.0)
+    assert proved(gather) == (pytest.approx(26.0), pytest.approx(26.0))
+
+
+def test_a_sum_is_proved_by_its_mirror_image() -> None:
+    assert proved(problem(two_nodes(), "reducescatter")) == (pytest.approx(26.0), pytest.approx(26.0))
+
+
+def test_sums_and_copies_decided_together_are_proved_too() -> None:
+    """Three ranks all linked: sums in one step and copies in the next, and no faster."""
+    assert proved(problem(full(3), "allreduce")) == (pytest.approx(4.0), pytest.approx(4.0))
+
+
+def test_a_bound_holds_without_the_symmetry_that_a_problem_asks_for() -> None:
+    """Chunks 0 and 1 swap with their ranks and meet on a port that only one of them can have."""
+    sides = [
+        (0, 2, 1.0, 1.0),
+        (1, 2, 1.0, 1.0),
+        (2, 0, 1.0, 1.0),
+        (2, 1, 1.0, 1.0),
+        (0, 1, 1.0, 9.0),
+        (1, 0, 1.0, 9.0),
+    ]
+    plain = problem(machine(3, sides, shared=[(0, 1)]), "allgather")
+    asked = problem(plain.topology, "allgather", symmetry=[[1, 0, 2]])
+    assert proved(asked)[1] <= fastest(plain).makespan_us + 1e-6
+
+
+def test_a_bound_holds_without_the_order_of_own_chunks_that_a_sketch_asks_for() -> None:
+    own_first = np.array([False] * 4 + [True] * 2)
+    ruled = problem(two_nodes(beta_between=4.0), "allgather", limits=RoutingLimits(own_first=own_first))
+    plain = problem(two_nodes(beta_between=4.0), "allgather")
+    assert proved(ruled, 4.0)[1] <= fastest(plain).makespan_us + 1e-6
+
+
+def test_what_a_symmetry_moves_takes_turns_at_a_shared_port() -> None:
+    """Ranks 0 and 1 are alike and share the NIC of their node, as do 2 and 3: routes alike, times not."""
+    inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
+    topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
+    gather = problem(topology, "allgather", symmetry=[[1, 0, 3, 2]])
+    known = first(gather)
+    times = [
+        update.schedule.makespan_us
+        for update in cp(gather, SolveOptions(), Budget(3.0), known)
+        if update.schedule is not None
+    ]
+    assert min([known.makespan_us, *times]) == pytest.approx(26.0)
+
+
+def test_short_decimals_have_an_exact_tick() -> None:
+    ticks = ticks_of(problem(ndv2_node(), "allgather"), 100.0)
+    assert ticks.exact
+    assert ticks.tick_us == pytest.approx(0.1)
+    assert ticks.of(np.array([69.9, 0.3])).tolist() == [699, 3]
+    assert (ticks.at_least(69.6), ticks.at_most(69.9), ticks.last_before(69.9)) == (696, 699, 698)
+
+
+def test_measured_costs_are_rounded_down_and_nothing_takes_no_tick() -> None:
+    odd = ring(3, alpha_us=np.pi, beta=np.e)
+    ticks = ticks_of(problem(odd, "allgather"), 10.0)
+    assert not ticks.exact
+    assert ticks.tick_us == pytest.approx(1e-6)
+    assert int(ticks.of(np.pi)) * ticks.tick_us <= np.pi < (int(ticks.of(np.pi)) + 1) * ticks.tick_us
+    assert int(ticks.of(np.inf)) == NEVER
+    slow_and_fast = machine(2, [(0, 1, np.pi * 1e-9, np.e * 1e-9), (1, 0, 1.0, 1e6)])
+    assert int(ticks_of(problem(slow_and_fast, "allgather"), 1e6).of(np.pi * 1e-9)) >= 1
+
+
+@pytest.mark.parametrize("costs", [(np.pi, np.e), (1.0, 1.0), (1.0, 1e7)], ids=["measured", "small", "large"])
+def test_a_proof_ends_long_before_the_time_when_nothing_is_left_to_ask(costs: tuple[float, float]) -> None:
+    """The fastest schedule is known, and with an hour to spare its proof returns."""
+    gather = problem(ring(3, *costs), "allgather")
+    known = fastest(gather)
+    bounds = [update.lower_bound_us for update in prove(gather, SolveOptions(), Budget(3600.0), known, 0.0)]
+    assert bounds == sorted(bounds)
+    assert bounds[-1] == pytest.approx(known.makespan_us, rel=1e-2)
+    assert bounds[-1] <= known.makespan_us * (1 + 1e-9)

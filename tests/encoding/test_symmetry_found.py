@@ -1,0 +1,87 @@
+"""Symmetries that are found: what they keep, and which machines have how many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
+
+from taccl.collectives import make_collective
+from taccl.encoding.automorphisms import is_automorphism, with_symmetry_found
+from taccl.encoding.symmetry import symmetry_group
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+
+
+def found(small: Problem) -> int:
+    """How many elements the group has that is found."""
+    return len(symmetry_group(with_symmetry_found(small)[0]))
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "reducescatter"])
+def test_an_ndv2_node_has_four(name: str) -> None:
+    assert found(problem(ndv2_node(), name)) == 4
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_a_ring_has_as_many_as_ranks(ranks: int) -> None:
+    assert found(problem(ring(ranks), "allgather")) == ranks
+
+
+def test_machines_numbered_at_random_are_searched() -> None:
+    """A ring of six whose numbers follow no rule."""
+    order = [0, 4, 1, 5, 3, 2]
+    links = [(a, b, 1.0, 1.0) for a, b in zip(order, order[1:] + order[:1], strict=True)]
+    assert found(problem(machine(6, links), "allgather")) == 6
+
+
+def test_nodes_stay_together() -> None:
+    assert found(problem(two_nodes(), "allgather")) == 2
+    apart = machine(4, [(a, b, 1.0, 1.0) for a in range(4) for b in range(4) if a != b], node_of=[0, 0, 0, 1])
+    assert found(problem(apart, "allgather")) == 1
+
+
+def test_ports_go_to_ports() -> None:
+    """All links are alike; two out of rank 0 share a port."""
+    shared = machine(3, [(a, b, 1.0, 1.0) for a in range(3) for b in range(3) if a != b], shared=[(0, 1)])
+    assert found(problem(full(3), "allgather")) == 3
+    assert found(problem(shared, "allgather")) == 1
+
+
+def test_limits_are_kept() -> None:
+    may_use = np.ones((3, 6), dtype=np.bool_)
+    may_use[0, 0] = False
+    assert found(problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))) == 1
+    own_first = np.array([True] + [False] * 5)
+    assert found(problem(full(3), "allgather", limits=RoutingLimits(own_first=own_first))) == 1
+
+
+def test_a_root_stays_where_it_is_and_so_there_is_none() -> None:
+    plain = problem(full(4), "broadcast")
+    same, note = with_symmetry_found(plain)
+    assert same.symmetry == ()
+    assert note == "symmetry auto: found none"
+
+
+def test_what_a_sketch_states_is_kept() -> None:
+    stated = problem(full(4), "allgather", symmetry=[[1, 0, 3, 2]])
+    more, note = with_symmetry_found(stated)
+    assert more.symmetry[0].tolist() == [1, 0, 3, 2]
+    assert len(symmetry_group(more)) == 4
+    assert note.startswith("symmetry auto: 4 renamings of the ranks, made by (0 ")
+
+
+def test_without_time_nothing_is_found_and_the_note_says_so() -> None:
+    same, note = with_symmetry_found(problem(ring(6), "allgather"), 0.0)
+    assert same.symmetry == ()
+    assert note == "symmetry auto: found none; the search was cut short"
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(most_ranks=4))
+def test_what_is_found_is_an_automorphism_that_leaves_no_rank_in_place(topology: LogicalTopology) -> None:
+    plain = Problem(topology, make_collective("allgather", topology.num_ranks), 1.0)
+    group = symmetry_group(with_symmetry_found(plain)[0])
+    for element in group.rank_map[1:]:
+        assert is_automorphism(plain, element)
+        assert (element != np.arange(len(element))).all()

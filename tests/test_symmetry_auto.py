@@ -1,0 +1,71 @@
+"""`symmetry="auto"` from the API and the command line: what it adds, says and leaves alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from taccl import bounds, synthesize
+from taccl.api import make_problem
+from taccl.cli.main import main
+from taccl.errors import SketchError
+
+
+def test_nothing_is_looked_for_unless_asked() -> None:
+    stated = make_problem("allgather", topology="ring:4", size="4KB")
+    assert stated.problem.symmetry == ()
+    assert not any("symmetry auto" in note for note in stated.notes)
+
+
+def test_what_is_found_is_in_the_problem_and_a_note_says_so() -> None:
+    stated = make_problem("allgather", topology="ring:4", size="4KB", symmetry="auto")
+    assert stated.problem.symmetry[0].tolist() == [1, 2, 3, 0]
+    assert stated.notes == ("symmetry auto: 4 renamings of the ranks, made by (0 1 2 3)",)
+
+
+def test_the_schedule_has_the_symmetry_that_was_found() -> None:
+    result = synthesize(
+        "allgather",
+        topology="ring:4",
+        size="4KB",
+        symmetry="auto",
+        engine="greedy",
+        time_limit=0.3,
+        xml=False,
+    )
+    schedule = result.schedule
+    moved = (schedule.problem.topology.src + 1) % 4
+    rows = {
+        (c, int(schedule.problem.topology.src[l]), round(t, 6))
+        for c, l, t in zip(schedule.chunk, schedule.link, schedule.start_us, strict=True)
+    }
+    turned = {
+        ((c + 1) % 4, int(moved[l]), round(t, 6))
+        for c, l, t in zip(schedule.chunk, schedule.link, schedule.start_us, strict=True)
+    }
+    assert rows == turned
+    assert any(note.startswith("symmetry auto: 4 renamings") for note in result.notes)
+
+
+def test_bounds_are_the_same_with_and_without() -> None:
+    asked = {"topology": "ndv2", "nodes": 1, "size": "8MB"}
+    plain = {each.kind: each.value_us for each in bounds("alltoall", **asked)}
+    shrunk = {each.kind: each.value_us for each in bounds("alltoall", symmetry="auto", **asked)}
+    assert plain.keys() == shrunk.keys()
+    assert np.allclose([plain[kind] for kind in plain], [shrunk[kind] for kind in plain], rtol=1e-6)
+
+
+def test_an_unknown_symmetry_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(SketchError, match="unknown symmetry 'rotation'") as caught:
+        make_problem("allgather", topology="ring:4", size="4KB", symmetry="rotation")  # type: ignore[arg-type]
+    assert caught.value.hint == "one of sketch, auto"
+
+
+def test_the_command_line_passes_it_on() -> None:
+    asked = ["bound", "--topology", "ring:4", "--size", "4KB", "--symmetry", "auto", "--json"]
+    shown = CliRunner().invoke(main, asked)
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["notes"] == ["symmetry auto: 4 renamings of the ranks, made by (0 1 2 3)"]
