@@ -15,6 +15,7 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.greedy.route import spread_routes
 from taccl.encoding.routes import distances_by_limits
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
@@ -25,6 +26,8 @@ _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)
 _HOLDS = (1, 2, 4, 8)
 _TAPERS = (1.0, 0.5)
+_MATCHES = (MatchPolicy(), MatchPolicy(patience=3.0), MatchPolicy(noise=1.0))
+_NOISES = (0.1, 0.3, 1.0, 3.0)
 #: How many of the best trials are worth varying.
 _KEPT = 6
 
@@ -33,9 +36,9 @@ _KEPT = 6
 class _Trial:
     """What one pass is run with."""
 
-    policy: Policy
-    congestion: float
-    sharing: bool
+    policy: Policy | MatchPolicy
+    congestion: float = 0.0
+    sharing: bool = False
 
 
 def greedy(
@@ -56,7 +59,10 @@ def greedy(
         ways = trial.congestion, trial.sharing
         if ways not in terrains:
             terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
-        schedule = flood(terrains[ways], trial.policy, random)
+        if isinstance(trial.policy, MatchPolicy):
+            schedule = match(terrains[ways], trial.policy, random, None if best is None else budget)
+        else:
+            schedule = flood(terrains[ways], trial.policy, random)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
@@ -94,7 +100,7 @@ def beginning_with_greedy(improver: Improver) -> Engine:
 def _trials(
     problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
-    """The plainest policy, every other in random order, then variations of those in `kept`, without end."""
+    """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
     routed = bool(_routed_chunks(problem))
     plain, *others = [
         _Trial(policy, congestion, sharing)
@@ -102,6 +108,8 @@ def _trials(
         for congestion in (_CONGESTION if routed else (0.0,))
         for policy in _policies(bool(problem.topology.internode.any()))
     ]
+    if is_for_matching(problem):
+        yield from map(_Trial, _MATCHES)
     yield plain
     for position in random.permutation(len(others)):
         yield others[position]
@@ -123,7 +131,11 @@ def _policies(has_internode: bool) -> list[Policy]:
 
 def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     """The trial with noise, and now and then with one other choice."""
-    policy = replace(trial.policy, noise=float(random.choice((0.1, 0.3, 1.0, 3.0))))
+    noise = float(random.choice(_NOISES))
+    if isinstance(trial.policy, MatchPolicy):
+        patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
+        return _Trial(MatchPolicy(patience, rarity, noise))
+    policy = replace(trial.policy, noise=noise)
     choice = random.integers(9)
     if choice == 0:
         policy = replace(policy, group=_some_group(random))
