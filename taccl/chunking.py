@@ -183,6 +183,7 @@ class _Hunt(Generic[Stated]):
         self._state, self._options = state, options
         self._on_progress, self._can_be_used = on_progress, can_be_used
         self._first_s = 0.0
+        self._finer_is_slower = False
         self.looks: list[_Look[Stated]] = []
         self.interrupted = False
         self._coarsest = state(1)
@@ -203,7 +204,8 @@ class _Hunt(Generic[Stated]):
             except NoScheduleInTime:
                 break
             slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
-            if self.interrupted or slower == _PATIENCE or not self._can_win(self._any_chunks.value_us):
+            self._finer_is_slower = slower == _PATIENCE
+            if self.interrupted or self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
                 return
         if not self.looks:  # a machine so large that a first schedule takes most of the time
             found = self._search(self._coarsest.problem, self._options, self._left_s)
@@ -228,10 +230,22 @@ class _Hunt(Generic[Stated]):
                 return
 
     def finish(self) -> None:
-        """What is left of the time for the fastest number; where that is settled, for the next."""
+        """What is left of the time for the fastest number; where that is settled, for the next.
+
+        Last come those that there was no time to look at.
+        """
         for look in self._by_time():
             if self._may_win(look) and self._is_usable(look) and self._left_s > _A_MOMENT_S:
                 self._improve(look, self._left_s)
+        for number in candidates(self._coarsest.problem)[len(self.looks) :]:
+            if self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
+                return
+            if self._left_s <= _A_MOMENT_S:
+                return
+            try:
+                self._look(number, self._left_s)
+            except NoScheduleInTime:
+                return
 
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""

@@ -93,6 +93,15 @@ def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
     assert len(first_schedules_only) == len(set(first_schedules_only))
 
 
+def test_numbers_that_there_was_no_time_to_look_at_come_last(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taccl.chunking._Hunt._first_takes_until", lambda hunt, number: number * 1e9 - 1e9)
+    choice = chosen(gap=0.0)
+    assert [tried.chunks for tried in choice.tried] == candidates(stated(1).problem)
+    assert choice.stated.problem.collective.chunks_per_rank > 1
+
+
 def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
     def holds_few(schedule: Schedule) -> None:
         if schedule.problem.collective.chunks_per_rank > 2:

@@ -26,7 +26,12 @@ _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)
 _HOLDS = (1, 2, 4, 8)
 _TAPERS = (1.0, 0.5)
-_MATCHES = (MatchPolicy(), MatchPolicy(patience=3.0), MatchPolicy(noise=1.0))
+_MATCHES = (
+    MatchPolicy(),
+    MatchPolicy(patience=1.2, overtake=True),
+    MatchPolicy(patience=3.0),
+    MatchPolicy(noise=1.0),
+)
 _NOISES = (0.1, 0.3, 1.0, 3.0)
 #: How many of the best trials are worth varying.
 _KEPT = 6
@@ -134,7 +139,7 @@ def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     noise = float(random.choice(_NOISES))
     if isinstance(trial.policy, MatchPolicy):
         patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
-        return _Trial(MatchPolicy(patience, rarity, noise))
+        return _Trial(MatchPolicy(patience, bool(random.integers(2)), rarity, noise))
     policy = replace(trial.policy, noise=noise)
     choice = random.integers(9)
     if choice == 0:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget
 from taccl.encoding.greedy.flood import Terrain
 from taccl.encoding.timing import Ports
@@ -29,6 +29,9 @@ _SAME_US = TOLERANCE_US / 100
 #: With more pairs of a link and a chunk (or a rank) than these, a moment takes longer than it is worth.
 _MOST_PAIRS = 4_000_000
 
+#: Measured links all differ a little; how finely they are told apart.
+_CLASSES_PER_DOUBLING = 4
+
 
 @dataclass(frozen=True)
 class MatchPolicy:
@@ -37,11 +40,14 @@ class MatchPolicy:
     Parameters
     ----------
     patience : a link leaves a chunk alone if a copy is so many times nearer to its receiver.
+    overtake : a copy on its way is as far as it takes to come, so that another may be sent past it;
+        otherwise it counts as if it were there.
     rarity : how much each rank counts that lacks a chunk, beside how much nearer the chunk gets.
     noise : relative random change of what helps most.
     """
 
     patience: float = 1.5
+    overtake: bool = False
     rarity: float = 10.0
     noise: float = 0.1
 
@@ -73,25 +79,31 @@ class _Match:
         topology, collective = problem.topology, problem.collective
         self.problem, self.policy, self.random = problem, policy, random
         self.src, self.dst = topology.src, topology.dst
-        every = np.arange(topology.num_links)
-        self.duration = topology.duration_us(every, problem.chunk_mb)
-        self.patience = policy.patience * (1 + 1e-9)
+        self.ports = Ports(problem)
         self.first_port = np.array([ports[0] for ports in topology.ports])
         self.last_port = np.array([ports[-1] for ports in topology.ports])
         self.passes_two = np.array([len(ports) == 2 for ports in topology.ports])
-        self.ports = Ports(problem)
+        duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+        self.fastest_us = float(duration.min())
+        self.class_us, of_class = _classes(duration)
+        self.gain_row = of_class * problem.num_ranks + self.dst
         self.distance, self.kind = terrain.distance_us, terrain.kind
-        self.usable = np.ascontiguousarray(terrain.usable.T)
+        self.usable = None if terrain.usable.all() else np.ascontiguousarray(terrain.usable.T)
         nodes, self.node = np.unique(topology.node_of, return_inverse=True)
         self.in_node = (self.node == np.arange(len(nodes))[:, None]).astype(np.int64)
 
         self.held = collective.pre.T.copy()
         self.lacks = ~self.held
-        self.lack_us = terrain.lack_us.T.copy()
         self.to_come: IntArray = self.lacks.sum(axis=1)
+        self.lack_us = terrain.lack_us.T.copy()  # to the nearest copy, there or on its way
+        self.held_us = self.lack_us.copy()  # to the nearest copy that is there
+        self.comes_us = np.full(self.lack_us.shape, np.inf)  # when one on its way could be there
         self.score = np.empty(self.lack_us.shape)
         for chunk in range(collective.num_chunks):
             self._judge(chunk)
+        #: The score, where a link of a class may bring the chunk; else -inf. Shape (classes, ranks, chunks).
+        self.gain = np.empty((len(self.class_us), *self.score.shape), dtype=np.float32)
+        self._weigh(slice(None), 0.0)
         self.arrivals: list[tuple[float, int, int]] = []
         self.moments: list[float] = [0.0]
         self.sends: list[Send] = []
@@ -103,43 +115,59 @@ class _Match:
             now = heapq.heappop(self.moments)
             while self.moments and self.moments[0] <= now + _SAME_US:
                 now = heapq.heappop(self.moments)
-            while self.arrivals and self.arrivals[0][0] <= now:
-                _, chunk, rank = heapq.heappop(self.arrivals)
-                self.held[rank, chunk] = True
-            links, scores = self._offers(now)
+            self._receive(now)
+            links, gains = self._offers(now)
             alone = ~self.passes_two[links]
-            order = np.argsort(-scores[alone], kind="stable")
-            for link in links[alone][order].tolist() + self._matched(links[~alone], scores[~alone]):
+            order = np.argsort(-gains[alone], kind="stable")
+            for link in links[alone][order].tolist() + self._matched(links[~alone], gains[~alone]):
                 self._send(link, now)
         return None if self.to_come.any() else schedule_from_sends(self.problem, self.sends)
+
+    def _receive(self, now: float) -> None:
+        while self.arrivals and self.arrivals[0][0] <= now:
+            _, chunk, rank = heapq.heappop(self.arrivals)
+            self.held[rank, chunk] = True
+            self._bring_near(self.held_us, chunk, rank)
+        if self.policy.overtake:
+            self._weigh(slice(None), now)
 
     def _judge(self, chunk: int) -> None:
         """How much it helps to bring a chunk to each rank, in units of the fastest transfer."""
         lack = self.lack_us[:, chunk]
         nearer = np.maximum(lack - self.distance[self.kind[chunk]], 0.0).sum(axis=1)
         lacking = (self.in_node @ self.lacks[:, chunk])[self.node]
-        score = nearer / self.duration.min() + self.policy.rarity * lacking
+        score = nearer / self.fastest_us + self.policy.rarity * lacking
         self.score[:, chunk] = score * (1 + self.policy.noise * self.random.random())
 
+    def _weigh(self, chunks: slice, now: float) -> None:
+        """Which of these chunks a link may bring to each rank, and what that is worth."""
+        far_us = self.lack_us[:, chunks]
+        if self.policy.overtake:
+            coming_us = np.maximum(self.comes_us[:, chunks] - now, far_us)
+            far_us = np.minimum(self.held_us[:, chunks], coming_us)
+        far_enough = far_us * (self.policy.patience * (1 + 1e-9)) >= self.class_us[:, None, None]
+        self.gain[:, :, chunks] = np.where(far_enough & self.lacks[:, chunks], self.score[:, chunks], -np.inf)
+
     def _offers(self, now: float) -> tuple[IntArray, FloatArray]:
-        """Links that can carry something useful now, and how useful it is."""
+        """Links that can carry something useful now, and the most that they can gain."""
         is_free = np.array(self.ports.free_us) <= now + _SAME_US
         links = np.flatnonzero(is_free[self.first_port] & is_free[self.last_port])
-        scores = np.where(self._wanted(links), self.score[self.dst[links]], -np.inf)
-        best = scores.max(axis=1, initial=-np.inf)
+        best = self._gains(links).max(axis=1, initial=-np.inf)
         return links[best > -np.inf], best[best > -np.inf]
 
-    def _wanted(self, links: IntArray) -> BoolArray:
-        """The chunks that help at the end of each link, shape (len(links), num_chunks)."""
-        receivers = self.dst[links]
-        wanted = self.lacks[receivers] & self.held[self.src[links]] & self.usable[links]
-        wanted &= self.lack_us[receivers] * self.patience >= self.duration[links, None]
-        return np.asarray(wanted)
+    def _gains(self, links: IntArray) -> FloatArray:
+        """What each chunk gains over each link, -inf if it cannot go, shape (len(links), num_chunks)."""
+        can_go = self.held[self.src[links]]
+        if self.usable is not None:
+            can_go &= self.usable[links]
+        gain: FloatArray = self.gain.reshape(-1, self.gain.shape[2])[self.gain_row[links]]
+        gain[~can_go] = -np.inf
+        return gain
 
-    def _matched(self, links: IntArray, scores: FloatArray) -> list[int]:
+    def _matched(self, links: IntArray, gains: FloatArray) -> list[int]:
         """A link for as many receiving ports as can be, for those whose ranks lack most before others."""
         offers: dict[int, list[int]] = {}
-        order = np.lexsort((-self.to_come[self.dst[links]], -scores))
+        order = np.lexsort((-self.to_come[self.dst[links]], -gains))
         for link in links[order].tolist():
             offers.setdefault(int(self.last_port[link]), []).append(link)
         most_lacking = sorted(offers, key=lambda port: -self.to_come[self.dst[offers[port][0]]])
@@ -164,17 +192,32 @@ class _Match:
         """The best chunk over a link, if its ports and a chunk are still there after the last sends."""
         if self.ports.ready(link) > now + _SAME_US:
             return
-        chunks = np.flatnonzero(self._wanted(np.array([link]))[0])
-        if not len(chunks):
+        gains = self._gains(np.array([link]))[0]
+        chunk, receiver = int(gains.argmax()), int(self.dst[link])
+        if gains[chunk] == -np.inf:
             return
-        receiver = int(self.dst[link])
-        chunk = int(chunks[self.score[receiver, chunks].argmax()])
         end = self.ports.place(link, 1, now)
         self.sends.append(Send((chunk,), link, now))
         self.lacks[receiver, chunk] = False
         self.to_come[receiver] -= 1
-        self.lack_us[:, chunk] = np.minimum(self.lack_us[:, chunk], self.distance[self.kind[chunk], receiver])
+        self._bring_near(self.lack_us, chunk, receiver)
+        self._bring_near(self.comes_us, chunk, receiver, end)
         self._judge(chunk)
+        self._weigh(slice(chunk, chunk + 1), now)
         heapq.heappush(self.arrivals, (end, chunk, receiver))
         heapq.heappush(self.moments, self.ports.ready(link))
         heapq.heappush(self.moments, end)
+
+    def _bring_near(self, far_us: FloatArray, chunk: int, rank: int, after_us: float = 0.0) -> None:
+        """A copy at a rank, after some time, is nearer to some ranks than all others."""
+        from_there = self.distance[self.kind[chunk], rank] + after_us
+        far_us[:, chunk] = np.minimum(far_us[:, chunk], from_there)
+
+
+def _classes(duration_us: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The least duration of each class of links that are about as fast, and the class of each link."""
+    steps = np.floor(_CLASSES_PER_DOUBLING * np.log2(duration_us / duration_us.min()) + 1e-9)
+    _, of_link = np.unique(steps, return_inverse=True)
+    least = np.full(of_link.max() + 1, np.inf)
+    np.minimum.at(least, of_link, duration_us)
+    return least, of_link
