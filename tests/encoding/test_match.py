@@ -116,12 +116,13 @@ def test_a_seed_repeats_a_pass() -> None:
     assert (one.chunk == same.chunk).all() and (one.start_us == same.start_us).all()
 
 
-def test_symmetry_own_chunks_first_and_single_destinations_are_left_to_others() -> None:
+def test_symmetry_own_chunks_first_single_destinations_and_size_are_left_to_others() -> None:
     gather = problem(ring(4), "allgather")
     assert is_for_matching(gather)
     assert is_for_matching(problem(ring(4), "broadcast"))
     assert not is_for_matching(problem(ring(4), "alltoall"))
     assert not is_for_matching(problem(ring(4), "reducescatter"))
     assert not is_for_matching(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+    assert not is_for_matching(problem(ring(200), "allgather")), "too large"
     own_first = RoutingLimits(own_first=np.ones(4, dtype=np.bool_))
     assert not is_for_matching(replace(gather, limits=own_first))

@@ -113,9 +113,9 @@ def _trials(
         for congestion in (_CONGESTION if routed else (0.0,))
         for policy in _policies(bool(problem.topology.internode.any()))
     ]
-    if is_for_matching(problem):
-        yield from map(_Trial, _MATCHES)
-    yield plain
+    matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
+    through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
+    yield from [*matchings, plain] if through_switches else [plain, *matchings]
     for position in random.permutation(len(others)):
         yield others[position]
     while kept:

@@ -26,8 +26,9 @@ from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
 #: Moments that are no further apart are one: sums of floats differ by less, sends take longer.
 _SAME_US = TOLERANCE_US / 100
 
-#: With more pairs of a link and a chunk (or a rank) than these, a moment takes longer than it is worth.
+#: A moment looks at each pair of a link and a chunk, a send at how far all ranks are from all others.
 _MOST_PAIRS = 4_000_000
+_MOST_DISTANCES = 400_000_000
 
 #: Measured links all differ a little; how finely they are told apart.
 _CLASSES_PER_DOUBLING = 4
@@ -53,12 +54,15 @@ class MatchPolicy:
 
 
 def is_for_matching(problem: Problem) -> bool:
-    """Whether each chunk is copied from one rank to all, and no sketch asks for a symmetry or an order."""
+    """Whether each chunk is copied from one rank to all, no sketch asks for a symmetry or an order, and
+    the machine is not too large.
+    """
     collective, topology = problem.collective, problem.topology
     if problem.symmetry or problem.limits.own_first is not None:
         return False
-    largest = max(problem.num_chunks, problem.num_ranks)
-    if not problem.num_chunks or largest * topology.num_links > _MOST_PAIRS:
+    if not 0 < problem.num_chunks * topology.num_links <= _MOST_PAIRS:
+        return False
+    if problem.num_chunks * problem.num_ranks**3 > _MOST_DISTANCES:
         return False
     copied = ~collective.reduces & (collective.pre.sum(axis=1) == 1) & collective.post.all(axis=1)
     return bool(copied.all())
