@@ -82,11 +82,11 @@ on once, so every copy takes its sender's port again: ours is the harder problem
 TE-CCL's AlltoAll moves fractions of chunks. Its times are the best of its settings as it published them, at
 4KB, 16MB and 256MB those of its setting "Fast".
 
-**DGX-2 AllGather from 16MB on** cannot be done in TE-CCL's times on the machine as stated. They are 31 epochs,
-each as long as one part takes at 125 GB/s, and in the first of them a part gets from GPU to GPU: the alphas
-of 0.35 us are rounded to nothing. An odd GPU has one way in, from its switch. 31 parts must pass it, which
-takes 7750 us at 1GB, and the last byte to start is there one alpha of 0.7 us later: 7750.7 us, which is the
-bound, and the time found.
+**DGX-2 AllGather from 16MB on** cannot be done in TE-CCL's times on the machine as stated. They are 31
+epochs, each as long as one part takes at 125 GB/s, and in the first of them a part gets from GPU to GPU: the
+alphas of 0.35 us are rounded to nothing. An odd GPU has one way in, from its switch. 31 parts must pass it,
+which takes 7750 us at 1GB, and the last one is there the two alphas later: 7750.7 us, which is the bound, and
+the time found.
 
 **Simulated** is the file under `taccl simulate`, on the same machine. It is above the schedule's time where
 many chunks are under way at once: alpha is pure latency, so the cost model, like TE-CCL's, lets any number

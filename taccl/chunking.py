@@ -36,8 +36,8 @@ _MOST_CHUNKS = 1024
 _PATIENCE = 2
 _MUCH_SLOWER = 1.25
 
-#: Time of a first schedule grows no faster than with this power of the number of chunks.
-_GROWTH = 2
+#: Time of a first schedule grows about with this power of the number of chunks, at the most.
+_GROWTH = 1.5
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
