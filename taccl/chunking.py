@@ -27,16 +27,17 @@ _LOOKS = 0.2
 _SECOND_LOOKS = 0.4
 _SECOND = 4
 
-#: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs.
-_LEAST_CHUNK_BYTES = 1024
+#: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs. Where ports are not
+#: busy for alpha, it costs latency alone, and what a GPU loads at once is the least.
+_LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
 _MOST_CHUNKS = 1024
 
 #: Looks end after so many numbers in a row that were so much slower than the best.
 _PATIENCE = 2
 _MUCH_SLOWER = 1.25
 
-#: Time of a first schedule grows no faster than with this power of the number of chunks.
-_GROWTH = 2
+#: Time of a first schedule grows about with this power of the number of chunks, at the most.
+_GROWTH = 1.5
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
@@ -104,16 +105,17 @@ class Choice(Generic[Stated]):
 
 
 def candidates(coarsest: Problem) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
+    """1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
 
     `coarsest` has one chunk where the others have that many.
     """
     size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
-    numbers = sorted({1} | {k << n for n in range(10) for k in (2, 3)})
+    least = _LEAST_CHUNK_BYTES[coarsest.topology.occupancy]
+    numbers = sorted({1} | {k << n for n in range(10) for k in (2, 3, 5)})
 
     def cuts_evenly(number: int) -> bool:
         chunk, rest = divmod(size_bytes, number * parts)
-        return number <= _MOST_CHUNKS and not rest and chunk >= _LEAST_CHUNK_BYTES
+        return number <= _MOST_CHUNKS and not rest and chunk >= least
 
     return [number for number in numbers if number == 1 or cuts_evenly(number)]
 
@@ -181,6 +183,7 @@ class _Hunt(Generic[Stated]):
         self._state, self._options = state, options
         self._on_progress, self._can_be_used = on_progress, can_be_used
         self._first_s = 0.0
+        self._finer_is_slower = False
         self.looks: list[_Look[Stated]] = []
         self.interrupted = False
         self._coarsest = state(1)
@@ -201,7 +204,8 @@ class _Hunt(Generic[Stated]):
             except NoScheduleInTime:
                 break
             slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
-            if self.interrupted or slower == _PATIENCE or not self._can_win(self._any_chunks.value_us):
+            self._finer_is_slower = slower == _PATIENCE
+            if self.interrupted or self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
                 return
         if not self.looks:  # a machine so large that a first schedule takes most of the time
             found = self._search(self._coarsest.problem, self._options, self._left_s)
@@ -226,10 +230,22 @@ class _Hunt(Generic[Stated]):
                 return
 
     def finish(self) -> None:
-        """What is left of the time for the fastest number; where that is settled, for the next."""
+        """What is left of the time for the fastest number; where that is settled, for the next.
+
+        Last come those that there was no time to look at.
+        """
         for look in self._by_time():
             if self._may_win(look) and self._is_usable(look) and self._left_s > _A_MOMENT_S:
                 self._improve(look, self._left_s)
+        for number in candidates(self._coarsest.problem)[len(self.looks) :]:
+            if self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
+                return
+            if self._left_s <= _A_MOMENT_S:
+                return
+            try:
+                self._look(number, self._left_s)
+            except NoScheduleInTime:
+                return
 
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""
@@ -301,7 +317,7 @@ class _Hunt(Generic[Stated]):
     def _first_takes_until(self, number: int) -> float:
         """When a first schedule for so many chunks should be there, by that of the finest so far."""
         finest = self.looks[-1].chunks if self.looks else number
-        return self._elapsed_s + self._first_s * (number / finest) ** _GROWTH
+        return float(self._elapsed_s + self._first_s * (number / finest) ** _GROWTH)
 
     def _may_win(self, look: _Look[Stated]) -> bool:
         return look.usable is not False and self._can_win(look.found.lower_bound_us)

@@ -44,6 +44,7 @@ def first_schedules_only(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_numbers_are_tried_that_cut_the_size_into_equal_chunks_of_some_size() -> None:
     assert candidates(stated(1, size=96 * 1024).problem)[:8] == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert candidates(stated(1, size=10 * 1025).problem) == [1, 2, 5, 10]
     assert candidates(stated(1, size=5).problem) == [1]
     assert candidates(stated(1, size=4096).problem) == [1, 2, 4]
     assert candidates(stated(1, size=2**30, collective="broadcast").problem)[-1] <= 1024
@@ -90,6 +91,15 @@ def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
     monkeypatch.setattr("taccl.search.solve", with_tight_bound)
     chosen(gap=0.0)
     assert len(first_schedules_only) == len(set(first_schedules_only))
+
+
+def test_numbers_that_there_was_no_time_to_look_at_come_last(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taccl.chunking._Hunt._first_takes_until", lambda hunt, number: number * 1e9 - 1e9)
+    choice = chosen(gap=0.0)
+    assert [tried.chunks for tried in choice.tried] == candidates(stated(1).problem)
+    assert choice.stated.problem.collective.chunks_per_rank > 1
 
 
 def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:

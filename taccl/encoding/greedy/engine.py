@@ -15,6 +15,7 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.greedy.flood import Policy, Terrain, flood
+from taccl.encoding.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.encoding.greedy.route import spread_routes
 from taccl.encoding.quotient import quotient
@@ -27,6 +28,13 @@ _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)
 _HOLDS = (1, 2, 4, 8)
 _TAPERS = (1.0, 0.5)
+_MATCHES = (
+    MatchPolicy(),
+    MatchPolicy(patience=1.2, overtake=True),
+    MatchPolicy(patience=3.0),
+    MatchPolicy(noise=1.0),
+)
+_NOISES = (0.1, 0.3, 1.0, 3.0)
 #: How many of the best trials are worth varying.
 _KEPT = 6
 #: The part of the time for schedules in which ranks that are alike do alike.
@@ -39,9 +47,9 @@ _LARGE = 2 * 10**8
 class _Trial:
     """What one pass is run with."""
 
-    policy: Policy
-    congestion: float
-    sharing: bool
+    policy: Policy | MatchPolicy
+    congestion: float = 0.0
+    sharing: bool = False
 
 
 def greedy(
@@ -101,7 +109,11 @@ def _passes(
         ways = trial.congestion, trial.sharing
         if ways not in terrains:
             terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
-        schedule = flood(terrains[ways], trial.policy, random, None if best is None else budget)
+        seconds = None if best is None else budget
+        if isinstance(trial.policy, MatchPolicy):
+            schedule = match(terrains[ways], trial.policy, random, seconds)
+        else:
+            schedule = flood(terrains[ways], trial.policy, random, seconds)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
@@ -139,7 +151,7 @@ def beginning_with_greedy(improver: Improver) -> Engine:
 def _trials(
     problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
-    """The plainest policy, every other in random order, then variations of those in `kept`, without end."""
+    """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
     routed = bool(_routed_chunks(problem))
     plain, *others = [
         _Trial(policy, congestion, sharing)
@@ -147,7 +159,9 @@ def _trials(
         for congestion in (_CONGESTION if routed else (0.0,))
         for policy in _policies(bool(problem.topology.internode.any()))
     ]
-    yield plain
+    matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
+    through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
+    yield from [*matchings, plain] if through_switches else [plain, *matchings]
     for position in random.permutation(len(others)):
         yield others[position]
     while kept:
@@ -168,7 +182,11 @@ def _policies(has_internode: bool) -> list[Policy]:
 
 def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
     """The trial with noise, and now and then with one other choice."""
-    policy = replace(trial.policy, noise=float(random.choice((0.1, 0.3, 1.0, 3.0))))
+    noise = float(random.choice(_NOISES))
+    if isinstance(trial.policy, MatchPolicy):
+        patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
+        return _Trial(MatchPolicy(patience, bool(random.integers(2)), rarity, noise))
+    policy = replace(trial.policy, noise=noise)
     choice = random.integers(9)
     if choice == 0:
         policy = replace(policy, group=_some_group(random))
