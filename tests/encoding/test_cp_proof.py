@@ -114,19 +114,22 @@ def test_an_allgather_of_an_ndv2_node_is_proved_to_take_an_alpha_more_than_the_o
     assert proved(node) == (pytest.approx(69.9), pytest.approx(69.9))
 
 
-def test_two_nodes_are_proved_beyond_what_a_cut_says() -> None:
-    gather = problem(two_nodes(), "allgather")
-    assert lower_bound(gather).value_us == pytest.approx(24.0)
-    assert proved(gather) == (pytest.approx(26.0), pytest.approx(26.0))
-
-
 def test_a_sum_is_proved_by_its_mirror_image() -> None:
-    assert proved(problem(two_nodes(), "reducescatter")) == (pytest.approx(26.0), pytest.approx(26.0))
+    node = problem(ndv2_node(), "reducescatter")
+    assert proved(node) == (pytest.approx(69.9), pytest.approx(69.9))
 
 
 def test_sums_and_copies_decided_together_are_proved_too() -> None:
-    """Three ranks all linked: sums in one step and copies in the next, and no faster."""
-    assert proved(problem(full(3), "allreduce")) == (pytest.approx(4.0), pytest.approx(4.0))
+    """Three ranks all linked, two pieces each: the other bounds say 5 us."""
+    both = problem(full(3), "allreduce", 2)
+    assert lower_bound(both).value_us == pytest.approx(5.0)
+    assert proved(both) == (pytest.approx(6.0), pytest.approx(6.0))
+
+
+def test_what_must_cross_a_cut_twice_is_proved_beyond_what_the_cut_says() -> None:
+    sums = problem(two_nodes(), "allreduce")
+    assert lower_bound(sums).value_us == pytest.approx(48.0)
+    assert proved(sums) == (pytest.approx(52.0), pytest.approx(52.0))
 
 
 def test_a_bound_holds_without_the_symmetry_that_a_problem_asks_for() -> None:
