@@ -49,8 +49,8 @@ def main() -> None:
     ]
     proved = sum(row[HEADER.index("proved")] == "optimal" for row in rows)
     intro = (
-        f"Search limit {arguments.time_limit:g} s a row, and {arguments.quick:g} s for the quick gap. Costs are "
-        "those of the catalogue; NICs are shared ports; the gap is (time - bound) / time. XML names the "
+        f"Search limit {arguments.time_limit:g} s a row, and {arguments.quick:g} s for the quick gap. Costs "
+        "are those of the catalogue; NICs are shared ports; the gap is (time - bound) / time. XML names the "
         f"runtimes that the file is verified for. {proved} of {len(rows)} rows are proved optimal."
     )
     report.write("published", "Published sketches", intro, report.table(HEADER, rows))
