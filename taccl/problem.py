@@ -238,7 +238,9 @@ class Problem:
     Parameters
     ----------
     symmetry : permutations of the ranks, each an automorphism of the topology, the limits and the
-        collective (checked where they are made). A schedule found with them is unchanged by them.
+        collective (checked where they are made). Engines look for schedules that they leave unchanged, so
+        there is less to decide. They are no demand: a small AllReduce that is faster with its sums
+        made elsewhere has only those that leave these places alone, and bounds hold without any.
     limits : what is ruled out.
     max_group : the most chunks that may travel as one contiguous send.
     """
