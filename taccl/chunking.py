@@ -317,7 +317,7 @@ class _Hunt(Generic[Stated]):
     def _first_takes_until(self, number: int) -> float:
         """When a first schedule for so many chunks should be there, by that of the finest so far."""
         finest = self.looks[-1].chunks if self.looks else number
-        return float(self._elapsed_s + self._first_s * (number / finest) ** _GROWTH)
+        return self._elapsed_s + self._first_s * math.pow(number / finest, _GROWTH)
 
     def _may_win(self, look: _Look[Stated]) -> bool:
         return look.usable is not False and self._can_win(look.found.lower_bound_us)

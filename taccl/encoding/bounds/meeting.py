@@ -49,7 +49,8 @@ def meeting_bound(problem: Problem, distance_us: FloatArray, known_us: float) ->
             end = int(_collect_and_spread(problem, chunks, distance_us, tick_us, rows).sum(axis=0).min())
             return end if end < rows else None
 
-        value_us = in_ticks(problem, known_us, problem.topology.num_links, least)
+        by_distance_us = float(_farthest_us(problem, chunks, distance_us).sum(axis=0).min())
+        value_us = max(in_ticks(problem, known_us, problem.topology.num_links, least), by_distance_us)
         if value_us > best.value_us:
             what = problem.collective.describe_chunk(int(chunks[0]))
             best = Bound(value_us, f"the contributions to {what} meet, then the sum spreads", "meeting")
@@ -69,9 +70,16 @@ def _collect_and_spread(
     post = np.asarray(problem.collective.post[chunks].all(axis=0))
     collect = served(back, layer, pre, every, tick_us, rows)
     spread = served(problem, layer, post, every, tick_us, rows)
-    far_us = np.stack([distance_us[pre].max(axis=0), distance_us[:, post].max(axis=1)])
+    far_us = _farthest_us(problem, chunks, distance_us)
     far = ticks(np.minimum(far_us, rows * tick_us), tick_us)
     return np.maximum(np.stack([collect, spread]), far)
+
+
+def _farthest_us(problem: Problem, chunks: IntArray, distance_us: FloatArray) -> FloatArray:
+    """From the farthest contributor to each rank, and on to the farthest that wants, shape (2, num_ranks)."""
+    pre = problem.collective.pre[chunks].all(axis=0)
+    post = problem.collective.post[chunks].all(axis=0)
+    return np.stack([distance_us[pre].max(axis=0), distance_us[:, post].max(axis=1)])
 
 
 def two_way_bound(problem: Problem, cut: Cut, distance_us: FloatArray, known_us: float) -> Bound:
