@@ -13,8 +13,8 @@ from taccl.encoding.cp.hints import add_hint
 from taccl.encoding.cp.model import build
 from taccl.encoding.cp.proof import bound_of, is_provable, prove, whole_model
 from taccl.encoding.cp.solve import news, schedule_of
-from taccl.encoding.cp.ticks import ticks_of
-from taccl.encoding.cp.ways import near_ways
+from taccl.encoding.cp.ticks import Ticks, ticks_of
+from taccl.encoding.cp.ways import Ways, near_ways, ways_beside
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.greedy import beginning_with_greedy
 from taccl.encoding.symmetry import symmetry_group
@@ -34,6 +34,9 @@ _MOST_JOINT_WAYS = 2_000
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 _STAGES_BEFORE_PROOF = ((1.0, 3, 0.25), (1.5, 2, 0.3), (2.0, 4, 0.3))
 _STAGES_WITH_FEW_WAYS = ((1.0, 3, 0.15),)
+#: Where there are nodes: ways between them as in the best schedule, ways inside up to so many times the
+#: shortest, shared sends per link, and the part of the time for that.
+_BESIDE_SLACK, _BESIDE_SLOTS, _BESIDE_SHARE = 2.0, 4, 0.6
 #: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
 _WHOLE_SHARE = 0.2
 #: A bound that grows by less than this fraction is not worth telling before the end.
@@ -72,6 +75,9 @@ def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Sched
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     few = free and provable and has_few_ways(problem)
     stages = _STAGES_WITH_FEW_WAYS if few else _STAGES_BEFORE_PROOF if provable else _STAGES
+    if problem.topology.internode.any() and not problem.collective.is_reduction:
+        for update in _beside(problem, options, budget.share(_BESIDE_SHARE), known):
+            yield from known.better(update)
     for slack, slots, share in stages:
         if budget.remaining_s():
             stage = _near(problem, options, budget.share(share), known, options.slack or slack, slots)
@@ -110,10 +116,30 @@ def _near(
 ) -> Iterator[Update]:
     """Schedules on ways that are short enough, with the problem's symmetry."""
     ticks = ticks_of(problem, known.best.makespan_us)
-    lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
-    ways = near_ways(problem, ticks, lasting[1], slack)
+    ways = near_ways(problem, ticks, ticks.at_most(known.best.makespan_us), slack)
+    yield from _on(ways, slots, ticks, problem, options, budget, known)
+
+
+def _beside(problem: Problem, options: SolveOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+    """Schedules that send between nodes what the best one does, with the problem's symmetry."""
+    ticks = ticks_of(problem, known.best.makespan_us)
+    horizon, symmetry = ticks.at_most(known.best.makespan_us), symmetry_group(problem)
+    ways = ways_beside(known.best, ticks, horizon, symmetry, _BESIDE_SLACK)
+    yield from _on(ways, _BESIDE_SLOTS, ticks, problem, options, budget, known)
+
+
+def _on(
+    ways: Ways,
+    slots: int,
+    ticks: Ticks,
+    problem: Problem,
+    options: SolveOptions,
+    budget: Budget,
+    known: _Known,
+) -> Iterator[Update]:
     if ways.allowed.sum() * (1 + slots) > min(_MOST_WAYS, _WAYS_PER_S * budget.remaining_s()):
         return
+    lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
     model = build(problem, ticks, lasting, symmetry_group(problem), ways, slots)
     add_hint(model, known.best)
     for each in news(model, options.seed, budget):

@@ -14,7 +14,9 @@ from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.combine import halves
 from taccl.encoding.cp.ticks import NEVER, Ticks
 from taccl.encoding.routes import distances_by_limits, shortest_path_sets
+from taccl.encoding.symmetry import SymmetryGroup
 from taccl.problem import Problem
+from taccl.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,20 @@ def near_ways(problem: Problem, ticks: Ticks, horizon: int, slack: float) -> Way
     return _in_time(
         problem, ticks, horizon, np.vstack([allowed, shortest_path_sets(parts.sums, slack)]), root
     )
+
+
+def ways_beside(best: Schedule, ticks: Ticks, horizon: int, symmetry: SymmetryGroup, slack: float) -> Ways:
+    """Between nodes the ways of a schedule, inside them also those up to `slack` times the shortest.
+
+    What a good schedule sends through the narrow links is mostly right, and how it brings it there and
+    spreads it is what can be improved. For problems that only copy.
+    """
+    problem = best.problem
+    allowed = shortest_path_sets(problem, slack)
+    allowed[:, problem.topology.internode] = False
+    for chunks, links in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
+        allowed[chunks[best.chunk], links[best.link]] = True
+    return _in_time(problem, ticks, horizon, allowed, None)
 
 
 def every_way(problem: Problem, ticks: Ticks, horizon: int) -> Ways:
