@@ -37,7 +37,7 @@ def lower_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
 
 
 def all_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...]:
-    """The best bound of each kind, largest first (COST_MODEL, lower bounds a to c).
+    """The best bound of each kind, largest first (COST_MODEL, lower bounds a to c, and by decomposition).
 
     After `time_limit_s` no more kinds are begun; a linear program that is not solved by then says nothing.
     """
