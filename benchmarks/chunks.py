@@ -15,13 +15,17 @@ from benchmarks import report
 from taccl.errors import TacclError
 
 CASES = (
-    ("ndv2-sk-1", "allgather"),
-    ("dgx2-sk-1", "allgather"),
-    ("ndv2-sk-1", "alltoall"),
-    ("ndv2-sk-1", "allreduce"),
+    ("ndv2-sk-1", 2, "allgather"),
+    ("ndv2-sk-1", 4, "allgather"),
+    ("dgx2-sk-1", 2, "allgather"),
+    ("ndv2-sk-1", 2, "alltoall"),
+    ("dgx2-sk-1", 2, "alltoall"),
+    ("ndv2-sk-1", 2, "allreduce"),
+    ("dgx2-sk-1", 2, "allreduce"),
 )
 HEADER = (
     "sketch",
+    "nodes",
     "collective",
     "chunks",
     "time us",
@@ -32,7 +36,18 @@ HEADER = (
     "algbw GB/s",
     "search s",
 )
-TRIED = ("sketch", "collective", "chunks", "chunk size", "time us", "bound us", "gap", "search s", "")
+TRIED = (
+    "sketch",
+    "nodes",
+    "collective",
+    "chunks",
+    "chunk size",
+    "time us",
+    "bound us",
+    "gap",
+    "search s",
+    "",
+)
 
 
 def main() -> None:
@@ -42,16 +57,22 @@ def main() -> None:
     parser.add_argument("--size", default="1GB")
     arguments = parser.parse_args()
     rows, tried = [], []
-    for sketch, collective in CASES:
+    for sketch, nodes, collective in CASES:
+        case = [sketch, str(nodes), collective]
         try:
             result = taccl.synthesize(
-                collective, sketch=sketch, size=arguments.size, chunks="auto", time_limit=arguments.time_limit
+                collective,
+                sketch=sketch,
+                nodes=nodes,
+                size=arguments.size,
+                chunks="auto",
+                time_limit=arguments.time_limit,
             )
         except TacclError as error:
-            rows.append([sketch, collective, *["-"] * 7, str(error).splitlines()[0]])
+            rows.append([*case, *["-"] * 7, str(error).splitlines()[0]])
         else:
-            rows.append(_row(sketch, collective, result))
-            tried += _tried(sketch, collective, result)
+            rows.append([*case, *_figures(sketch, nodes, collective, result)])
+            tried += [[*case, *each] for each in _tried(result)]
         print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
     intro = (
         f"{arguments.size} with `--chunks auto`, search limit {arguments.time_limit:g} s a row, each with "
@@ -62,13 +83,11 @@ def main() -> None:
     report.write("chunks", "Number of chunks for large messages", intro, body)
 
 
-def _row(sketch: str, collective: str, result: taccl.Result) -> list[str]:
+def _figures(sketch: str, nodes: int, collective: str, result: taccl.Result) -> list[str]:
     chunks = result.collective.chunks_per_rank
-    proven = taccl.bounds(collective, sketch=sketch, size=result.size_bytes, chunks=chunks)
+    proven = taccl.bounds(collective, sketch=sketch, nodes=nodes, size=result.size_bytes, chunks=chunks)
     any_us = next(each for each in proven if each.holds_for_any_chunks).value_us
     return [
-        sketch,
-        collective,
         str(chunks),
         f"{result.time_us:.1f}",
         f"{result.lower_bound_us:.1f}",
@@ -80,11 +99,9 @@ def _row(sketch: str, collective: str, result: taccl.Result) -> list[str]:
     ]
 
 
-def _tried(sketch: str, collective: str, result: taccl.Result) -> list[list[str]]:
+def _tried(result: taccl.Result) -> list[list[str]]:
     return [
         [
-            sketch,
-            collective,
             str(each.chunks),
             taccl.units.format_size(each.chunk_bytes),
             f"{each.time_us:.1f}",
