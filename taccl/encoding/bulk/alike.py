@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.collectives import IntArray
-from taccl.encoding.symmetry import link_map
+from taccl.encoding.automorphisms import is_automorphism
 from taccl.problem import Problem
 
 
@@ -21,7 +21,7 @@ def with_symmetry(problem: Problem) -> Problem:
     """The problem as it is if it has symmetries, else with those that are found."""
     if problem.symmetry:
         return problem
-    found = tuple(each for each in _candidates(problem.num_ranks) if _is_symmetry(problem, each))
+    found = tuple(each for each in _candidates(problem.num_ranks) if is_automorphism(problem, each))
     return replace(problem, symmetry=found)
 
 
@@ -37,23 +37,3 @@ def _candidates(ranks: int) -> Iterator[IntArray]:
     while 2 * distance <= ranks and ranks % (2 * distance) == 0:
         yield rank ^ distance
         distance *= 2
-
-
-def _is_symmetry(problem: Problem, ranks: IntArray) -> bool:
-    """Whether nodes, links, costs, ports, limits and collective stay what they are."""
-    topology, limits = problem.topology, problem.limits
-    node = topology.node_of
-    if len(np.unique(node * topology.num_ranks + node[ranks])) != len(np.unique(node)):
-        return False
-    links = link_map(problem, ranks)
-    if links is None:
-        return False
-    for cost in (topology.alpha_us, topology.beta_us_per_mb, limits.own_first, limits.link_preference):
-        if cost is not None and (cost[links] != cost).any():
-            return False
-    if limits.may_use is not None and (limits.may_use[np.ix_(ranks, links)] != limits.may_use).any():
-        return False
-    together = {frozenset(of_port) for of_port in topology.port_links}
-    if not all(frozenset(links[list(of_port)].tolist()) in together for of_port in topology.port_links):
-        return False
-    return problem.collective.chunk_map(ranks) is not None
