@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from brute_force import TooLarge, schedule_before
 from hypothesis import HealthCheck, assume, given, settings
 from small_problems import custom_problems, problems
@@ -9,6 +11,8 @@ from small_problems import custom_problems, problems
 from taccl.encoding.bounds import lower_bound
 from taccl.problem import Problem
 
+#: Examples of each test; more of them run by hand, with their count kept in docs/results/fuzz_bounds.md.
+_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "80"))
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 _SUMS = ("allreduce", "reduce", "reducescatter")
 
@@ -26,19 +30,19 @@ def nothing_beats_the_bound(problem: Problem, most_sends: int) -> None:
         raise AssertionError(f"{bound} is above a valid schedule of {faster.makespan_us} us")
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(most_ranks=4, names=_COPIES, limited=True))
 def test_no_schedule_of_copies_beats_the_bound(problem: Problem) -> None:
     nothing_beats_the_bound(problem, 6_000)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(most_ranks=3, names=_SUMS, limited=True))
 def test_no_schedule_with_sums_beats_the_bound(problem: Problem) -> None:
     nothing_beats_the_bound(problem, 6_000)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(custom_problems(most_ranks=3))
 def test_no_schedule_of_a_custom_collective_beats_the_bound(problem: Problem) -> None:
     nothing_beats_the_bound(problem, 6_000)

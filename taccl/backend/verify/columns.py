@@ -28,7 +28,6 @@ def _is(*ops: Op) -> BoolArray:
 
 SENDS = np.array([op.sends for op in OPS])
 RECEIVES = np.array([op.receives for op in OPS])
-REDUCES = _is(Op.REDUCE, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY, Op.RECV_REDUCE_COPY_SEND)
 READS_SOURCE = ~_is(Op.RECV, Op.RECV_COPY_SEND, Op.NOP)
 WRITES_TARGET = ~_is(Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP)
 IS_NOP = _is(Op.NOP)
