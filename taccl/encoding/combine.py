@@ -60,7 +60,7 @@ def halves(problem: Problem, roots: IntArray | None = None) -> Halves:
 
 
 def roots_of(schedule: Schedule) -> IntArray:
-    """Where a schedule makes the sum of each chunk, else where the chunk starts, shape (num_chunks,)."""
+    """Where a compact schedule makes each chunk's sum, else where the chunk starts, shape (num_chunks,)."""
     takes_part = schedule.problem.collective.pre.copy()
     adds = schedule.reduce
     takes_part[schedule.chunk[adds], schedule.dst[adds]] = True
@@ -197,7 +197,7 @@ def _in_halves(
     best: Schedule | None,
 ) -> Iterator[Update]:
     """Better and better schedules of a problem with sums, from schedules of its halves."""
-    parts = halves(problem, None if best is None else roots_of(best))
+    parts = halves(problem, None if best is None or best.sums is not None else roots_of(best))
     whole = jointly is not None and parts.spread is not None
     for update in _pairs(engine, parts, options, budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)):
         if isinstance(update, Update):

@@ -14,27 +14,55 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.errors import ScheduleError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.schedule.derivation import sets_of_rows
+from taccl.schedule.partial_sums import OWN, Holdings, contributors
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One send without its time."""
+    """One send without its time.
+
+    `sums` has for each chunk the set of contributions that it carries (`schedule.partial_sums`), 0 for a copy
+    of the whole. Without it all chunks are copies, or (`reduce`) all are partial sums of a compact schedule:
+    each carries all that met at its sender. Of one chunk, either every partial sum is explicit or none.
+    """
 
     chunks: tuple[int, ...]
     link: int
     reduce: bool = False
+    sums: tuple[int, ...] | None = None
 
 
 def decisions_of(schedule: Schedule) -> list[Decision]:
     """The sends of a schedule in order of their starts."""
-    chunks: list[list[int]] = [[] for _ in range(len(schedule.sends))]
-    for row, send in enumerate(schedule.sends.of_row):
-        chunks[send].append(int(schedule.chunk[row]))
     sends = schedule.sends
-    order = np.lexsort((sends.end_us, sends.start_us))
-    return [Decision(tuple(chunks[i]), int(sends.link[i]), bool(sends.reduce[i])) for i in order]
+    chunks: list[list[int]] = [[] for _ in range(len(sends))]
+    carried: list[list[int]] = [[] for _ in range(len(sends))]
+    is_mixed = bool((schedule.reduce != sends.reduce[sends.of_row]).any())
+    explicit = schedule.sums is not None or is_mixed
+    sets = _sets_or_copies(schedule) if explicit else [0] * len(schedule)
+    for row, send in enumerate(sends.of_row.tolist()):
+        chunks[send].append(int(schedule.chunk[row]))
+        carried[send].append(sets[row])
+    order = np.lexsort((sends.end_us, sends.start_us)).tolist()
+    return [
+        Decision(
+            tuple(chunks[i]),
+            int(sends.link[i]),
+            bool(sends.reduce[i]),
+            tuple(carried[i]) if explicit else None,
+        )
+        for i in order
+    ]
+
+
+def _sets_or_copies(schedule: Schedule) -> list[int]:
+    """The set that each row carries, 0 for a copy."""
+    sets = sets_of_rows(schedule, contributors(schedule.problem.collective))
+    return [each if adds else 0 for each, adds in zip(sets, schedule.reduce.tolist(), strict=True)]
 
 
 class Ports:
@@ -72,6 +100,9 @@ def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
 
     The sequence must be such that whatever brings a chunk to a rank stands before what takes it on.
     """
+    decisions = list(decisions)
+    if any(decision.sums is not None for decision in decisions):
+        return _in_order_explicitly(problem, decisions)
     ports = Ports(problem)
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
     ready: dict[tuple[int, int], float] = defaultdict(float)
@@ -83,6 +114,17 @@ def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
         for chunk in decision.chunks:
             ready[chunk, receiver] = max(ready[chunk, receiver], end)
         sends.append(Send(decision.chunks, link, start, decision.reduce))
+    return schedule_from_sends(problem, sends)
+
+
+def _in_order_explicitly(problem: Problem, decisions: Sequence[Decision]) -> Schedule:
+    """The same where a send waits only for what its own sums are made of."""
+    ports, ends, sends = Ports(problem), [0.0] * len(decisions), []
+    for index, (decision, before) in enumerate(zip(decisions, predecessors(problem, decisions), strict=True)):
+        ready = max((ends[earlier] for earlier in before), default=0.0)
+        start = max(ports.ready(decision.link), ready)
+        ends[index] = ports.place(decision.link, len(decision.chunks), start)
+        sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
     return schedule_from_sends(problem, sends)
 
 
@@ -112,9 +154,12 @@ def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[i
     """For each send, the sends that must have ended before it may start.
 
     A copy waits for what brought each chunk to its sender; that is one copy, or all the partial
-    sums that met there. A partial sum waits for the partial sums that met at its sender. Where a
-    link carries its sender's own chunks first, the others wait for those.
+    sums that met there. A partial sum waits for the partial sums that met at its sender; one that says
+    what it carries, only for what that is made of, among the sends before it in the sequence. Where a link
+    carries its sender's own chunks first, the others wait for those.
     """
+    if any(decision.sums is not None for decision in decisions):
+        return _explicit_predecessors(problem, decisions)
     src, dst = problem.topology.src, problem.topology.dst
     copy_into: dict[tuple[int, int], int] = {}
     sums_into: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -135,6 +180,35 @@ def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[i
                 waits.add(copy_into[cell])
             else:
                 waits.update(sums_into[cell])
+        before.append(sorted(waits))
+    return before
+
+
+def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
+    collective = problem.collective
+    src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
+    holdings, whole = Holdings(collective), contributors(collective)
+    copy_into: dict[tuple[int, int], int] = {}
+    before = []
+    for index, (decision, waits) in enumerate(
+        zip(decisions, _own_chunks_first(problem, decisions), strict=True)
+    ):
+        sender, receiver = src[decision.link], dst[decision.link]
+        for chunk, named in zip(decision.chunks, decision.sums or (0,) * len(decision.chunks), strict=True):
+            if not collective.reduces[chunk]:
+                if (chunk, sender) in copy_into:
+                    waits.add(copy_into[chunk, sender])
+                copy_into.setdefault((chunk, receiver), index)
+                continue
+            carried = named or whole[chunk]
+            made_of = holdings.sources(chunk, sender, carried)
+            if made_of is None:
+                raise ScheduleError(
+                    "the sends are in no order in which they can happen",
+                    findings=[f"rank {sender} cannot make what it sends of chunk {chunk}"],
+                )
+            waits.update(part for part in made_of if part != OWN)
+            holdings.receive(chunk, receiver, carried, index)
         before.append(sorted(waits))
     return before
 
@@ -213,7 +287,7 @@ def list_schedule(
             heapq.heappush(heap, (possible, rank, index))
             continue
         end = ports.place(decision.link, len(decision.chunks), start)
-        sends.append(Send(decision.chunks, decision.link, start, decision.reduce))
+        sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
         for later in after[index]:
             ready[later] = max(ready[later], end)
             missing[later] -= 1

@@ -4,9 +4,12 @@ Each rule looks at whole columns and returns a sentence about the first row that
 `check_schedule` runs them all. They rely on no engine: a schedule is judged by the cost model and by
 the problem's `may_use` alone.
 
-A reduced chunk moves in two phases. First every contribution travels once towards one rank, the
-*root of the sum*; the transfers marked `reduce` form a tree into it. Then copies of the finished sum
-spread from there. A chunk that is not reduced only has the second phase.
+A reduced chunk moves as partial sums and as copies of the whole sum. Where the schedule says which
+contributions each row carries (`sums`), a rank may pass on any sum that it can make of what it holds, as
+often as it likes, and each output must hold each contribution exactly once. In the compact form each sum
+is made once: first every contribution travels once towards one rank, the *root of the sum*, the transfers
+marked `reduce` forming a tree into it; then copies of the finished sum spread from there. A chunk that is
+not reduced only has copies.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from taccl.collectives import BoolArray, IntArray
 from taccl.errors import ScheduleError
 from taccl.problem import FloatArray
 from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.derivation import Derivation, derive
+from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
 
 _NEVER = np.inf
 
@@ -49,9 +54,11 @@ class _Facts:
     rank: IntArray  # of each cell
     src: IntArray  # cell that each row comes from
     dst: IntArray  # cell that each row goes to
-    wanted: IntArray  # cell of each row of the postcondition
+    wanted: IntArray  # cell of each row of the postcondition, but for explicit sums
     is_start: BoolArray  # per cell: in the precondition
     is_origin: BoolArray  # per cell: the finished chunk is there without being copied to it
+    copies: BoolArray  # per row: a copy, but for those of chunks whose sums are explicit
+    derivation: Derivation | None  # of a schedule whose sums are explicit
     root: IntArray  # cell of each chunk's root of the sum; -1 if not reduced or not unique
     partial_ready_us: FloatArray  # per cell: all contributions expected there have arrived
     held_from_us: FloatArray  # per cell: the finished chunk is there from then on; inf: never
@@ -70,7 +77,10 @@ class _Facts:
         chunk, rank = np.divmod(keys, ranks)
         is_start = np.zeros(len(keys), dtype=np.bool_)
         is_start[starts] = True
-        adds, copies = schedule.reduce & collective.reduces[schedule.chunk], ~schedule.reduce
+        explicit = schedule.sums is not None
+        compact = ~collective.reduces[chunk] if explicit else np.ones(len(keys), dtype=np.bool_)
+        adds = schedule.reduce & collective.reduces[schedule.chunk] & (not explicit)
+        copies = ~schedule.reduce & compact[src]
 
         partial_ready = np.zeros(len(keys))
         np.maximum.at(partial_ready, dst[adds], schedule.end_us[adds])
@@ -82,7 +92,11 @@ class _Facts:
         is_origin[root[root >= 0]] = True
         held = np.where(is_origin, partial_ready, _NEVER)
         np.minimum.at(held, dst[copies], schedule.end_us[copies])
-        return _Facts(chunk, rank, src, dst, wanted, is_start, is_origin, root, partial_ready, held)
+        derivation = derive(schedule) if explicit else None
+        wanted = wanted[compact[wanted]]
+        return _Facts(
+            chunk, rank, src, dst, wanted, is_start, is_origin, copies, derivation, root, partial_ready, held
+        )
 
 
 def _roots(
@@ -125,22 +139,35 @@ def _columns_are_well_formed(schedule: Schedule) -> str | None:
     if bad is not None:
         return f"row {bad}: a time is not finite"
     bad = _first(schedule.start_us < -TOLERANCE_US)
-    return None if bad is None else f"row {bad}: starts before 0, at {schedule.start_us[bad]} us"
+    if bad is not None:
+        return f"row {bad}: starts before 0, at {schedule.start_us[bad]} us"
+    return None if schedule.sums is None else _sums_are_well_formed(schedule, schedule.sums)
+
+
+def _sums_are_well_formed(schedule: Schedule, sums: PartialSums) -> str | None:
+    if sums.members.ndim != 2 or sums.members.shape[1] != schedule.problem.num_ranks:
+        return "the contributions of a sum are not given for each rank"
+    if sums.of_row.shape != schedule.chunk.shape or sums.of_row.dtype.kind != "i":
+        return "the column of sums must have an integer for each row"
+    bad = _first((sums.of_row < -1) | (sums.of_row >= len(sums.members)))
+    if bad is not None:
+        return f"row {bad}: sum {sums.of_row[bad]} is outside -1 .. {len(sums.members) - 1}"
+    bad = _first((sums.of_row >= 0) != schedule.reduce)
+    return None if bad is None else f"row {bad}: only a partial sum names its contributions, and it has to"
 
 
 def _groups_are_one_send(schedule: Schedule, facts: _Facts) -> str | None:
-    """A group has one link, start, end and kind, no chunk twice, and no more chunks than a step holds."""
+    """A group has one link, start and end, no chunk twice, and no more chunks than a step holds."""
     sends, limit = schedule.sends, schedule.problem.max_group
     first = sends.first_row[sends.of_row]
     differs = (
         (schedule.link != schedule.link[first])
         | (schedule.start_us != schedule.start_us[first])
         | (schedule.end_us != schedule.end_us[first])
-        | (schedule.reduce != schedule.reduce[first])
     )
     bad = _first(differs)
     if bad is not None:
-        return f"{_row(schedule, bad)}: differs in link, time or kind from the rest of its group"
+        return f"{_row(schedule, bad)}: differs in link or time from the rest of its group"
     twice = _first_repeated(sends.of_row * schedule.problem.num_chunks + schedule.chunk)
     if twice is not None:
         return f"{_row(schedule, twice)}: is in group {schedule.group[twice]} twice"
@@ -196,6 +223,8 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
     bad = _first(~collective.reduces[schedule.chunk[rows]])
     if bad is not None:
         return f"{_row(schedule, rows[bad])}: adds a chunk that is not reduced"
+    if facts.derivation is not None:
+        return _explicit_sums_can_be_made(schedule, facts.derivation)
     twice = _first_repeated(src)
     if twice is not None:
         return f"{_row(schedule, rows[twice])}: its sender passes its contribution on twice"
@@ -218,6 +247,26 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
     return None if bad is None else f"{_row(schedule, rows[bad])}: goes round in a circle of reductions"
 
 
+def _explicit_sums_can_be_made(schedule: Schedule, derivation: Derivation) -> str | None:
+    """A sender has disjoint sets that make up what it sends, and every output each contribution once."""
+    if derivation.impossible:
+        row, sums = derivation.impossible[0], schedule.sums
+        assert sums is not None
+        number = int(sums.of_row[row])
+        what = "the whole sum" if number < 0 else f"the sum of ranks {_some(as_sets(sums.members)[number])}"
+        return f"{_row(schedule, row)}: its sender cannot make {what} from what it holds by then"
+    for (chunk, rank), ranks in derivation.missing.items():
+        which = schedule.problem.collective.describe_chunk(chunk)
+        why = f"it lacks those of ranks {', '.join(map(str, ranks[:8]))}" if ranks else "no disjoint sets do"
+        return f"rank {rank} never gets all contributions to {which} once: {why}"
+    return None
+
+
+def _some(contributions: int) -> str:
+    ranks = ranks_of(contributions)
+    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+
+
 def _links_are_allowed(schedule: Schedule, facts: _Facts) -> str | None:
     """No chunk travels over a link that the designer rules out for its home."""
     may_use = schedule.problem.limits.may_use
@@ -229,9 +278,8 @@ def _links_are_allowed(schedule: Schedule, facts: _Facts) -> str | None:
 
 
 def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | None:
-    copies = ~schedule.reduce
     held = facts.held_from_us[facts.src]
-    bad = _first(copies & (schedule.start_us < held - TOLERANCE_US))
+    bad = _first(facts.copies & (schedule.start_us < held - TOLERANCE_US))
     if bad is None:
         return None
     when = "never does" if held[bad] == _NEVER else f"does from {held[bad]:.3f} us on"
@@ -239,8 +287,13 @@ def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | Non
 
 
 def _each_rank_receives_once(schedule: Schedule, facts: _Facts) -> str | None:
-    """No copy arrives where the chunk is already, or arrives a second time."""
-    rows = np.flatnonzero(~schedule.reduce)
+    """No copy arrives where the chunk is already, or arrives a second time; nor does an explicit sum."""
+    if schedule.sums is not None:
+        key = facts.dst * (len(schedule.sums.members) + 1) + schedule.sums.of_row + 1
+        twice = _first_repeated(key)
+        if twice is not None:
+            return f"{_row(schedule, twice)}: its receiver gets it twice"
+    rows = np.flatnonzero(facts.copies)
     cell = facts.dst[rows]
     twice = _first_repeated(cell)
     if twice is not None:
@@ -261,7 +314,7 @@ def _demand_is_met(schedule: Schedule, facts: _Facts) -> str | None:
 
 def _copies_do_not_move_in_a_circle(schedule: Schedule, facts: _Facts) -> str | None:
     """With links that cost nothing, time order alone does not rule out circles of copies."""
-    rows = np.flatnonzero(~schedule.reduce & ~facts.is_origin[facts.dst])
+    rows = np.flatnonzero(facts.copies & ~facts.is_origin[facts.dst])
     first = _followed_to_the_end(facts.src[rows], facts.dst[rows], facts, schedule.problem.num_ranks)
     is_dst = np.zeros(len(facts.rank), dtype=np.bool_)
     is_dst[facts.dst[rows]] = True

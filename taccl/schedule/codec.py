@@ -6,7 +6,7 @@ Every column is on a line of its own. Floats are written so that they are read b
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,19 @@ import numpy as np
 from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.fields import Fields
+from taccl.schedule.partial_sums import PartialSums, contributors
 from taccl.schedule.problem_codec import PROBLEM_KEYS, problem_values, read_problem
 
-FORMAT, VERSION = "taccl-schedule", 1
+FORMAT, VERSION = "taccl-schedule", 2
 
 _TRANSFERS = ("chunk", "src", "dst", "link", "start_us", "end_us", "reduce", "group")
 _FILE = ("format", "version", "lower_bound_us", "bound_source", *PROBLEM_KEYS, "transfers")
+#: Since version 2: `sums` has the contributors of each partial sum that occurs, `transfers.sum` the place
+#: there of what each row carries, -1 for a copy. Both are null where each sum is made once and the table
+#: would have more entries than this; then a row carries all that met at its sender.
+_MOST_CONTRIBUTIONS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +56,15 @@ def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_s
     ------
     ScheduleError : a number is not finite, which no JSON file can hold.
     """
+    sums, sum_of_row = _sums(schedule)
     content: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
         "lower_bound_us": float(lower_bound_us),
         "bound_source": bound_source,
         **problem_values(schedule.problem),
-        "transfers": {name: getattr(schedule, name).tolist() for name in _TRANSFERS},
+        "sums": sums,
+        "transfers": {**{name: getattr(schedule, name).tolist() for name in _TRANSFERS}, "sum": sum_of_row},
     }
     try:
         return _lines(content) + "\n"
@@ -86,18 +94,23 @@ def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedu
             f"this is not a schedule: its format is not {FORMAT!r}", "taccl synthesize --schedule FILE"
         )
     version = fields.values.get("version")
-    if type(version) is not int or version != VERSION:
-        fields.fail(f"its version is not {VERSION}", "a newer taccl, or making the file again")
-    fields.expect(_FILE)
+    if type(version) is not int or version not in (1, VERSION):
+        fields.fail(f"its version is neither 1 nor {VERSION}", "a newer taccl, or making the file again")
+    fields.expect(_FILE if version == 1 else (*_FILE, "sums"))
     try:
         problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
     except (TopologyError, CollectiveError) as fault:
         raise type(fault)(fault.message, path=path, hint=fault.hint) from None
-    schedule = _schedule(fields.inner("transfers"), problem)
+    rows = fields.inner("transfers")
+    rows.expect(_TRANSFERS if version == 1 else (*_TRANSFERS, "sum"))
+    schedule = _schedule(rows, problem)
+    if fields.values.get("sums") is not None:
+        schedule = replace(schedule, sums=_read_sums(fields, rows, schedule))
     bound, source = fields.number("lower_bound_us"), fields.text("bound_source")
     if bound < 0:
         fields.fail(f"lower_bound_us must not be negative, and it is {bound}")
     try:
+        schedule = compacted(schedule)
         schedule.check()
         _bound_can_be(schedule, bound)
     except ScheduleError as fault:
@@ -133,8 +146,32 @@ def _lines(content: dict[str, object], indent: str = "") -> str:
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
 
 
+def _sums(schedule: Schedule) -> tuple[list[list[int]] | None, list[int] | None]:
+    """The contributors of each partial sum, and which of them each row carries."""
+    problem, rows = schedule.problem, int(schedule.reduce.sum())
+    if schedule.sums is None and rows * problem.num_ranks > _MOST_CONTRIBUTIONS:
+        return None, None
+    sets = sets_of_rows(schedule, contributors(problem.collective))
+    adding = [own if adds else 0 for own, adds in zip(sets, schedule.reduce.tolist(), strict=True)]
+    sums = PartialSums.of_sets(adding, problem.num_ranks)
+    return [np.flatnonzero(row).tolist() for row in sums.members], sums.of_row.tolist()
+
+
+def _read_sums(fields: Fields, rows: Fields, schedule: Schedule) -> PartialSums:
+    lists = fields.integer_lists("sums")
+    members = np.zeros((len(lists), schedule.problem.num_ranks), dtype=np.bool_)
+    for row, ranks in enumerate(lists):
+        if len(ranks) and ranks.max() >= schedule.problem.num_ranks:
+            fields.fail(f"sums[{row}] has rank {ranks.max()}, which is none")
+        members[row, ranks] = True
+    of_row = rows.shifts("sum", len(schedule))
+    bad = np.flatnonzero((of_row < -1) | (of_row >= len(lists)))
+    if len(bad):
+        rows.fail(f"transfers.sum[{bad[0]}] is {of_row[bad[0]]}, which is outside -1 .. {len(lists) - 1}")
+    return PartialSums(of_row, members)
+
+
 def _schedule(fields: Fields, problem: Problem) -> Schedule:
-    fields.expect(_TRANSFERS)
     chunk = fields.integers("chunk", limit=problem.num_chunks)
     rows = len(chunk)
     schedule = Schedule(

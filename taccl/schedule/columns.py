@@ -10,7 +10,9 @@ import numpy as np
 
 from taccl import units
 from taccl.collectives import BoolArray, IntArray
+from taccl.errors import ScheduleError
 from taccl.problem import FloatArray, Problem
+from taccl.schedule.partial_sums import PartialSums
 
 #: Times closer than this are equal (microseconds): far below any cost, far above float error.
 TOLERANCE_US = 1e-6
@@ -25,8 +27,11 @@ class Schedule:
     problem : what the schedule answers.
     chunk, link : what travels, over which link of `problem.topology`.
     start_us, end_us : when the transfer starts, and when the receiver holds the chunk.
-    reduce : whether the receiver adds the chunk to what it has (else it stores a copy).
-    group : rows of one group are one contiguous send: one link, one start, one end, one alpha.
+    reduce : whether what travels is a partial sum, for the receiver to add up (else it stores a copy).
+    group : rows of one group are one contiguous send: one link, one start, one end, one alpha. A group
+        may mix partial sums and copies.
+    sums : the contributions that each row carries. None, the compact form: each sum is made once, so that a
+        rank passes its contribution on once, together with all that reached it.
 
     `Schedule.check()` says whether it is valid; nothing else in this class assumes so.
     """
@@ -38,6 +43,7 @@ class Schedule:
     end_us: FloatArray
     reduce: BoolArray
     group: IntArray
+    sums: PartialSums | None = None
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -83,7 +89,7 @@ class Schedule:
             link=self.link[first],
             start_us=self.start_us[first],
             end_us=self.end_us[first],
-            reduce=self.reduce[first],
+            reduce=np.bincount(inverse, self.reduce, len(first)) > 0,
         )
 
     @property
@@ -135,12 +141,16 @@ class Schedule:
             end_us=self.end_us[rows],
             reduce=self.reduce[rows],
             group=self.group[rows],
+            sums=None if self.sums is None else self.sums.take(rows),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Sends:
-    """The groups of a schedule as columns; `of_row[i]` is the send that row i belongs to."""
+    """The groups of a schedule as columns; `of_row[i]` is the send that row i belongs to.
+
+    `reduce` says whether some row of the group is a partial sum.
+    """
 
     first_row: IntArray
     of_row: IntArray
@@ -156,12 +166,17 @@ class Sends:
 
 @dataclass(frozen=True)
 class Send:
-    """One contiguous send, for code that builds schedules one send at a time."""
+    """One contiguous send, for code that builds schedules one send at a time.
+
+    `sums` has the set of contributions of each chunk (`partial_sums`), 0 for a copy of the whole; without it
+    all chunks are partial sums of a compact schedule (`reduce`), or all are copies.
+    """
 
     chunks: tuple[int, ...]
     link: int
     start_us: float
     reduce: bool = False
+    sums: tuple[int, ...] | None = None
 
 
 def schedule_from_sends(problem: Problem, sends: Sequence[Send]) -> Schedule:
@@ -170,13 +185,31 @@ def schedule_from_sends(problem: Problem, sends: Sequence[Send]) -> Schedule:
     link = np.array([send.link for send in sends], dtype=np.int64)
     start = np.array([send.start_us for send in sends], dtype=np.float64)
     end = start + problem.topology.duration_us(link, count * problem.chunk_mb)
-    reduce = np.array([send.reduce for send in sends], dtype=np.bool_)
+    reduce = np.repeat(np.array([send.reduce for send in sends], dtype=np.bool_), count)
+    sums = None
+    if any(send.sums is not None for send in sends):
+        sums = PartialSums.of_sets(_sets(sends), problem.num_ranks)
+        reduce = sums.of_row >= 0
     return Schedule(
         problem=problem,
         chunk=np.array([chunk for send in sends for chunk in send.chunks], dtype=np.int64),
         link=np.repeat(link, count),
         start_us=np.repeat(start, count),
         end_us=np.repeat(end, count),
-        reduce=np.repeat(reduce, count),
+        reduce=reduce,
         group=np.repeat(np.arange(len(sends)), count),
+        sums=sums,
     ).sorted()
+
+
+def _sets(sends: Sequence[Send]) -> list[int]:
+    """The set of each chunk of each send, where some sends name theirs: then all partial sums must."""
+    sets: list[int] = []
+    for send in sends:
+        if send.reduce and send.sums is None:
+            raise ScheduleError(
+                "the sends cannot be put together",
+                findings=["some partial sums name their contributions, and others do not"],
+            )
+        sets += send.sums or (0,) * len(send.chunks)
+    return sets

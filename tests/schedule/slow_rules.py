@@ -29,9 +29,7 @@ def _local_faults(schedule: Schedule) -> set[str]:
     topology = problem.topology
     busy = []
     for rows in _sends(schedule).values():
-        alike = {
-            (schedule.link[r], schedule.start_us[r], schedule.end_us[r], schedule.reduce[r]) for r in rows
-        }
+        alike = {(schedule.link[r], schedule.start_us[r], schedule.end_us[r]) for r in rows}
         if (
             len(alike) > 1
             or len({schedule.chunk[r] for r in rows}) < len(rows)

@@ -77,7 +77,7 @@ def test_limits_and_symmetry_are_read_back() -> None:
 def test_a_standard_collective_is_written_by_its_name() -> None:
     content = json.loads(schedule_to_json(broadcast()))
     assert content["collective"] == {"name": "broadcast", "num_ranks": 3, "chunks_per_rank": 1, "root": 0}
-    assert (content["format"], content["version"]) == ("taccl-schedule", 1)
+    assert (content["format"], content["version"]) == ("taccl-schedule", 2)
 
 
 def test_every_column_stands_on_one_line() -> None:
@@ -91,9 +91,9 @@ def test_every_column_stands_on_one_line() -> None:
     [
         ("format", "taccl-sketch", "this is not a schedule"),
         ("format", DROP, "this is not a schedule"),
-        ("version", 2, "its version is not 1"),
-        ("version", True, "its version is not 1"),
-        ("version", "1", "its version is not 1"),
+        ("version", 3, "its version is neither 1 nor 2"),
+        ("version", True, "its version is neither 1 nor 2"),
+        ("version", "1", "its version is neither 1 nor 2"),
         ("chunk_mb", DROP, "chunk_mb is missing"),
         ("transfers", DROP, "transfers is missing"),
         ("transfers.end_us", DROP, "transfers.end_us is missing"),

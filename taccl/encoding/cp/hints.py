@@ -12,7 +12,12 @@ from taccl.schedule import Schedule
 
 
 def add_hint(model: JointModel, schedule: Schedule) -> None:
-    """Hint every variable with what the schedule does, as far as the model can say it."""
+    """Hint every variable with what the schedule does, as far as the model can say it.
+
+    The model makes each sum once, so it can say nothing of a schedule that does not.
+    """
+    if schedule.sums is not None:
+        return
     known: dict[int, tuple[Any, int]] = {}
 
     def hint(variable: Any, value: int) -> None:

@@ -58,9 +58,10 @@ def rejoined(
 ) -> Schedule | None:
     """The same transfers in the same orders, joined into sends anew; None if that is no faster.
 
-    `symmetry` is used as far as the schedule has it.
+    `symmetry` is used as far as the schedule has it. Only for compact schedules without mixed groups.
     """
-    if not len(schedule):
+    mixed = (schedule.reduce != schedule.sends.reduce[schedule.sends.of_row]).any()
+    if not len(schedule) or schedule.sums is not None or mixed:
         return None
     schedule = schedule.sorted()
     order = _order(schedule, symmetry)

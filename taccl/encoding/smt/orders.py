@@ -100,7 +100,11 @@ def open_order(schedule: Schedule, symmetry: SymmetryGroup) -> OpenOrder | None:
     if len(places) < len(decisions):
         return None
     decisions = [decisions[place] for place in places]
-    variable = _orbits(decisions, _starts(schedule, decisions), symmetry)
+    explicit = any(decision.sums is not None for decision in decisions)
+    # An image of a partial sum carries other contributions; such schedules are ordered without symmetry.
+    variable = (
+        np.arange(len(decisions)) if explicit else _orbits(decisions, _starts(schedule, decisions), symmetry)
+    )
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
     size_mb = np.array([len(decision.chunks) for decision in decisions]) * problem.chunk_mb
     duration_us, busy_us = (
