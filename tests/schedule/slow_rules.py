@@ -6,6 +6,8 @@ it sends. What never happens, or happens too early, twice or in vain, is a fault
 
 from collections import Counter, defaultdict
 
+import numpy as np
+
 from taccl.schedule import TOLERANCE_US, Schedule
 
 
@@ -67,6 +69,8 @@ def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
     rows = [row for row in range(len(schedule)) if schedule.chunk[row] == chunk]
     adds = [row for row in rows if schedule.reduce[row]]
     copies = [row for row in rows if not schedule.reduce[row]]
+    if collective.reduces[chunk] and schedule.sums is not None:
+        return _named_faults(schedule, chunk, rows)
     start_at = [rank for rank in range(schedule.problem.num_ranks) if collective.pre[chunk, rank]]
     if collective.reduces[chunk]:
         held = _play_sums(schedule, adds, start_at, found)
@@ -76,6 +80,45 @@ def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
             found.add("sum")
     _play_copies(schedule, copies, held, found)
     if any(collective.post[chunk, rank] and rank not in held for rank in range(schedule.problem.num_ranks)):
+        found.add("demand")
+    return found
+
+
+def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
+    """Sums that name their contributions: all sets that a rank can make by some time are listed."""
+    collective, found = schedule.problem.collective, set()
+    every = frozenset(r for r in range(schedule.problem.num_ranks) if collective.pre[chunk, r])
+    named = {
+        row: frozenset(np.flatnonzero(schedule.sums.members[schedule.sums.of_row[row]]).tolist())
+        for row in rows
+    }
+    carried = {row: named[row] if schedule.reduce[row] else every for row in rows}
+    arrived: dict[int, list[tuple[frozenset[int], float]]] = {r: [(frozenset([r]), 0.0)] for r in every}
+
+    def makes(rank: int, by_us: float) -> set[frozenset[int]]:
+        made = {frozenset()}
+        for part, when in arrived.get(rank, []):
+            if when <= by_us + TOLERANCE_US:
+                made |= {part | other for other in made if not part & other}
+        return made
+
+    waiting = list(rows)
+    while True:
+        now = [r for r in waiting if carried[r] in makes(int(schedule.src[r]), float(schedule.start_us[r]))]
+        if not now:
+            break
+        waiting.remove(now[0])
+        arrived.setdefault(int(schedule.dst[now[0]]), []).append(
+            (carried[now[0]], float(schedule.end_us[now[0]]))
+        )
+    if waiting:
+        found.add("not held")
+    if len({(schedule.dst[r], schedule.reduce[r], carried[r]) for r in rows}) < len(rows):
+        found.add("twice")
+    if any(
+        collective.post[chunk, r] and every not in makes(r, float("inf"))
+        for r in range(schedule.problem.num_ranks)
+    ):
         found.add("demand")
     return found
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_rules import faults
 from strategies_schedule import machine
+from strategies_sums import named_sums
 
 from taccl.collectives import allreduce, reducescatter
 from taccl.errors import ScheduleError
@@ -167,3 +169,25 @@ def test_sets_and_their_table_say_the_same(ranks: list[set[int]]) -> None:
     assert sums.sets() == sets
     assert len(as_sets(sums.members)) == len(set(sets) - {0})
     assert [ranks_of(each) for each in sets] == [sorted(each) for each in ranks]
+
+
+@settings(max_examples=100, deadline=None)
+@given(named_sums())
+def test_sums_made_anywhere_pass_the_checks_and_survive_a_file(schedule: Schedule) -> None:
+    schedule.check()
+    again = schedule_from_json(schedule_to_json(schedule)).schedule
+    assert (again.start_us == schedule.start_us).all()
+    assert schedule_to_json(again) == schedule_to_json(schedule)
+
+
+@settings(max_examples=100, deadline=None)
+@given(named_sums(), st.integers(0, 2**32))
+def test_without_one_of_its_rows_a_sum_is_as_the_slow_rules_say(schedule: Schedule, seed: int) -> None:
+    rows = np.delete(np.arange(len(schedule)), seed % max(1, len(schedule)))
+    broken = schedule.take(rows)
+    try:
+        broken.check()
+        valid = True
+    except ScheduleError:
+        valid = False
+    assert valid == (not faults(broken))

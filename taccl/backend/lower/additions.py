@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from taccl.backend.lower.flow import Cell, Flow, Transfer
+from taccl.backend.lower.flow import Flow, Transfer
+from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Event, Kind
 from taccl.schedule import TOLERANCE_US
 

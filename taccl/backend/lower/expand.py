@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from taccl.backend.lower.actions import Action, Lane, Place, merge_runs
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Cell, Flow, Transfer, first, second
+from taccl.backend.lower.flow import Flow, Transfer, first, is_first, second
 from taccl.backend.lower.layout import RankLayout
+from taccl.backend.lower.made_sums import AddingUp, Cell
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.program import Buffer, Op
 from taccl.schedule import TOLERANCE_US
@@ -83,6 +84,7 @@ class _Expansion:
         self.ranks = [RankActions(input_shift=shift[rank]) for rank in range(len(layouts))]
         self.begun: set[Cell] = set()
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
+        self.adding_up = AddingUp(flow.sums)
         self.passed_on: dict[Cell, int] = {}  # the action that sent a rank's contribution
         #: copies to the output, which no one waits for: the next receive of their lane comes after them
         self.put_off: dict[tuple[int, Lane], tuple[Transfer, Pairs]] = {}
@@ -92,9 +94,8 @@ class _Expansion:
     def own_copies(self, rank: int) -> None:
         layout, mine = self.layouts[rank], self.ranks[rank]
         for value, home in layout.home.items():
-            chunk, is_second = divmod(value, 2)
-            cell = (rank, chunk)
-            if is_second or cell not in self.flow.own:
+            cell = (rank, self.flow.chunk_of(value))
+            if not is_first(value) or cell not in self.flow.own:
                 continue
             if cell in self.flow.added:
                 if self.fused:
@@ -156,7 +157,7 @@ class _Expansion:
         layout = self.layouts[transfer.dst]
         complete: list[int] = []
         if not transfer.reduce:
-            complete = [second(chunk) for chunk in transfer.chunks]
+            complete = self._landed(transfer, position)
         else:
             if self.plan[transfer.index] is not Adding.ON_RECEIPT:
                 self._add_up(transfer, position)
@@ -175,6 +176,21 @@ class _Expansion:
         self._local(transfer, position, Op.COPY, sorted(copies, key=lambda pair: pair[1]))
         if handed_over:
             self.put_off[transfer.dst, self._lane(transfer)] = (transfer, handed_over)
+
+    def _landed(self, transfer: Transfer, position: int) -> list[int]:
+        """Make the named sums that can be made now; returns the values that are complete."""
+        landed, rank = self.flow.sums.landed, transfer.dst
+        named = [landed[transfer.index, c] for c in transfer.chunks if (transfer.index, c) in landed]
+        copied = [second(c) for c in transfer.chunks if (transfer.index, c) not in landed]
+        waves, complete = self.adding_up.arrive(rank, named)
+        for wave in waves:
+            for op in (Op.COPY, Op.REDUCE):
+                pairs = [(self._at(rank, src), self._at(rank, dst)) for each, src, dst in wave if each is op]
+                self._local(transfer, position, op, pairs)
+        return copied + complete
+
+    def _at(self, rank: int, value: int) -> Place:
+        return self.layouts[rank].home[value]
 
     def _add_up(self, transfer: Transfer, position: int) -> None:
         layout = self.layouts[transfer.dst]

@@ -2,22 +2,23 @@
 
 At a rank, a chunk has up to two values. The *first* is what the rank starts with or adds up: its own
 data, or its contribution together with all that were added to it. The *second* is a finished copy
-that is received. Only a reduced chunk can have both.
+that is received. Only a reduced chunk can have both. Where the schedule names the contributions of each
+partial sum, a chunk may have more values: see `made_sums`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, Message, make_sums
+from taccl.collectives import Collective, IntArray
 from taccl.problem import FloatArray
 from taccl.schedule import Schedule
-
-#: (rank, chunk)
-Cell = tuple[int, int]
+from taccl.schedule.derivation import sets_of_rows
+from taccl.schedule.partial_sums import contributors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Transfer:
     line : (link, instance): transfers of one line share a connection, or several in turn.
     start_us, end_us : when it starts, and when the receiver holds the chunks.
     sent_us : when the sender is done with it: at the end, or earlier where latency is not occupancy.
-    reduce : whether the receiver adds them to what it has.
+    reduce : whether the receiver adds them to what it has, as it does in a compact schedule.
+    contributions : of each chunk the set that it carries, where the schedule names them.
     """
 
     index: int
@@ -43,6 +45,7 @@ class Transfer:
     end_us: float
     sent_us: float
     reduce: bool
+    contributions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class Flow:
     own, wanted : offset in the input (output) buffer of a chunk that a rank starts with (must get).
     added : the transfers that add to a chunk at a rank, by end.
     copied : the transfer that brings a finished chunk to a rank.
+    sums : the values of chunks whose partial sums are named; these are in neither of the two above.
     """
 
     schedule: Schedule
@@ -63,10 +67,11 @@ class Flow:
     wanted: dict[Cell, int]
     added: dict[Cell, list[int]]
     copied: dict[Cell, int]
+    sums: MadeSums
 
     def sources(self, transfer: Transfer) -> set[int]:
         """The transfers that must have arrived before this one can leave."""
-        needed: set[int] = set()
+        needed: set[int] = set(self.sums.sources.get(transfer.index, ()))
         for chunk in transfer.chunks:
             cell = (transfer.src, chunk)
             if not transfer.reduce and cell in self.copied:
@@ -76,13 +81,27 @@ class Flow:
         return needed
 
     def sent_value(self, transfer: Transfer, chunk: int) -> int:
-        """Which value of the sender a transfer carries: `first(chunk)` or `second(chunk)`."""
+        """Which value of the sender a transfer carries."""
+        if (transfer.index, chunk) in self.sums.sent:
+            return self.sums.sent[transfer.index, chunk]
         if transfer.reduce or (transfer.src, chunk) not in self.copied:
             return first(chunk)
         return second(chunk)
 
+    def landed_value(self, transfer: Transfer, chunk: int) -> int:
+        """In which value's cells a transfer that adds nothing lands."""
+        if (transfer.index, chunk) in self.sums.landed:
+            return self.sums.lands_as(transfer.index, transfer.dst, chunk)
+        return second(chunk)
+
+    def chunk_of(self, value: int) -> int:
+        """The chunk of a value."""
+        return value % (2 * self.schedule.problem.num_chunks) // 2
+
     def final_value(self, rank: int, chunk: int) -> int:
         """The value of a rank that is the finished chunk."""
+        if (rank, chunk) in self.sums.final:
+            return self.sums.final[rank, chunk]
         return second(chunk) if (rank, chunk) in self.copied else first(chunk)
 
 
@@ -94,11 +113,6 @@ def first(chunk: int) -> int:
 def second(chunk: int) -> int:
     """The number of a chunk's second value at a rank."""
     return 2 * chunk + 1
-
-
-def chunk_of(value: int) -> int:
-    """The chunk of a value."""
-    return value // 2
 
 
 def is_first(value: int) -> bool:
@@ -115,11 +129,15 @@ def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flo
     position : shape (num_chunks,); chunks of one group lie in memory by rising position.
     """
     collective = schedule.problem.collective
-    transfers = tuple(_transfers(schedule, instance, position))
+    named = _named_sums(schedule)
+    transfers = tuple(_transfers(schedule, instance, position, named))
+    sums = NO_SUMS if named is None else _make_sums(schedule.problem.collective, transfers)
     added: dict[Cell, list[int]] = {}
     copied: dict[Cell, int] = {}
     for transfer in transfers:
         for chunk in transfer.chunks:
+            if (transfer.index, chunk) in sums.sent:
+                continue
             cell = (transfer.dst, chunk)
             if transfer.reduce:
                 added.setdefault(cell, []).append(transfer.index)
@@ -129,32 +147,64 @@ def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flo
         indices.sort(key=lambda index: (transfers[index].end_us, index))
     own = _offsets(collective.inputs.rank, collective.inputs.chunk, collective.inputs.offset)
     wanted = _offsets(collective.outputs.rank, collective.outputs.chunk, collective.outputs.offset)
-    return Flow(schedule, transfers, own, wanted, added, copied)
+    return Flow(schedule, transfers, own, wanted, added, copied, sums)
+
+
+def _named_sums(schedule: Schedule) -> list[int] | None:
+    """The set that each row carries, where rows name them or groups mix sums and copies; else None."""
+    is_mixed = (schedule.reduce != schedule.sends.reduce[schedule.sends.of_row]).any()
+    if schedule.sums is None and not is_mixed:
+        return None
+    return sets_of_rows(schedule, contributors(schedule.problem.collective))
+
+
+def _make_sums(collective: Collective, transfers: Sequence[Transfer]) -> MadeSums:
+    messages = [
+        Message(
+            transfer=each.index,
+            chunk=chunk,
+            src=each.src,
+            dst=each.dst,
+            contributions=contributions,
+            start_us=each.start_us,
+            end_us=each.end_us,
+        )
+        for each in transfers
+        for chunk, contributions in zip(each.chunks, each.contributions, strict=True)
+        if collective.reduces[chunk]
+    ]
+    chunks = collective.num_chunks
+    return make_sums(
+        collective, messages, lambda chunk, k: 2 * chunk + (1 + 2 * chunks * (k - 1) if k else 0)
+    )
 
 
 def _offsets(rank: IntArray, chunk: IntArray, offset: IntArray) -> dict[Cell, int]:
     return dict(zip(zip(rank.tolist(), chunk.tolist(), strict=True), offset.tolist(), strict=True))
 
 
-def _transfers(schedule: Schedule, instance: IntArray, position: IntArray) -> Iterator[Transfer]:
+def _transfers(
+    schedule: Schedule, instance: IntArray, position: IntArray, sets: Sequence[int] | None
+) -> Iterator[Transfer]:
     sends, topology = schedule.sends, schedule.problem.topology
     order = np.lexsort((position[schedule.chunk], sends.of_row))
-    chunks = schedule.chunk[order].tolist()
     stop = np.cumsum(sends.count)
     sent = _sent_us(schedule)
     by_start = np.lexsort((sends.link, instance[sends.first_row], sends.start_us))
     for index, send in enumerate(by_start.tolist()):
         link = int(sends.link[send])
+        rows = order[stop[send] - sends.count[send] : stop[send]].tolist()
         yield Transfer(
             index=index,
-            chunks=tuple(chunks[int(stop[send] - sends.count[send]) : int(stop[send])]),
+            chunks=tuple(schedule.chunk[rows].tolist()),
             src=int(topology.src[link]),
             dst=int(topology.dst[link]),
             line=(link, int(instance[sends.first_row[send]])),
             start_us=float(sends.start_us[send]),
             end_us=float(sends.end_us[send]),
             sent_us=float(sent[send]),
-            reduce=bool(sends.reduce[send]),
+            reduce=sets is None and bool(sends.reduce[send]),
+            contributions=() if sets is None else tuple(sets[row] for row in rows),
         )
 
 

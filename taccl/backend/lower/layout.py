@@ -19,7 +19,7 @@ import numpy as np
 
 from taccl.backend.lower.actions import Place
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Flow, Transfer, chunk_of, first, is_first, second
+from taccl.backend.lower.flow import Flow, Transfer, first, is_first
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.lower.tracks import Tracks
 from taccl.backend.program import Buffer
@@ -159,7 +159,7 @@ class _RankPlanner:
     def _arriving(self, transfer: Transfer) -> _Set:
         size = len(transfer.chunks)
         if not transfer.reduce:
-            values = [second(chunk) for chunk in transfer.chunks]
+            values = [self.flow.landed_value(transfer, chunk) for chunk in transfer.chunks]
             return _Set(transfer, values, self._area(values) if size > 1 else None)
         adding = self.plan[transfer.index]
         values = [first(chunk) for chunk in transfer.chunks]
@@ -181,7 +181,7 @@ class _RankPlanner:
 
     def _accumulators_area(self, values: Sequence[int]) -> _Area:
         """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
-        wanted = [self.flow.wanted.get((self.rank, chunk_of(value))) for value in values]
+        wanted = [self.flow.wanted.get((self.rank, self.flow.chunk_of(value))) for value in values]
         if all(offset is None for offset in wanted):
             return self.tracks.place(values)
         if _consecutive(wanted):
@@ -205,6 +205,7 @@ class _RankPlanner:
         values = list(own)
         for each in arriving:
             values += each.values or [first(chunk) for chunk in each.transfer.chunks]
+        values += [value for rank, value in self.flow.sums.made if rank == self.rank]
         homes: dict[int, Place | None] = {}
         for value in values:
             if value not in in_groups and value not in homes:
@@ -219,7 +220,7 @@ class _RankPlanner:
             return Place(Buffer.INPUT, own)
         output = self._output_offset(value)
         if self._is_accumulator(value):
-            fixed = self.fused and (self.rank, chunk_of(value)) in self.flow.own
+            fixed = self.fused and (self.rank, self.flow.chunk_of(value)) in self.flow.own
             return Place(Buffer.OUTPUT, output) if fixed and output is not None else None
         if value in self.tracks.shared or output is None:
             return None
@@ -228,7 +229,7 @@ class _RankPlanner:
     def _hand_over(self, layout: RankLayout) -> None:
         """What the user wants and is not in the output yet."""
         for value, home in layout.home.items():
-            chunk = chunk_of(value)
+            chunk = self.flow.chunk_of(value)
             offset = self.flow.wanted.get((self.rank, chunk))
             if offset is None or self.flow.final_value(self.rank, chunk) != value:
                 continue
@@ -237,17 +238,19 @@ class _RankPlanner:
                 layout.handed_over[value] = place
 
     def _is_accumulator(self, value: int) -> bool:
-        return is_first(value) and (self.rank, chunk_of(value)) in self.flow.added
+        return is_first(value) and (self.rank, self.flow.chunk_of(value)) in self.flow.added
 
     def _input_offset(self, value: int) -> int | None:
         """Where a value is in the input; None for one that is received or added up."""
         if not is_first(value) or self._is_accumulator(value):
             return None
-        return self.flow.own.get((self.rank, chunk_of(value)))
+        return self.flow.own.get((self.rank, self.flow.chunk_of(value)))
 
     def _output_offset(self, value: int) -> int | None:
         """Where a value may lie in the output: where it ends up, or is added up by fused steps."""
-        chunk = chunk_of(value)
+        if (self.rank, value) in self.flow.sums.made:
+            return None  # in place it would overwrite the input before the sum is complete
+        chunk = self.flow.chunk_of(value)
         may = self.flow.final_value(self.rank, chunk) == value or (
             self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
         )

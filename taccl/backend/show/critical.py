@@ -10,6 +10,7 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.problem import FloatArray
 from taccl.schedule import Schedule
+from taccl.schedule.derivation import OWN, derive
 
 #: A row and the moment at which it lets others go.
 Release = tuple[int, float]
@@ -79,12 +80,18 @@ def critical_sends(schedule: Schedule) -> IntArray:
     )
     rows_of = np.argsort(sends.of_row, kind="stable")
     first = np.concatenate([[0], np.cumsum(sends.count)])
+    named = {} if schedule.sums is None else derive(schedule).rows
 
     def releases(send: int) -> Iterable[Release]:
         begin, source = float(sends.start_us[send]), topology.src[sends.link[send]]
-        chunks = schedule.chunk[rows_of[first[send] : first[send + 1]]]
+        rows = rows_of[first[send] : first[send + 1]]
+        for row in rows.tolist():
+            for part in named.get(row, ()):
+                if part != OWN:
+                    yield int(sends.of_row[part]), float(schedule.end_us[part])
+        chunks = schedule.chunk[[row for row in rows.tolist() if row not in named]]
         # Parts of a sum are made of parts alone; a copy may be one of a copy or of the sum.
-        for kind in (True,) if sends.reduce[send] else (False, True):
+        for kind in (True,) if schedule.reduce[rows].all() else (False, True):
             for place in _place(schedule, chunks, source, kind).tolist():
                 yield from arrivals.before(place, begin)
         for each in used[send]:

@@ -10,8 +10,9 @@ from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, Thread
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.facts import count, program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
+from taccl.collectives import IntArray
 from taccl.errors import TacclError
-from taccl.schedule import SavedSchedule
+from taccl.schedule import SavedSchedule, Schedule
 
 #: Chunks of one send that are written out.
 _CHUNKS_SHOWN = 8
@@ -40,13 +41,13 @@ def describe_schedule(saved: SavedSchedule, rank: int | None = None) -> Iterator
         link = int(sends.link[send])
         if rank is not None and rank not in (topology.src[link], topology.dst[link]):
             continue
-        chunks = schedule.chunk[rows_of[first[send] : first[send + 1]]].tolist()
+        own = rows_of[first[send] : first[send + 1]]
         rows.append(
             (
                 f"{sends.start_us[send]:.2f}",
                 f"{sends.end_us[send]:.2f}",
                 f"{topology.src[link]} -> {topology.dst[link]}",
-                ("add " if sends.reduce[send] else "") + _some(chunks),
+                _carried(schedule, own),
             )
         )
     yield from _table(("START us", "END us", "LINK", "CHUNKS"), rows)
@@ -147,6 +148,23 @@ def _words(step: Step, block: ThreadBlock) -> str:
 
 def _cells(buffer: Buffer, offset: int, count: int) -> str:
     return f"{buffer.value}[{offset}]" if count == 1 else f"{buffer.value}[{offset} .. {offset + count - 1}]"
+
+
+def _carried(schedule: Schedule, rows: IntArray) -> str:
+    """The chunks of a send: first those that are added up, by the ranks whose contributions they carry."""
+    sums = schedule.sums
+    of_row = np.where(schedule.reduce, 0, -1)[rows] if sums is None else sums.of_row[rows]
+    parts = []
+    for number in [*sorted({*of_row.tolist()} - {-1}), -1]:
+        chunks = schedule.chunk[rows[of_row == number]].tolist()
+        if number >= 0:
+            ranks = (
+                "" if sums is None else f" of ranks {_some(np.flatnonzero(sums.members[number]).tolist())}"
+            )
+            parts.append(f"add {_some(chunks)}{ranks}")
+        elif chunks:
+            parts.append(_some(chunks))
+    return "; ".join(parts)
 
 
 def _some(chunks: Sequence[int]) -> str:
