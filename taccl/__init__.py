@@ -84,3 +84,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'taccl' has no attribute {name!r}")
     return getattr(import_module(f"taccl.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, used already or not, and what every module has."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
