@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
     from taccl.problem import Problem
-    from taccl.proofs import bounds
+    from taccl.proofs import Bounds, bounds
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
-    from taccl.simulated import simulate_file
+    from taccl.schemas import json_schema
+    from taccl.simulated import SimulatedFile, simulate_file
     from taccl.sketch import Sketch, load_sketch
     from taccl.topologies import PhysicalTopology, load_topology
 
 __version__ = version("taccl")
 
 __all__ = [
+    "Bounds",
     "Collective",
     "Explanation",
     "Frontier",
@@ -38,11 +40,13 @@ __all__ = [
     "Problem",
     "Result",
     "Schedule",
+    "SimulatedFile",
     "Sketch",
     "StatedProblem",
     "TacclError",
     "bounds",
     "explain",
+    "json_schema",
     "load_sketch",
     "load_topology",
     "make_collective",
@@ -55,6 +59,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Bounds": "proofs",
     "Collective": "collectives",
     "Explanation": "explained",
     "Frontier": "frontier",
@@ -62,11 +67,13 @@ _HOME = {
     "Problem": "problem",
     "Result": "result",
     "Schedule": "schedule",
+    "SimulatedFile": "simulated",
     "Sketch": "sketch",
     "StatedProblem": "api",
     "TacclError": "errors",
     "bounds": "proofs",
     "explain": "explained",
+    "json_schema": "schemas",
     "load_sketch": "sketch",
     "load_topology": "topologies",
     "make_collective": "collectives",

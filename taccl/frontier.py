@@ -21,6 +21,7 @@ from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.problem import Occupancy, Problem
 from taccl.schedule import Schedule, schedule_to_json
+from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.sketch import apply_sketch
 from taccl.topologies import PhysicalTopology
@@ -86,9 +87,9 @@ class FrontierPoint:
             "lower_bound_us": self.bound.value_us,
             "bound_source": self.bound.witness,
             "gap": self.gap,
-            "algbw_GBps": self.schedule.algbw_gbps,
-            "busbw_GBps": self.schedule.busbw_gbps,
-            "solve_seconds": round(point.seconds, 3),
+            "algbw_gbps": finite(self.schedule.algbw_gbps),
+            "busbw_gbps": finite(self.schedule.busbw_gbps),
+            "solve_s": round(point.seconds, 3),
         }
 
 
@@ -117,6 +118,28 @@ class Frontier:
     def fastest(self) -> FrontierPoint:
         """The point with the least time at the size asked for."""
         return min(self.points, key=lambda each: each.time_us)
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl pareto --json` prints: plain values, in units by their keys."""
+        return stamped(
+            "taccl.pareto/1",
+            {
+                "collective": self.collective.name,
+                "root": self.collective.root,
+                "ranks": self.collective.num_ranks,
+                "topology": self.topology,
+                "least_steps": self.least_steps,
+                "least_rounds_per_chunk": str(self.round_bound.rounds_per_chunk),
+                "least_rounds_source": self.round_bound.witness,
+                "points": [each.figures() for each in self.points],
+                "undecided": [
+                    {"steps": each.steps, "rounds": each.rounds, "chunks": each.chunks}
+                    for each in self.undecided
+                ],
+                "status": self.status,
+                "solve_s": round(self.seconds, 3),
+            },
+        )
 
 
 def pareto(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
-from taccl.api import Symmetry, make_problem
+from taccl import units
+from taccl.api import StatedProblem, Symmetry, make_problem
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, Kind, all_bounds
-from taccl.problem import Occupancy
+from taccl.problem import Occupancy, Problem
+from taccl.schemas import finite, stamped
 from taccl.sketch import Sketch
 from taccl.sketch.model import NicSharing
 from taccl.topologies import PhysicalTopology
@@ -28,6 +33,71 @@ REMEDIES: dict[Kind, str] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Bounds(Sequence[Bound]):
+    """The best lower bound of each kind, largest first, and the problem that they are for."""
+
+    stated: StatedProblem
+    proven: tuple[Bound, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Bound: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Bound, ...]: ...
+    def __getitem__(self, index: int | slice) -> Bound | tuple[Bound, ...]:
+        return self.proven[index]
+
+    def __len__(self) -> int:
+        return len(self.proven)
+
+    @property
+    def problem(self) -> Problem:
+        """What the bounds are for."""
+        return self.stated.problem
+
+    def algbw_gbps(self, bound: Bound) -> float:
+        """The algbw that no schedule exceeds by this bound, 10**9 bytes per second."""
+        return units.bandwidth_gbps(self.problem.size_bytes, bound.value_us)
+
+    def busbw_gbps(self, bound: Bound) -> float:
+        """That times nccl-tests' factor for the collective."""
+        return self.algbw_gbps(bound) * self.problem.collective.busbw_factor
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl bound --json` prints: plain values, in units by their keys."""
+        problem, largest = self.problem, self.proven[0]
+        return stamped(
+            "taccl.bound/1",
+            {
+                "collective": problem.collective.name,
+                "root": problem.collective.root,
+                "topology": self.stated.topology.name,
+                "sketch": None if self.stated.sketch is None else self.stated.sketch.name,
+                "ranks": problem.num_ranks,
+                "nodes": problem.topology.num_nodes,
+                "occupancy": problem.topology.occupancy,
+                "size_bytes": problem.size_bytes,
+                "chunk_bytes": round(problem.chunk_mb * units.MB),
+                "chunks_per_rank": problem.collective.chunks_per_rank,
+                "lower_bound_us": largest.value_us,
+                "bound_source": largest.witness,
+                "remedy": REMEDIES[largest.kind],
+                "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
+                "notes": list(self.stated.notes),
+            },
+        )
+
+    def _figures(self, bound: Bound) -> dict[str, object]:
+        return {
+            "kind": bound.kind,
+            "lower_bound_us": bound.value_us,
+            "witness": bound.witness,
+            "algbw_gbps": finite(self.algbw_gbps(bound)),
+            "busbw_gbps": finite(self.busbw_gbps(bound)),
+            "holds_for_any_chunks": bound.holds_for_any_chunks,
+        }
+
+
 def bounds(
     collective: str | Path | Collective = "allgather",
     *,
@@ -41,7 +111,7 @@ def bounds(
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
     symmetry: Symmetry = "sketch",
-) -> tuple[Bound, ...]:
+) -> Bounds:
     """The best lower bound of each kind in microseconds, largest first, each with its witness.
 
     Parameters and errors are those of `taccl.make_problem`.
@@ -59,4 +129,4 @@ def bounds(
         nic_sharing=nic_sharing,
         symmetry=symmetry,
     )
-    return all_bounds(stated.problem)
+    return Bounds(stated, all_bounds(stated.problem))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from taccl.encoding.engine import SolveOptions
 from taccl.files import ensure_writable, write_atomically
 from taccl.problem import Problem
 from taccl.schedule import Schedule, schedule_to_json
+from taccl.schemas import finite, stamped
 from taccl.search import Found, Status, relative_gap
 
 
@@ -154,8 +154,20 @@ class Result:
         )
         write_atomically(path, text)
 
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl synthesize --json` prints, but for paths: plain values, in units by their keys."""
+        return stamped("taccl.synthesize/1", self.figures())
+
     def figures(self) -> dict[str, object]:
-        """All that is known, as plain values that JSON can hold; keys carry their units."""
+        """All that is known, as plain values that JSON can hold; keys carry their units.
+
+        `algbw_GBps`, `busbw_GBps` and `solve_seconds` are earlier spellings, kept for those who read them.
+        """
+        algbw, busbw, seconds = (
+            finite(self.algbw_gbps),
+            finite(self.busbw_gbps),
+            round(self.solve_seconds, 3),
+        )
         return {
             "collective": self.collective.name,
             "root": self.collective.root,
@@ -176,13 +188,18 @@ class Result:
             "lower_bound_us": self.lower_bound_us,
             "bound_source": self.bound_source,
             "gap": self.gap,
-            "algbw_GBps": _finite(self.algbw_gbps),
-            "busbw_GBps": _finite(self.busbw_gbps),
-            "solve_seconds": round(self.solve_seconds, 3),
+            "algbw_gbps": algbw,
+            "busbw_gbps": busbw,
+            "algbw_GBps": algbw,
+            "busbw_GBps": busbw,
+            "solve_s": seconds,
+            "solve_seconds": seconds,
             "status": self.status,
             "verified": self.verified,
             "notes": list(self.notes),
-            "chunks_tried": [asdict(tried) | {"gap": tried.gap} for tried in self.chunks_tried],
+            "chunks_tried": [
+                asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
+            ],
         }
 
     def summary(self) -> str:
@@ -221,11 +238,6 @@ class Result:
             return "the schedule; no XML was asked for"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         return f"the schedule, and the XML for {readers}"
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity, which is the bandwidth where nothing has to move."""
-    return value if math.isfinite(value) else None
 
 
 def _count(number: int, noun: str) -> str:

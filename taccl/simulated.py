@@ -23,6 +23,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.errors import CollectiveError, FileError, TacclError, TopologyError
 from taccl.problem import Occupancy, Problem, RoutingLimits
 from taccl.schedule import SavedSchedule, read_schedule
+from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.sketch.model import NicSharing
 
@@ -76,16 +77,54 @@ class SimulatedSize:
         """Whether the time is below the bound, which no program that computes its collective is."""
         return self.time_us < self.lower_bound_us * (1 - _TOLERANCE) - _TOLERANCE
 
+    def figures(self) -> dict[str, object]:
+        """All that is known, as plain values that JSON can hold; keys carry their units."""
+        return {
+            "size_bytes": self.size_bytes,
+            "chunk_bytes": self.simulation.chunk_mb * units.MB,
+            "time_us": self.time_us,
+            "algbw_gbps": finite(self.algbw_gbps),
+            "busbw_gbps": finite(self.busbw_gbps),
+            "lower_bound_us": self.lower_bound_us,
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "schedule_time_us": self.schedule_us,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class SimulatedFile:
-    """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know."""
+    """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know.
+
+    `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
+    """
 
     program: Program
     collective: Collective
     topology: str
     sizes: tuple[SimulatedSize, ...]
     notes: tuple[str, ...] = ()
+    path: str | None = None
+    protocol: Protocol | None = None
+    arbitration: Arbitration = "urgent"
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl simulate --json` prints: plain values, in units by their keys."""
+        return stamped(
+            "taccl.simulate/1",
+            {
+                "file": self.path,
+                "collective": self.collective.name,
+                "root": self.collective.root,
+                "ranks": self.program.num_ranks,
+                "topology": self.topology,
+                "protocol": (self.protocol or self.program.protocol).value,
+                "protocol_overhead": self.protocol is not None,
+                "arbitration": self.arbitration,
+                "results": [run.figures() for run in self.sizes],
+                "notes": list(self.notes),
+            },
+        )
 
 
 def simulate_file(
@@ -149,6 +188,9 @@ def simulate_file(
         topology=problems[0].topology.name,
         sizes=tuple(runs),
         notes=tuple(_remarks(subject, runs)),
+        path=str(path),
+        protocol=protocol,
+        arbitration=arbitration,
     )
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import click
 
 from taccl import units
-from taccl.api import StatedProblem, make_problem
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import json_option, machine_options, symmetry_option
 from taccl.cli.output import show_json, show_table
-from taccl.encoding.bounds import Bound, all_bounds
-from taccl.problem import Problem
-from taccl.proofs import REMEDIES
+from taccl.encoding.bounds import Bound
+from taccl.proofs import REMEDIES, Bounds, bounds
 
 
 @click.command()
@@ -46,22 +43,21 @@ def bound(as_json: bool, **request: Any) -> None:
     taccl bound --topology dgx2 --nodes 2 --collective alltoall --size 1GB
     """
     with pointing_to_explain(request):
-        stated = make_problem(**request)
-    proven = all_bounds(stated.problem)
+        proven = bounds(**request)
     if as_json:
-        show_json(_as_json(stated, proven))
+        show_json(proven.to_dict())
     else:
-        _show(stated, proven)
+        _show(proven)
 
 
-def _show(stated: StatedProblem, proven: tuple[Bound, ...]) -> None:
-    problem, largest = stated.problem, proven[0]
+def _show(proven: Bounds) -> None:
+    stated, problem, largest = proven.stated, proven.problem, proven[0]
     size = units.format_size(problem.size_bytes)
     chunk = units.format_size(round(problem.chunk_mb * units.MB))
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
     click.echo(f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}: {size} in chunks of {chunk}")
     header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "", "why no schedule is faster"]
-    show_table(header, [_row(problem, each, each is largest) for each in proven if each.value_us > 0])
+    show_table(header, [_row(proven, each, each is largest) for each in proven if each.value_us > 0])
     if not largest.value_us:
         click.echo("no bound: nothing has to move, or moving costs nothing")
         return
@@ -76,45 +72,11 @@ def _show(stated: StatedProblem, proven: tuple[Bound, ...]) -> None:
         click.echo(f"note: {note}")
 
 
-def _row(problem: Problem, each: Bound, is_largest: bool) -> list[str]:
-    algbw = units.bandwidth_gbps(problem.size_bytes, each.value_us)
-    busbw = algbw * problem.collective.busbw_factor
+def _row(proven: Bounds, each: Bound, is_largest: bool) -> list[str]:
+    algbw, busbw = proven.algbw_gbps(each), proven.busbw_gbps(each)
     mark = "<- largest" if is_largest else ""
     return [each.kind, f"{each.value_us:.2f}", f"{algbw:.2f}", f"{busbw:.2f}", mark, each.witness]
 
 
-def _for_any_chunks(proven: tuple[Bound, ...]) -> Bound | None:
+def _for_any_chunks(proven: Bounds) -> Bound | None:
     return next((each for each in proven if each.holds_for_any_chunks and each.value_us > 0), None)
-
-
-def _as_json(stated: StatedProblem, proven: tuple[Bound, ...]) -> dict[str, object]:
-    problem, largest = stated.problem, proven[0]
-    return {
-        "collective": problem.collective.name,
-        "root": problem.collective.root,
-        "topology": stated.topology.name,
-        "sketch": None if stated.sketch is None else stated.sketch.name,
-        "ranks": problem.num_ranks,
-        "nodes": problem.topology.num_nodes,
-        "occupancy": problem.topology.occupancy,
-        "size_bytes": problem.size_bytes,
-        "chunk_bytes": round(problem.chunk_mb * units.MB),
-        "chunks_per_rank": problem.collective.chunks_per_rank,
-        "lower_bound_us": largest.value_us,
-        "bound_source": largest.witness,
-        "remedy": REMEDIES[largest.kind],
-        "bounds": [_figures(problem, each) for each in proven if each.value_us > 0],
-        "notes": list(stated.notes),
-    }
-
-
-def _figures(problem: Problem, each: Bound) -> dict[str, object]:
-    algbw = units.bandwidth_gbps(problem.size_bytes, each.value_us)
-    return {
-        "kind": each.kind,
-        "lower_bound_us": each.value_us,
-        "witness": each.witness,
-        "algbw_GBps": algbw if math.isfinite(algbw) else None,
-        "busbw_GBps": algbw * problem.collective.busbw_factor if math.isfinite(algbw) else None,
-        "holds_for_any_chunks": each.holds_for_any_chunks,
-    }

@@ -63,7 +63,7 @@ def explain(ctx: click.Context, /, as_json: bool, **request: Any) -> None:
     """
     explanation = explained(**request)
     if as_json:
-        show_json(explanation.figures())
+        show_json(explanation.to_dict())
     else:
         click.echo(explanation.summary())
     ctx.exit(explanation.exit_code)

@@ -93,7 +93,7 @@ def pareto(schedule: Path | None, point: int | None, as_json: bool, quiet: bool,
     if schedule is not None and chosen is not None:
         chosen.write_schedule(schedule)
     if as_json:
-        show_json(_as_json(frontier))
+        show_json(frontier.to_dict())
         return
     _show(frontier, request["size"])
     if schedule is not None and chosen is not None:
@@ -152,21 +152,3 @@ def _row(found: FrontierPoint) -> list[str]:
         f"{point.seconds:.1f}",
         point.proof,
     ]
-
-
-def _as_json(frontier: Frontier) -> dict[str, object]:
-    return {
-        "collective": frontier.collective.name,
-        "root": frontier.collective.root,
-        "ranks": frontier.collective.num_ranks,
-        "topology": frontier.topology,
-        "least_steps": frontier.least_steps,
-        "least_rounds_per_chunk": str(frontier.round_bound.rounds_per_chunk),
-        "least_rounds_source": frontier.round_bound.witness,
-        "points": [each.figures() for each in frontier.points],
-        "undecided": [
-            {"steps": each.steps, "rounds": each.rounds, "chunks": each.chunks} for each in frontier.undecided
-        ],
-        "status": frontier.status,
-        "seconds": round(frontier.seconds, 3),
-    }

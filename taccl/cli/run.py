@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from taccl import units
 from taccl.backend.execute import Execution, execute
 from taccl.backend.execute.call import DTYPES, OPS, make_call
+from taccl.backend.execute.outcome import outcomes_to_dict
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.program import Program
 from taccl.cli.options import FILE, json_option
@@ -77,7 +77,7 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
         executions, speaks = _over_mpi(ctx, file, options)
     ok = all(each.ok for each in executions)
     if speaks and as_json:
-        show_json({"ok": ok, "path": str(file), "runs": [asdict(each) for each in executions]})
+        show_json(outcomes_to_dict(executions, str(file)))
     elif speaks:
         click.echo(f"{file}: {'ok' if ok else 'NOT ok'}")
         for each in executions:

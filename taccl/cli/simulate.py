@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taccl import units
 from taccl.backend.program import Protocol
 from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import show_json, show_table
@@ -76,7 +74,7 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
         **request,
     )
     if as_json:
-        show_json(_as_json(file, result, protocol, request["arbitration"]))
+        show_json(result.to_dict())
     else:
         _show(result)
 
@@ -107,36 +105,3 @@ def _row(run: SimulatedSize, has_schedule: bool) -> list[str]:
     if has_schedule:
         row.append("-" if run.schedule_us is None else f"{run.schedule_us:.2f}")
     return [*row, run.bound_source]
-
-
-def _as_json(file: Path, result: SimulatedFile, protocol: str | None, arbitration: str) -> dict[str, object]:
-    return {
-        "file": str(file),
-        "collective": result.collective.name,
-        "root": result.collective.root,
-        "ranks": result.program.num_ranks,
-        "topology": result.topology,
-        "protocol": protocol or result.program.protocol.value,
-        "protocol_overhead": protocol is not None,
-        "arbitration": arbitration,
-        "results": [
-            {
-                "size_bytes": run.size_bytes,
-                "chunk_bytes": run.simulation.chunk_mb * units.MB,
-                "time_us": run.time_us,
-                "algbw_GBps": _finite(run.algbw_gbps),
-                "busbw_GBps": _finite(run.busbw_gbps),
-                "lower_bound_us": run.lower_bound_us,
-                "bound_source": run.bound_source,
-                "gap": run.gap,
-                "schedule_time_us": run.schedule_us,
-            }
-            for run in result.sizes
-        ],
-        "notes": list(result.notes),
-    }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity, which is the bandwidth where nothing has to move."""
-    return value if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from taccl.cli.output import claim_outputs, show_json, show_table
 from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError, FileError, InfeasibleError
 from taccl.files import write_atomically
+from taccl.schemas import stamped
 from taccl.sketch import (
     Sketch,
     apply_sketch,
@@ -36,7 +37,7 @@ def list_sketches(as_json: bool) -> None:
     """List the published sketches."""
     sketches = published_sketches()
     if as_json:
-        show_json({"sketches": [_facts(each) for each in sketches]})
+        show_json(stamped("taccl.sketch.list/1", {"sketches": [_facts(each) for each in sketches]}))
         return
     show_table(
         ("NAME", "TOPOLOGY", "NODES", "SIZE", "CHUNKS", "ABOUT"),
@@ -89,7 +90,8 @@ def check(
     machine = choose_topology(topology, design, nodes=nodes, profile=profile)
     verdicts = [_try(design, machine, collective) for collective in COLLECTIVES]
     if as_json:
-        show_json(_facts(design) | {"ranks": machine.num_ranks, "collectives": verdicts})
+        facts = _facts(design) | {"ranks": machine.num_ranks, "collectives": verdicts}
+        show_json(stamped("taccl.sketch.check/1", facts))
     else:
         click.echo(f"sketch {design.name} on {machine.name}: {machine.num_ranks} ranks")
         show_table(

@@ -154,7 +154,7 @@ def _as_json(result: Result, written: tuple[Path, ...], schedule: Path | None) -
         {"path": str(path), "readers": list(file.readers)}
         for file, path in zip(result.files, written, strict=False)
     ]
-    return result.figures() | {
+    return result.to_dict() | {
         "xml": str(written[0]) if written else None,
         "xml_files": files,
         "schedule": None if schedule is None else str(schedule),

@@ -10,7 +10,11 @@ import click
 from taccl import units
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
+
+#: Keys whose column has a shorter title.
+_HEADER = {"bandwidth_gbps": "GB/s"}
 
 
 @click.group()
@@ -25,7 +29,7 @@ def list_topologies(as_json: bool) -> None:
     entries = catalogue()
     if as_json:
         shown = [{"name": e.name, "summary": e.summary, "default_nodes": e.default_nodes} for e in entries]
-        show_json({"topologies": shown})
+        show_json(stamped("taccl.topology.list/1", {"topologies": shown}))
     else:
         show_table(("NAME", "NODES", "ABOUT"), [(e.name, e.default_nodes, e.summary) for e in entries])
 
@@ -40,14 +44,15 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     machine = load_topology(name, nodes=nodes, profile=profile)
     facts, links, paths = _facts(machine), _link_classes(machine), _path_classes(machine)
     if as_json:
-        show_json(facts | {"links": links, "paths": paths})
+        show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths}))
         return
     for label, value in facts.items():
         if value is not None:
             click.echo(f"{label:<12} {value}")
     for title, classes in (("LINKS", links), ("WAYS FROM GPU TO GPU", paths)):
         click.echo(f"\n{title}")
-        show_table(tuple(classes[0]), [tuple(each.values()) for each in classes])
+        header = [_HEADER.get(key, key) for key in classes[0]]
+        show_table(header, [tuple(each.values()) for each in classes])
 
 
 def _facts(machine: PhysicalTopology) -> dict[str, object]:
@@ -91,4 +96,4 @@ def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
 
 def _cost(alpha_us: float, beta_us_per_mb: float) -> dict[str, object]:
     bandwidth = round(units.MB / (beta_us_per_mb * 1e3), 2) if beta_us_per_mb else None
-    return {"alpha_us": alpha_us, "beta_us_per_mb": round(beta_us_per_mb, 6), "GB/s": bandwidth}
+    return {"alpha_us": alpha_us, "beta_us_per_mb": round(beta_us_per_mb, 6), "bandwidth_gbps": bandwidth}

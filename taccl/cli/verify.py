@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from taccl.backend.verify import Facts, Report, verify_file
+from taccl.backend.verify.report import reports_to_dict
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
@@ -42,7 +43,7 @@ def verify(
     reports = [(path, _judged(path, target, wanted, root)) for path in files]
     ok = all(report.ok for _, report in reports)
     if as_json:
-        show_json({"ok": ok, "files": [report.as_dict() for _, report in reports]})
+        show_json(reports_to_dict([report for _, report in reports]))
     else:
         for path, report in reports:
             _show(path, report)

@@ -12,6 +12,7 @@ from taccl.encoding.bounds import Bound
 from taccl.explained.conflict import Conflict, short_place
 from taccl.explained.ways import Unmet, Way, links_said
 from taccl.problem import Statement
+from taccl.schemas import stamped
 from taccl.search import Found, relative_gap
 from taccl.sketch.parts import in_short
 
@@ -117,6 +118,10 @@ class Explanation:
         bound_us = found.lower_bound_us if self.bound is None else self.bound.value_us
         gap = relative_gap(time_us, bound_us)
         return f"found in {found.seconds:.1f} s: {time_us:.2f} us, gap {100 * gap:.2f}%"
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl explain --json` prints: plain values, in units by their keys."""
+        return stamped("taccl.explain/1", self.figures())
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""

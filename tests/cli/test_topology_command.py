@@ -46,7 +46,7 @@ def test_show_reads_a_machine_from_yaml(taccl: Taccl) -> None:
     )
     machine = json.loads(taccl("topology", "show", "m.yaml", "--json").stdout)
     assert (machine["name"], machine["ranks"]) == ("pair", 2)
-    assert machine["links"][0]["GB/s"] == 25.0
+    assert machine["links"][0]["bandwidth_gbps"] == 25.0
 
 
 def test_show_copes_with_a_machine_without_links(taccl: Taccl) -> None:

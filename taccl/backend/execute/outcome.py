@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.execute.plan import Plan
 from taccl.errors import VerificationError
+from taccl.schemas import stamped
 
 Verdict = Literal["right", "wrong", "hangs", "not checked"]
 
@@ -61,11 +63,23 @@ class Execution:
     def ok(self) -> bool:
         return self.verdict in ("right", "not checked")
 
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl run --json` prints of one run: plain values, in units by their keys."""
+        return outcomes_to_dict([self])
+
     def raise_for_findings(self) -> None:
         """Raise `VerificationError` if it hung or computed something else."""
         if not self.ok:
             what = "hangs: these wait for ever" if self.verdict == "hangs" else "computes something else"
             raise VerificationError(f"{self.mode}, the program {what}", findings=self.findings)
+
+
+def outcomes_to_dict(runs: Sequence[Execution], path: str | None = None) -> dict[str, object]:
+    """What `taccl run --json` prints of the runs of one file."""
+    values = [asdict(each) for each in runs]
+    for each in values:
+        each["wall_s"] = each.pop("seconds")
+    return stamped("taccl.run/1", {"ok": all(each.ok for each in runs), "path": path, "runs": values})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from taccl.errors import VerificationError
+from taccl.schemas import stamped
 
 Layer = Literal["structure", "meaning", "concurrency"]
 Severity = Literal["error", "warning"]
@@ -122,6 +124,10 @@ class Report:
                 path=self.path,
             )
 
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl verify --json` prints of one file: plain values, in units by their keys."""
+        return reports_to_dict([self])
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: path, ok, facts, findings."""
         return {
@@ -130,6 +136,12 @@ class Report:
             "facts": asdict(self.facts),
             "findings": [asdict(finding) for finding in self.findings],
         }
+
+
+def reports_to_dict(reports: Sequence[Report]) -> dict[str, object]:
+    """What `taccl verify --json` prints of some files."""
+    ok = all(report.ok for report in reports)
+    return stamped("taccl.verify/1", {"ok": ok, "files": [report.as_dict() for report in reports]})
 
 
 class Collector:

@@ -1,0 +1,205 @@
+"""Every `--json` is held against its schema, with no key that the schema does not tell."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import Result
+from jsonschema import Draft202012Validator
+
+import taccl as package
+from taccl.cli.main import main
+from taccl.errors import TacclError
+from taccl.schemas import SCHEMA_NAMES, file_name, json_schema
+
+Taccl = Callable[..., Result]
+
+RING = ("--topology", "ring:3", "--size", "3MB")
+QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
+PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+ALONE = "name: alone\ngpus: 1\nlinks: []\n"
+SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+#: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
+CUT_OFF = (
+    "topology: dgx2\nnodes: 2\nsize: 32MB\nintranode:\n  strategy: switch\n  switches:\n"
+    "    - gpus: [0, 1, 2, 3, 4, 5, 6, 7]\n    - gpus: [8, 9, 10, 11, 12, 13, 14, 15]\n"
+    "internode:\n  strategy: relay\n  relay:\n    0: [1]\n"
+)
+
+#: Per schema, commands whose outputs differ in what is there and what is null.
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "taccl.synthesize/1": (
+        ("synthesize", *RING, *QUICK, "-o", "new.xml", "--schedule", "new.json"),
+        ("synthesize", *RING, *QUICK, "--collective", "reducescatter", "-o", "rs.xml"),
+        ("synthesize", *RING, *QUICK, "--collective", "broadcast", "--root", "1", "--no-xml"),
+        ("synthesize", *RING, "--collective", "shift.yaml", "--size", "2MB", *QUICK),
+        ("synthesize", "--topology", "alone.yaml", "--size", "1MB", *QUICK, "--no-xml"),
+        ("synthesize", *RING, "--chunks", "auto", "--gap", "0.2", "--time-limit", "3", "-q", "--no-xml"),
+        ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-xml"),
+    ),
+    "taccl.explain/1": (
+        ("explain", *RING, "--time-limit", "5"),
+        ("explain", *RING, "--max-hops", "1"),
+        ("explain", "--topology", "ring:6", "--size", "6MB", "--max-hops", "2"),
+        ("explain", "--sketch", "ndv2-sk-1", "--target-time", "500us", "--time-limit", "5"),
+        ("explain", "--sketch", "cut-off.yaml"),
+    ),
+    "taccl.bound/1": (
+        ("bound", *RING),
+        ("bound", "--topology", "alone.yaml", "--size", "1MB"),
+        ("bound", "--sketch", "ndv2-sk-1", "--collective", "reduce", "--root", "3"),
+    ),
+    "taccl.pareto/1": (
+        ("pareto", "--topology", "ring:4", "--size", "4MB", "-q"),
+        ("pareto", "--topology", "alone.yaml", "--size", "1MB", "-q"),
+    ),
+    "taccl.verify/1": (
+        ("verify", "ag.xml"),
+        ("verify", "ag.xml", "wrong.xml"),
+        ("verify", "ag.xml", "--target", "all"),
+    ),
+    "taccl.simulate/1": (
+        ("simulate", "ag.json"),
+        ("simulate", "ag.xml", *RING),
+        ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
+    ),
+    "taccl.run/1": (("run", "ag.xml"), ("run", "wrong.xml"), ("run", "ag.xml", "--no-check", "--in-place")),
+    "taccl.topology.list/1": (("topology", "list"),),
+    "taccl.topology.show/1": (
+        ("topology", "show", "ndv2"),
+        ("topology", "show", "pair.yaml"),
+        ("topology", "show", "alone.yaml"),
+    ),
+    "taccl.sketch.list/1": (("sketch", "list"),),
+    "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
+}
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, for objects without any other key."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" or schema.get("type") == ["object", "null"]:
+        inner.setdefault("additionalProperties", False)
+    return inner
+
+
+def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every key of every object in a schema, with what is said of it."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from properties(each)
+    elif isinstance(schema, dict):
+        yield from schema.get("properties", {}).items()
+        for value in schema.values():
+            yield from properties(value)
+
+
+@pytest.fixture
+def inputs(taccl: Taccl) -> Taccl:
+    """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
+    for name, text in (("pair", PAIR), ("alone", ALONE), ("shift", SHIFT), ("cut-off", CUT_OFF)):
+        Path(f"{name}.yaml").write_text(text)
+    made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
+    assert made.exit_code == 0, made.stderr
+    text = Path("ag.xml").read_text()
+    Path("wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
+    return taccl
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(name, command) for name, commands in COMMANDS.items() for command in commands],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_an_output_is_what_its_schema_says(inputs: Taccl, name: str, command: tuple[str, ...]) -> None:
+    done = inputs(*command, "--json")
+    assert done.stdout, done.stderr
+    shown = json.loads(done.stdout)
+    assert next(iter(shown)) == "schema"
+    assert shown["schema"] == name
+    Draft202012Validator(closed(json_schema(name))).validate(shown)
+
+
+def test_every_command_that_has_json_has_a_schema() -> None:
+    assert sorted(COMMANDS) == sorted(SCHEMA_NAMES)
+    named = {name.removeprefix("taccl.").removesuffix("/1") for name in SCHEMA_NAMES}
+    assert {".".join(words) for words in _commands_with_json(main, ())} == named
+
+
+def _commands_with_json(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            inner = command.get_command(ctx, name)
+            assert inner is not None
+            yield from _commands_with_json(inner, (*words, name))
+    elif any("--json" in option.opts for option in command.params):
+        yield words
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_a_schema_is_one_and_says_its_name(name: str) -> None:
+    document = json_schema(name)
+    Draft202012Validator.check_schema(document)
+    assert document["title"] == document["properties"]["schema"]["const"] == name
+    assert all(said.get("description") for _, said in properties(document))
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_units_have_one_spelling(name: str) -> None:
+    """A number that is no count, index or fraction ends in its unit."""
+    counted = {"gap", "beta_us_per_mb"}
+    for key, said in properties(json_schema(name)):
+        if said.get("deprecated"):
+            continue
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", key), key
+        kinds = said.get("type")
+        if "number" in (kinds if isinstance(kinds, list) else [kinds]) and key not in counted:
+            assert re.search(r"_(us|mb|gbps|bytes|s)$", key), key
+
+
+def test_schemas_lie_in_the_package_and_no_others() -> None:
+    folder = Path(package.__file__).parent / "schemas"
+    assert {path.name for path in folder.glob("*.json")} == {file_name(name) for name in SCHEMA_NAMES}
+    configured = (Path(package.__file__).parents[1] / "setup.cfg").read_text()
+    assert "taccl.schemas = *.json" in configured
+
+
+def test_a_schema_that_is_asked_for_is_the_callers_to_change() -> None:
+    before = deepcopy(json_schema("taccl.bound/1"))
+    json_schema("taccl.bound/1").clear()
+    assert json_schema("taccl.bound/1") == before
+
+
+@pytest.mark.parametrize("name", ["taccl.bound/9", "bound", "../bound/1", ""])
+def test_an_unknown_schema_is_refused_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(TacclError, match=r"there is no schema") as caught:
+        json_schema(name)
+    assert "taccl.bound/1" in str(caught.value.hint)
+
+
+def test_what_is_wrong_or_cannot_be_has_the_same_keys(inputs: Taccl) -> None:
+    """The inputs above do make findings, conflicts and reasons, so that their schemas are put to the test."""
+    assert json.loads(inputs("verify", "wrong.xml", "--json").stdout)["files"][0]["findings"]
+    assert json.loads(inputs("run", "wrong.xml", "--json").stdout)["runs"][0]["verdict"] == "wrong"
+    explained = json.loads(inputs("explain", "--sketch", "cut-off.yaml", "--json").stdout)
+    assert explained["conflicts"][0]["lines"]
+    assert explained["helps"]
+    checked = json.loads(inputs("sketch", "check", "cut-off.yaml", "--json").stdout)
+    assert all(each["reason"] for each in checked["collectives"])
+
+
+def test_synthesize_keeps_the_keys_that_it_had(taccl: Taccl) -> None:
+    shown = json.loads(taccl("synthesize", *RING, *QUICK, "--no-xml", "--json").stdout)
+    assert shown["algbw_GBps"] == shown["algbw_gbps"] == pytest.approx(3 * 2**20 / shown["time_us"] / 1e3)
+    assert shown["busbw_GBps"] == shown["busbw_gbps"]
+    assert shown["solve_seconds"] == shown["solve_s"]
