@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from taccl import units
 from taccl.api import choose_topology
@@ -19,12 +19,19 @@ from taccl.encoding.smt import Point, RoundBound, Undecided, fewest_steps, round
 from taccl.encoding.smt.points import copies_of
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
+from taccl.notebook import frame_of_rows, html_table, new_axes
 from taccl.problem import Occupancy, Problem
 from taccl.schedule import Schedule, schedule_to_json
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.sketch import apply_sketch
 from taccl.topologies import PhysicalTopology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.schedule.plot import Lanes
 
 #: Why a walk ended: at the bound on rounds per chunk; nothing more to try with so many steps and chunks; the
 #: time was up; the user stopped it.
@@ -36,6 +43,15 @@ _MORE_STEPS = 3
 _CHUNKS = 8
 #: Seconds for each linear program of the bounds on the points' times.
 _BOUND_S = 1.0
+
+#: As high as a timeline of so many lanes.
+_LANES = 12
+
+#: The figures of a point, in the order of a table.
+_COLUMNS = (
+    *("steps", "rounds", "chunks", "rounds_per_chunk", "minimal", "proof", "size_bytes", "time_us"),
+    *("lower_bound_us", "bound_source", "gap", "algbw_gbps", "busbw_gbps", "solve_s"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +87,10 @@ class FrontierPoint:
             self.schedule, lower_bound_us=self.bound.value_us, bound_source=self.bound.witness
         )
         write_atomically(path, text)
+
+    def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
+        """Draw the schedule's timeline and its bound: see `Schedule.plot`."""
+        return self.schedule.plot(by, ax, lower_bound_us=self.bound.value_us)
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
@@ -140,6 +160,65 @@ class Frontier:
                 "solve_s": round(self.seconds, 3),
             },
         )
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per point.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        return frame_of_rows([each.figures() for each in self.points], _COLUMNS)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw rounds per chunk over steps, each point with its time and gap; returns the axes.
+
+        Dashed lines stand where no algorithm has fewer. A point's own `plot` draws its timeline.
+
+        Raises
+        ------
+        TacclError : matplotlib is not installed.
+        """
+        ax = new_axes(_LANES) if ax is None else ax
+        steps = [each.point.steps for each in self.points]
+        rounds = [float(each.point.rounds_per_chunk) for each in self.points]
+        ax.plot(steps, rounds, marker="o", drawstyle="steps-post")
+        for each, x, y in zip(self.points, steps, rounds, strict=True):
+            text = f" {each.time_us:.2f} us, gap {100 * each.gap:.2f}%"
+            ax.annotate(text, (x, y), va="bottom")
+        ax.axvline(self.least_steps, color="black", linestyle="--", linewidth=1.0)
+        ax.axhline(float(self.round_bound.rounds_per_chunk), color="black", linestyle="--", linewidth=1.0)
+        ax.set_xticks(range(self.least_steps, max(steps, default=self.least_steps) + 1))
+        ax.margins(0.2)
+        ax.set_xlabel("steps")
+        ax.set_ylabel("rounds per chunk")
+        ax.set_title(f"{self._what}: {self.status}")
+        return ax
+
+    def _repr_html_(self) -> str:
+        header = (
+            "steps",
+            "rounds",
+            "chunks",
+            "time (us)",
+            "bound (us)",
+            "gap",
+            "algbw (GB/s)",
+            "busbw (GB/s)",
+        )
+        rows = [
+            (
+                *(each.point.steps, each.point.rounds, each.point.chunks),
+                *(f"{each.time_us:.2f}", f"{each.bound.value_us:.2f}", f"{100 * each.gap:.2f}%"),
+                *(f"{each.schedule.algbw_gbps:.2f}", f"{each.schedule.busbw_gbps:.2f}"),
+            )
+            for each in self.points
+        ]
+        return html_table(f"{self._what}: {self.status}", header, rows)
+
+    @property
+    def _what(self) -> str:
+        return f"{self.collective.name}, {self.collective.num_ranks} ranks, on {self.topology}"
 
 
 def pareto(

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from taccl import units
 from taccl.api import StatedProblem, Symmetry, make_problem
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, Kind, all_bounds
+from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem
 from taccl.schemas import finite, stamped
 from taccl.sketch import Sketch
 from taccl.sketch.model import NicSharing
 from taccl.topologies import PhysicalTopology
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")
 
 #: What would move a bound of each kind: a change of the machine, the sketch or the request.
 REMEDIES: dict[Kind, str] = {
@@ -85,6 +91,32 @@ class Bounds(Sequence[Bound]):
                 "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
                 "notes": list(self.stated.notes),
             },
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per bound that says something.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        return frame_of_rows([self._figures(each) for each in self.proven if each.value_us > 0], _COLUMNS)
+
+    def _repr_html_(self) -> str:
+        problem = self.problem
+        rows = [
+            (
+                *(each.kind, f"{each.value_us:.2f}", f"{self.algbw_gbps(each):.2f}"),
+                *(f"{self.busbw_gbps(each):.2f}", each.witness),
+            )
+            for each in self.proven
+            if each.value_us > 0
+        ]
+        header = ("bound", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "why no schedule is faster")
+        size = units.format_size(problem.size_bytes)
+        on = self.stated.topology.name
+        return html_table(
+            f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}", header, rows
         )
 
     def _figures(self, bound: Bound) -> dict[str, object]:

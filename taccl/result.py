@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from taccl import units
 from taccl.backend.program import Program
@@ -11,10 +12,20 @@ from taccl.chunking import ChunksTried
 from taccl.collectives import Collective
 from taccl.encoding.engine import SolveOptions
 from taccl.files import ensure_writable, write_atomically
+from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem
 from taccl.schedule import Schedule, schedule_to_json
 from taccl.schemas import finite, stamped
 from taccl.search import Found, Status, relative_gap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.schedule.plot import Lanes
+
+#: Earlier spellings of keys, which stay in `Result.figures()`.
+_EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
 
 
 @dataclass(frozen=True)
@@ -201,6 +212,38 @@ class Result:
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
             ],
         }
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row, to be put below others: the figures that are single values.
+
+        The transfers are in `schedule.to_pandas()`.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        figures = self.figures()
+        single = [key for key, value in figures.items() if not isinstance(value, list)]
+        return frame_of_rows([figures], [key for key in single if key not in _EARLIER])
+
+    def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
+        """Draw the schedule's timeline and its bound: see `Schedule.plot`."""
+        return self.schedule.plot(by, ax, lower_bound_us=self.lower_bound_us)
+
+    def _repr_html_(self) -> str:
+        size = units.format_size(self.size_bytes)
+        rows = [
+            ("time", f"{self.time_us:.2f} us"),
+            ("lower bound", f"{self.lower_bound_us:.2f} us ({self.bound_source})"),
+            ("gap", f"{100 * self.gap:.2f}%"),
+            ("algbw", f"{self.algbw_gbps:.2f} GB/s"),
+            ("busbw", f"{self.busbw_gbps:.2f} GB/s"),
+            ("status", self.status),
+            ("verified", self._verdict()),
+        ]
+        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
+        title = f"{self.collective.name}, {self.problem.num_ranks} ranks, on {on}, {size}"
+        return html_table(title, (), rows)
 
     def summary(self) -> str:
         """The same for people: a few aligned lines, each time with its bound and gap."""

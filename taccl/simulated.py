@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from math import lcm
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from taccl import units
 from taccl.api import make_problem
@@ -21,11 +22,18 @@ from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, Collective, make_collective
 from taccl.encoding.bounds import lower_bound
 from taccl.errors import CollectiveError, FileError, TacclError, TopologyError
+from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
 from taccl.schedule import SavedSchedule, read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.sketch.model import NicSharing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.schedule.plot import Lanes
 
 _PER_RANK = ("gather", "scatter")
 _ROOTED = ("broadcast", "reduce", *_PER_RANK)
@@ -77,6 +85,10 @@ class SimulatedSize:
         """Whether the time is below the bound, which no program that computes its collective is."""
         return self.time_us < self.lower_bound_us * (1 - _TOLERANCE) - _TOLERANCE
 
+    def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
+        """Draw the timeline of its sends and its bound: see `Simulation.plot`."""
+        return self.simulation.plot(by, ax, lower_bound_us=self.lower_bound_us)
+
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
         return {
@@ -125,6 +137,27 @@ class SimulatedFile:
                 "notes": list(self.notes),
             },
         )
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per size.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        return frame_of_rows([run.figures() for run in self.sizes], list(self.sizes[0].figures()))
+
+    def _repr_html_(self) -> str:
+        header = ("size (B)", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "busbw (GB/s)")
+        rows = [
+            (
+                *(run.size_bytes, f"{run.time_us:.2f}", f"{run.lower_bound_us:.2f}", f"{100 * run.gap:.2f}%"),
+                *(f"{run.algbw_gbps:.2f}", f"{run.busbw_gbps:.2f}"),
+            )
+            for run in self.sizes
+        ]
+        ranks = self.program.num_ranks
+        return html_table(f"{self.collective.name}, {ranks} ranks, on {self.topology}", header, rows)
 
 
 def simulate_file(

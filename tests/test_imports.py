@@ -10,7 +10,7 @@ import taccl
 
 ROOT = Path(taccl.__file__).parent
 
-NOUNS = ("errors", "units", "schemas", "collectives", "problem", "schedule")
+NOUNS = ("errors", "units", "schemas", "notebook", "collectives", "problem", "schedule")
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "sketch": ("topologies",),

@@ -11,6 +11,7 @@ from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound
 from taccl.explained.conflict import Conflict, short_place
 from taccl.explained.ways import Unmet, Way, links_said
+from taccl.notebook import html_table
 from taccl.problem import Statement
 from taccl.schemas import stamped
 from taccl.search import Found, relative_gap
@@ -122,6 +123,20 @@ class Explanation:
     def to_dict(self) -> dict[str, object]:
         """What `taccl explain --json` prints: plain values, in units by their keys."""
         return stamped("taccl.explain/1", self.figures())
+
+    def _repr_html_(self) -> str:
+        found, bound = self.found, self.bound
+        rows = [("verdict", self._verdict_said())]
+        rows += [("conflict", conflict.text()) for conflict in self.conflicts]
+        if found is not None:
+            rows.append(("time", self._found_said(found)))
+        if bound is not None:
+            rows.append(("lower bound", f"{bound.value_us:.2f} us ({bound.witness})"))
+        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
+        size = units.format_size(self.size_bytes)
+        return html_table(
+            f"{self.collective.name}, {self.collective.num_ranks} ranks, on {on}, {size}", (), rows
+        )
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""

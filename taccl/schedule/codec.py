@@ -56,8 +56,20 @@ def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_s
     ------
     ScheduleError : a number is not finite, which no JSON file can hold.
     """
+    try:
+        return _lines(schedule_values(schedule, lower_bound_us, bound_source)) + "\n"
+    except ValueError as fault:
+        raise ScheduleError(
+            "the schedule cannot be written as JSON", findings=["a number is not finite"]
+        ) from fault
+
+
+def schedule_values(
+    schedule: Schedule, lower_bound_us: float = 0.0, bound_source: str = ""
+) -> dict[str, object]:
+    """What `schedule_to_json` writes, as plain values."""
     sums, sum_of_row = _sums(schedule)
-    content: dict[str, object] = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         "lower_bound_us": float(lower_bound_us),
@@ -66,12 +78,19 @@ def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_s
         "sums": sums,
         "transfers": {**{name: getattr(schedule, name).tolist() for name in _TRANSFERS}, "sum": sum_of_row},
     }
-    try:
-        return _lines(content) + "\n"
-    except ValueError as fault:
-        raise ScheduleError(
-            "the schedule cannot be written as JSON", findings=["a number is not finite"]
-        ) from fault
+
+
+def transfer_columns(schedule: Schedule) -> dict[str, object]:
+    """The columns of a schedule by name, the ranks at both ends of a link among them.
+
+    Where the schedule has `sums`, `contributions` has the ranks whose contributions a row carries.
+    """
+    columns: dict[str, object] = {name: getattr(schedule, name) for name in _TRANSFERS}
+    if schedule.sums is not None:
+        members = [tuple(np.flatnonzero(each).tolist()) for each in schedule.sums.members]
+        of_row = schedule.sums.of_row.tolist()
+        columns["contributions"] = [members[number] if number >= 0 else None for number in of_row]
+    return columns
 
 
 def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedule:

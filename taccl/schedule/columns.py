@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taccl import units
 from taccl.collectives import BoolArray, IntArray
 from taccl.errors import ScheduleError
+from taccl.notebook import data_frame
 from taccl.problem import FloatArray, Problem
 from taccl.schedule.partial_sums import PartialSums
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.schedule.plot import Lanes
 
 #: Times closer than this are equal (microseconds): far below any cost, far above float error.
 TOLERANCE_US = 1e-6
@@ -122,6 +130,46 @@ class Schedule:
         from taccl.schedule.checks import check_schedule
 
         check_schedule(self)
+
+    def to_dict(self) -> dict[str, object]:
+        """What the schedule's file holds, as plain values: `schedule_from_json` reads it back from JSON."""
+        from taccl.schedule.codec import schedule_values
+
+        return schedule_values(self)
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame, one row per transfer: the columns above with the ranks at both ends.
+
+        Where the schedule says which contributions its rows carry, `contributions` has their ranks; it is
+        None for a copy.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        from taccl.schedule.codec import transfer_columns
+
+        return data_frame(transfer_columns(self))
+
+    def plot(
+        self, by: Lanes = "link", ax: Axes | None = None, *, lower_bound_us: float | None = None
+    ) -> Axes:
+        """Draw the timeline of its sends with matplotlib; returns the axes.
+
+        Parameters
+        ----------
+        by : a lane for each `link`, with bars from start to end, or for each `port`, with bars for as long as
+            it is busy.
+        ax : where to draw; None makes a figure.
+        lower_bound_us : what no schedule can beat, drawn as a line.
+
+        Raises
+        ------
+        TacclError : other lanes, or matplotlib is not installed.
+        """
+        from taccl.schedule.plot import plot_schedule
+
+        return plot_schedule(self, by, ax, lower_bound_us)
 
     def sorted(self) -> Schedule:
         """The same schedule with rows by start, link, chunk, and sums first; groups are numbered so."""

@@ -14,6 +14,7 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.execute.plan import Plan
 from taccl.errors import VerificationError
+from taccl.notebook import html_table
 from taccl.schemas import stamped
 
 Verdict = Literal["right", "wrong", "hangs", "not checked"]
@@ -66,6 +67,14 @@ class Execution:
     def to_dict(self) -> dict[str, object]:
         """What `taccl run --json` prints of one run: plain values, in units by their keys."""
         return outcomes_to_dict([self])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("result", f"{self.verdict}, {self.wrong} of {self.checked} elements off"),
+            ("wall time", f"{self.seconds:.2f} s here, which says nothing about a GPU"),
+        ]
+        rows += [("error", finding) for finding in self.findings]
+        return html_table(f"{self.collective}, {self.ranks} ranks, {self.mode}", (), rows)
 
     def raise_for_findings(self) -> None:
         """Raise `VerificationError` if it hung or computed something else."""

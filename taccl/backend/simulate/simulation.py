@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.collectives import IntArray
 from taccl.problem import FloatArray, LogicalTopology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from taccl.schedule.plot import Lanes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +65,37 @@ class Simulation:
         blocks = self.program.ranks[int(self.rank[row])].thread_blocks
         block = next(block for block in blocks if block.id == self.thread_block[row])
         return block.steps[int(self.step[row])].op
+
+    def plot(
+        self, by: Lanes = "link", ax: Axes | None = None, *, lower_bound_us: float | None = None
+    ) -> Axes:
+        """Draw the timeline of its sends with matplotlib; returns the axes.
+
+        Parameters
+        ----------
+        by : a lane for each `link`, with bars from start to end, or for each `port`, with bars for as long as
+            it is busy.
+        ax : where to draw; None makes a figure.
+        lower_bound_us : what no program can beat, drawn as a line.
+
+        Raises
+        ------
+        TacclError : other lanes, or matplotlib is not installed.
+        """
+        from taccl.schedule.plot import Bars, plot_bars
+
+        rows = np.unique(self.source[self.source >= 0])
+        link = self.link[rows]
+        bars = Bars(
+            link=link,
+            start_us=self.start_us[rows],
+            end_us=self.end_us[rows],
+            busy_us=self.done_us[rows] - self.start_us[rows],
+            source=self.topology.src[link],
+            adds=np.zeros(len(rows), dtype=np.bool_),
+        )
+        what = f"{self.program.collective} on {self.topology.name}"
+        return plot_bars(self.topology, bars, by, ax, what, lower_bound_us, "sent by rank {rank}")
 
     @property
     def utilisation(self) -> FloatArray:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.errors import VerificationError
+from taccl.notebook import frame_of_rows, html_table
 from taccl.schemas import stamped
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Layer = Literal["structure", "meaning", "concurrency"]
 Severity = Literal["error", "warning"]
@@ -127,6 +131,28 @@ class Report:
     def to_dict(self) -> dict[str, object]:
         """What `taccl verify --json` prints of one file: plain values, in units by their keys."""
         return reports_to_dict([self])
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per finding.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        keys = [each.name for each in fields(Finding)]
+        return frame_of_rows([asdict(finding) for finding in self.findings], keys)
+
+    def _repr_html_(self) -> str:
+        facts = self.facts
+        title = f"{self.path or facts.collective}: {'ok' if self.ok else 'NOT ok'}"
+        rows = [
+            ("collective", f"{facts.collective}, {facts.num_ranks} ranks, {facts.protocol}"),
+            ("in place", facts.in_place),
+            ("out of place", facts.out_of_place),
+            ("readers", ", ".join(f"{name} {can}" for name, can in facts.readers.items())),
+        ]
+        rows += [(finding.severity, finding.message) for finding in self.findings]
+        return html_table(title, (), rows)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: path, ok, facts, findings."""
