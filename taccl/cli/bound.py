@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from taccl import units
+from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import json_option, machine_options, symmetry_option
 from taccl.cli.output import show_json, show_table
@@ -17,6 +18,7 @@ from taccl.proofs import REMEDIES, Bounds, bounds
 @click.command()
 @click.option(
     "--collective",
+    shell_complete=completion.collectives,
     default="allgather",
     show_default=True,
     metavar="NAME|FILE",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from taccl.cli import completion
 from taccl.cli.options import json_option, machine_options
 from taccl.cli.output import show_json
 from taccl.explained import explain as explained
@@ -14,6 +15,7 @@ from taccl.explained import explain as explained
 @click.command()
 @click.option(
     "--collective",
+    shell_complete=completion.collectives,
     default="allgather",
     show_default=True,
     metavar="NAME|FILE",

@@ -11,7 +11,7 @@ import click
 from taccl.errors import TacclError
 
 #: Each is the command of that name in the module of that name, imported when it is used: so `--version`
-#: and shell completion load no solver.
+#: loads no solver.
 _COMMANDS = (
     *("synthesize", "explain", "bound", "pareto", "verify"),
     *("simulate", "run", "show", "topology", "sketch"),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from taccl.api import SYMMETRIES
+from taccl.cli import completion
 from taccl.problem import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
 
@@ -19,11 +20,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MACHINE = (
     click.option(
         "--sketch",
+        shell_complete=completion.sketches,
         metavar="NAME|FILE",
         help="A published sketch, a YAML file, or a TACCL JSON. Without one, all links may be used.",
     ),
     click.option(
         "--topology",
+        shell_complete=completion.machines,
         metavar="NAME|FILE",
         help="A machine of the catalogue or a YAML file. Default: the one that the sketch names.",
     ),

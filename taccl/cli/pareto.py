@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taccl import units
+from taccl.cli import completion
 from taccl.cli.output import claim_outputs, show_json, show_table
 from taccl.frontier import Frontier, FrontierPoint
 from taccl.frontier import pareto as find_frontier
@@ -30,12 +31,17 @@ _HEADER = (
 
 @click.command()
 @click.option(
-    "--topology", required=True, metavar="NAME|FILE", help="A machine of the catalogue or a YAML file."
+    "--topology",
+    shell_complete=completion.machines,
+    required=True,
+    metavar="NAME|FILE",
+    help="A machine of the catalogue or a YAML file.",
 )
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
 @click.option(
     "--collective",
+    shell_complete=completion.copying_or_summing,
     default="allgather",
     show_default=True,
     metavar="NAME",

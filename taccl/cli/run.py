@@ -14,6 +14,7 @@ from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.outcome import outcomes_to_dict
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.program import Program
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
@@ -32,7 +33,12 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--op", type=click.Choice(OPS), default="sum", show_default=True, help="How to reduce.")
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
-@click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
+@click.option(
+    "--collective",
+    shell_complete=completion.files,
+    metavar="FILE",
+    help="The YAML file of a custom collective to check against.",
+)
 @click.option(
     "--in-place/--out-of-place", default=None, help="How to call it. Default: each way that the file claims."
 )

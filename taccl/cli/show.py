@@ -20,6 +20,7 @@ from taccl.backend.show import (
     to_trace,
 )
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
+from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs
 from taccl.files import write_atomically
@@ -34,12 +35,27 @@ if TYPE_CHECKING:
 @click.option("--rank", type=int, help="Only this rank, in the text.")
 @click.option("--html", type=FILE, metavar="OUT.html", help="Write a page for the browser.")
 @click.option("--trace", type=FILE, metavar="OUT.json", help="Write a trace for Perfetto (ui.perfetto.dev).")
-@click.option("--sketch", metavar="NAME|FILE", help="For the times of an XML: the sketch to simulate it on.")
-@click.option("--topology", metavar="NAME|FILE", help="For the times of an XML: the machine.")
+@click.option(
+    "--sketch",
+    shell_complete=completion.sketches,
+    metavar="NAME|FILE",
+    help="For the times of an XML: the sketch to simulate it on.",
+)
+@click.option(
+    "--topology",
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="For the times of an XML: the machine.",
+)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's, else the topology's.")
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON) with measured costs of the links.")
 @click.option("--size", help="Size of the call, as nccl-tests counts it. Default: the sketch's.")
-@click.option("--collective", metavar="FILE", help="The YAML file of the custom collective of an XML.")
+@click.option(
+    "--collective",
+    shell_complete=completion.files,
+    metavar="FILE",
+    help="The YAML file of the custom collective of an XML.",
+)
 def show(
     file: Path,
     rank: int | None,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taccl.backend.program import Protocol
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import show_json, show_table
 from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
@@ -22,7 +23,12 @@ from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
     metavar="SIZES",
     help="As nccl-tests counts them: 1KB,1MB,64MB. Default: what the schedule or sketch is for.",
 )
-@click.option("--collective", metavar="FILE", help="The YAML file of the custom collective of an XML.")
+@click.option(
+    "--collective",
+    shell_complete=completion.files,
+    metavar="FILE",
+    help="The YAML file of the custom collective of an XML.",
+)
 @click.option(
     "--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: the one that fits."
 )

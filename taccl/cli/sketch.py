@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, show_json, show_table
 from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
@@ -56,7 +57,7 @@ def list_sketches(as_json: bool) -> None:
 
 
 @sketch.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.sketches)
 def show(name: str) -> None:
     """Print the file of a sketch."""
     path = find_sketch(name)
@@ -65,8 +66,13 @@ def show(name: str) -> None:
 
 
 @sketch.command()
-@click.argument("file")
-@click.option("--topology", metavar="NAME|FILE", help="The machine. Default: the one that the sketch names.")
+@click.argument("file", shell_complete=completion.sketches)
+@click.option(
+    "--topology",
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="The machine. Default: the one that the sketch names.",
+)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the sketch's.")
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
 @json_option
@@ -118,7 +124,7 @@ def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]
 
 
 @sketch.command()
-@click.argument("topology")
+@click.argument("topology", shell_complete=completion.machines)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option("-o", "--output", type=FILE, help="Write to a file that is not there yet.")
 def init(topology: str, nodes: int | None, output: Path | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taccl import api, units
+from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
 from taccl.cli.output import claim_outputs, show_json
@@ -28,6 +29,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @click.command()
 @click.option(
     "--collective",
+    shell_complete=completion.collectives,
     default="allgather",
     show_default=True,
     metavar="NAME|FILE",
@@ -50,7 +52,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
 @click.option(
-    "--engine", default="auto", show_default=True, help="Which engine searches: " + ", ".join(ENGINES) + "."
+    "--engine",
+    shell_complete=completion.engines,
+    default="auto",
+    show_default=True,
+    help="Which engine searches: " + ", ".join(ENGINES) + ".",
 )
 @click.option(
     "--solver",

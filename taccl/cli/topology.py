@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from taccl import units
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.schemas import stamped
@@ -35,7 +36,7 @@ def list_topologies(as_json: bool) -> None:
 
 
 @topology.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.machines)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
 @json_option

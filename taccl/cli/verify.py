@@ -8,6 +8,7 @@ import click
 
 from taccl.backend.verify import Facts, Report, verify_file
 from taccl.backend.verify.report import reports_to_dict
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
@@ -23,7 +24,12 @@ from taccl.errors import CheckError
     help="The runtimes that must take the file. Default: those that take it, and one must.",
 )
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
-@click.option("--collective", metavar="FILE", help="The YAML file of a custom collective to check against.")
+@click.option(
+    "--collective",
+    shell_complete=completion.files,
+    metavar="FILE",
+    help="The YAML file of a custom collective to check against.",
+)
 @json_option
 @click.pass_context
 def verify(
