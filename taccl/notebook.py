@@ -71,4 +71,5 @@ def new_axes(lanes: int) -> Axes:
     except ImportError as error:
         raise TacclError(f"plot needs matplotlib: {error}", hint="pip install 'taccl[plot]'") from None
     height = min(max(_AROUND + _LANE * lanes, _LOWEST), _HIGHEST)
-    return pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
+    axes: Axes = pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
+    return axes

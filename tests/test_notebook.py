@@ -18,6 +18,7 @@ from matplotlib import pyplot
 import taccl
 from taccl.backend.execute import execute
 from taccl.backend.msccl_xml import read_xml
+from taccl.backend.program import Protocol
 from taccl.cli.main import main
 from taccl.errors import TacclError
 from taccl.notebook import html_table
@@ -192,6 +193,17 @@ def test_a_simulated_programs_timeline_has_each_send_once(xml: Path) -> None:
     ends = sorted(float(path.vertices[:, 0].max()) for path in bars.get_paths())
     assert len(ends) == 6
     assert ends[-1] == pytest.approx(simulation.time_us)
+
+
+@pytest.mark.parametrize("protocol", [None, Protocol.LL])
+def test_a_simulated_programs_ports_are_drawn_as_busy_as_they_were(
+    xml: Path, protocol: Protocol | None
+) -> None:
+    simulated = taccl.simulate_file(xml, ["3MB"], topology="ring:3", protocol=protocol)
+    simulation = simulated.sizes[0].simulation
+    (bars,) = simulation.plot("port").collections
+    widths = [path.vertices[:, 0].max() - path.vertices[:, 0].min() for path in bars.get_paths()]
+    assert sum(widths) == pytest.approx(simulation.port_busy_us.sum())
 
 
 def test_a_frontier_is_drawn_over_its_bounds() -> None:

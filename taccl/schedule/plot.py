@@ -41,7 +41,7 @@ class Bars:
     ----------
     link : of the topology.
     start_us, end_us : when it starts, and when the receiver has it.
-    busy_us : for how long it keeps its ports busy.
+    size_mb : how much it moves, which says how long it keeps its ports busy.
     source : the rank that it is coloured by, such as that whose part it carries; or `SEVERAL`.
     adds : whether it carries a partial sum.
     """
@@ -49,7 +49,7 @@ class Bars:
     link: IntArray
     start_us: FloatArray
     end_us: FloatArray
-    busy_us: FloatArray
+    size_mb: FloatArray
     source: IntArray
     adds: BoolArray
 
@@ -67,7 +67,7 @@ class Bars:
             link=sends.link,
             start_us=sends.start_us,
             end_us=sends.end_us,
-            busy_us=problem.topology.busy_us(sends.link, sends.count * problem.chunk_mb),
+            size_mb=sends.count * problem.chunk_mb,
             source=np.where(mixed, SEVERAL, source),
             adds=sends.reduce,
         )
@@ -106,8 +106,7 @@ def plot_bars(
     """
     if by not in get_args(Lanes):
         raise TacclError(f"a timeline has a lane for each link or each port, not {by!r}", hint="by='port'")
-    lane, bar, names = _by_link(topology, bars) if by == "link" else _by_port(topology, bars)
-    end_us = bars.end_us if by == "link" else bars.start_us + bars.busy_us
+    lane, bar, end_us, names = _by_link(topology, bars) if by == "link" else _by_port(topology, bars)
     ax = new_axes(len(names)) if ax is None else ax
     from matplotlib.collections import PolyCollection
 
@@ -115,7 +114,7 @@ def plot_bars(
     for adds in (False, True):
         rows = np.flatnonzero(bars.adds[bar] == adds)
         if len(rows):
-            corners = _corners(lane[rows], bars.start_us[bar[rows]], end_us[bar[rows]])
+            corners = _corners(lane[rows], bars.start_us[bar[rows]], end_us[rows])
             faces = colours[bars.source[bar[rows]]]
             shown = PolyCollection(list(corners), facecolors=faces, edgecolors="white", linewidths=0.4)
             if adds:
@@ -133,25 +132,30 @@ def plot_bars(
     return ax
 
 
-def _by_link(topology: LogicalTopology, bars: Bars) -> tuple[IntArray, IntArray, list[str]]:
-    """The lane of each bar, the bars, and the names of the lanes: links by source and destination."""
+#: What is drawn: the lane of each rectangle, its bar, where it ends, and the names of the lanes.
+_Drawn = tuple[IntArray, IntArray, FloatArray, list[str]]
+
+
+def _by_link(topology: LogicalTopology, bars: Bars) -> _Drawn:
+    """Links by source and destination, each bar from start to end."""
     used = np.unique(bars.link)
     used = used[np.lexsort((topology.dst[used], topology.src[used]))]
     lane_of = np.zeros(topology.num_links, dtype=np.int64)
     lane_of[used] = np.arange(len(used))
     names = [topology.describe_link(link) for link in used.tolist()]
-    return lane_of[bars.link], np.arange(len(bars)), names
+    return lane_of[bars.link], np.arange(len(bars)), bars.end_us, names
 
 
-def _by_port(topology: LogicalTopology, bars: Bars) -> tuple[IntArray, IntArray, list[str]]:
-    """The same for ports: a bar is drawn once for each port of its link."""
+def _by_port(topology: LogicalTopology, bars: Bars) -> _Drawn:
+    """Ports by number, each bar once for each port of its link, for as long as that is busy."""
     link, port = topology.incidence
     count = np.bincount(link, minlength=topology.num_links)
     first = np.cumsum(count) - count
     bar = np.repeat(np.arange(len(bars)), count[bars.link])
     nth = np.arange(len(bar)) - np.repeat(np.cumsum(count[bars.link]) - count[bars.link], count[bars.link])
     used, lane = np.unique(port[first[bars.link[bar]] + nth], return_inverse=True)
-    return lane, bar, [topology.port_names[each] for each in used.tolist()]
+    end_us = bars.start_us[bar] + topology.busy_us(bars.link[bar], bars.size_mb[bar])
+    return lane, bar, end_us, [topology.port_names[each] for each in used.tolist()]
 
 
 def _corners(lane: IntArray, start_us: FloatArray, end_us: FloatArray) -> FloatArray:

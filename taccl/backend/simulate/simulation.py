@@ -86,11 +86,14 @@ class Simulation:
 
         rows = np.unique(self.source[self.source >= 0])
         link = self.link[rows]
+        alpha = self.topology.alpha_us[link] if self.topology.occupancy == "serial" else 0.0
+        beta = self.topology.beta_us_per_mb[link]
+        moving_us = self.done_us[rows] - self.start_us[rows] - alpha
         bars = Bars(
             link=link,
             start_us=self.start_us[rows],
             end_us=self.end_us[rows],
-            busy_us=self.done_us[rows] - self.start_us[rows],
+            size_mb=np.divide(moving_us, beta, out=np.zeros(len(rows)), where=beta > 0),
             source=self.topology.src[link],
             adds=np.zeros(len(rows), dtype=np.bool_),
         )
