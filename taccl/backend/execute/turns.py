@@ -11,9 +11,11 @@ from taccl.backend.execute.block import Block, Exchange, Wait
 _BURSTS = (1, 1, 1, 2, 5, 50, 10**9)
 #: How often a block that waited is looked at while others can go on.
 _LOOK = 0.25
-#: In a run, so many of the blocks are slow, and a slow one gives its turn away so many times.
-_SLOW = (0.0, 0.1, 0.5)
+#: In a run, such a share of the blocks is slow (None: one block); a slow one gives its turn away so often.
+_SLOW = (0.0, 0.1, 0.5, None)
 _PATIENCE = (1, 5, 50)
+#: How often a slow block whose turn it is lets quick ones that wait go first.
+_COURTESY = 0.95
 
 
 def take_turns(
@@ -38,7 +40,10 @@ class _Table:
         self.awake: list[tuple[Block, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
         self.asleep: list[tuple[Block, Iterator[Wait | None]]] = []
         share, self.patience = dice.choice(_SLOW), dice.choice(_PATIENCE)
-        self.slow = {id(block) for block in blocks if dice.random() < share}
+        slow = [block for block in blocks if share is not None and dice.random() < share]
+        if share is None and blocks:
+            slow = [dice.choice(blocks)]
+        self.slow = {id(block) for block in slow}
 
     def one_turn(self) -> None:
         dice = self.dice
@@ -50,8 +55,11 @@ class _Table:
             place = dice.randrange(len(self.awake))
             if id(self.awake[place][0]) not in self.slow:
                 break
+        else:
+            if self._others_go_first():
+                return
         block, acts = self.awake[place]
-        for _ in range(dice.choice(_BURSTS)):
+        for _ in range(1 if id(block) in self.slow else dice.choice(_BURSTS)):
             wait = next(acts, None)
             if block.ended:
                 self.awake.pop(place)
@@ -60,6 +68,14 @@ class _Table:
                 block.waits_for = wait
                 self.asleep.append(self.awake.pop(place))
                 return
+
+    def _others_go_first(self) -> bool:
+        """Mostly, a slow block acts only when no quick one can: so data may run far ahead of it."""
+        return (
+            self.dice.random() < _COURTESY
+            and any(self._may_go_on(block) for block, _ in self.asleep if id(block) not in self.slow)
+            and self.wake_all()
+        )
 
     def wake_all(self) -> bool:
         """Wake the blocks whose waits are over; whether there is one."""

@@ -28,7 +28,8 @@ def check_visibility(
     if memory.mode != "in place":
         return
     columns, steps = transfers.columns, transfers.step
-    first, second, cell = conflicts(transfers, np.array(order, dtype=np.int64), memory)
+    pairs = conflicts(transfers, np.array(order, dtype=np.int64), memory)
+    first, second, cell = pairs.first, pairs.second, pairs.cell
     source = memory.base[transfers.rank, columns.src[steps]] + columns.src_offset[steps]
     target = memory.base[transfers.rank, columns.dst[steps]] + columns.dst_offset[steps]
     count, op = columns.count[steps], columns.op[steps]

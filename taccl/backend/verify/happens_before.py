@@ -1,0 +1,185 @@
+"""What comes before what in every order of execution, chunk by chunk.
+
+Happens-before is the transitive closure of program order within a block, a published flag before
+the steps that wait for it, and a send before the receive that gets its data; it leads across ranks.
+That a full connection holds its sender up is not used: it depends on the runtime and on the size.
+
+A step of several chunks is no single act. A fused step (rcs, rrs, rrcs) passes its first chunk on before it
+has the second, so what returns to a rank through fused steps alone may be there while the first send still
+reads. Along such a chain, from a send through fused steps to the last receive, chunk k at one step comes
+before chunk k at the next, and nothing else does. With Simple, a connection hands on whole slices, so all
+chunks up to k come before chunk k; with LL and LL128 every word has its own flag, and threads of one block
+are in no order. Everything that is done before a step of the chain starts, comes before all that follows it.
+
+Whether u comes before v is read from vector clocks: clock[v][b] is how far into block b everything lies
+that comes before v. First with the edges inside a rank only and the blocks of that rank, which settles most
+pairs in time and memory O(transfers * blocks per rank). Then, for what is left, with all edges, and only for
+the blocks that such pairs start from, some at a time: O(transfers * blocks in question) time, bounded memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.backend.program import Op, Protocol
+from taccl.backend.verify.columns import OP_CODE
+from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import BoolArray, IntArray
+
+#: Entries of one table of clocks (4 bytes each).
+CLOCK_ENTRIES = 2**25
+
+Clocks = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Accesses to one cell that have to be ordered, an earlier and a later one in some order of execution.
+
+    Parameters
+    ----------
+    first, second : transfers. cell : what both touch.
+    first_chunk, second_chunk : which of its chunks each touches there, from 0.
+    """
+
+    first: IntArray
+    second: IntArray
+    cell: IntArray
+    first_chunk: IntArray
+    second_chunk: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def where(self, chosen: BoolArray | IntArray) -> Pairs:
+        """Some of them."""
+        return Pairs(
+            self.first[chosen],
+            self.second[chosen],
+            self.cell[chosen],
+            self.first_chunk[chosen],
+            self.second_chunk[chosen],
+        )
+
+
+def unordered(
+    transfers: Transfers,
+    connections: Connections,
+    sequence: IntArray,
+    pairs: Pairs,
+    flags_of_sends_are_early: bool = False,
+) -> Pairs:
+    """The pairs of which the first access does not come before the second.
+
+    Parameters
+    ----------
+    sequence : all transfers, in an order that respects happens-before.
+    flags_of_sends_are_early : a flag that a plain send publishes does not say that it has read its source.
+    """
+    for within_rank in (True, False):
+        ordered = _ordered(transfers, connections, sequence, pairs, within_rank, flags_of_sends_are_early)
+        pairs = pairs.where(~ordered)
+    return pairs.where(~_ordered_by_chunk(transfers, connections, pairs))
+
+
+def is_upstream(connections: Connections, first: int, second: int) -> bool:
+    """Whether the data that `second` receives were sent by `first`, or went through it as a fused step."""
+    here = int(connections.source[second])
+    while here >= 0:
+        if here == first:
+            return True
+        here = int(connections.source[here])
+    return False
+
+
+def _ordered_by_chunk(transfers: Transfers, connections: Connections, pairs: Pairs) -> BoolArray:
+    """Per pair, whether the second access is to what the first has sent on its way, or comes after that."""
+    if transfers.columns.program.protocol is Protocol.SIMPLE:
+        in_order = pairs.first_chunk <= pairs.second_chunk
+    else:
+        in_order = pairs.first_chunk == pairs.second_chunk
+    for row in np.flatnonzero(in_order).tolist():
+        in_order[row] = is_upstream(connections, int(pairs.first[row]), int(pairs.second[row]))
+    return in_order
+
+
+def _ordered(
+    transfers: Transfers,
+    connections: Connections,
+    sequence: IntArray,
+    pairs: Pairs,
+    within_rank: bool,
+    early: bool,
+) -> BoolArray:
+    """Per pair, whether the whole first transfer is done before the second starts on any chunk."""
+    ordered = np.zeros(len(pairs), dtype=np.bool_)
+    if not len(pairs):
+        return ordered
+    position = np.arange(len(transfers)) - transfers.first_of_block[transfers.block]
+    num_blocks = len(transfers.first_of_block) - 1
+    start_blocks = transfers.block[pairs.first]
+    passes = []
+    if within_rank:  # the k-th block of every rank shares the k-th column
+        rank = transfers.columns.block_rank
+        passes.append(np.arange(num_blocks) - np.searchsorted(rank, rank))
+    else:
+        blocks = np.unique(start_blocks)
+        width = max(1, CLOCK_ENTRIES // 2 // len(transfers))
+        for start in range(0, len(blocks), width):
+            column = np.full(num_blocks, -1)
+            column[blocks[start : start + width]] = np.arange(len(blocks[start : start + width]))
+            passes.append(column)
+    for column in passes:
+        asked = column[start_blocks] >= 0
+        clock = _clocks(transfers, connections, sequence, column, position, within_rank, early)
+        u, v = pairs.first[asked], pairs.second[asked]
+        ordered[asked] = clock[v, column[transfers.block[u]]] >= position[u]
+    return ordered
+
+
+def _clocks(
+    transfers: Transfers,
+    connections: Connections,
+    sequence: IntArray,
+    column: IntArray,
+    position: IntArray,
+    within_rank: bool,
+    early: bool,
+) -> Clocks:
+    """What is done before each transfer starts on any of its chunks, shape (num_transfers, num_columns).
+
+    -1 where nothing of a block is. Two tables are kept: what is done when a transfer is done, which later
+    steps of its block and steps that wait for it know; and what is done before it starts, which is all
+    that chunks of it tell to those who get them one by one.
+    """
+    done = np.full((len(transfers), int(column.max()) + 1), -1, dtype=np.int32)
+    before = done if within_rank else done.copy()
+    own: list[int] = column[transfers.block].tolist()
+    at: list[int] = position.tolist()
+    source: list[int] = connections.source.tolist()
+    waits = transfers.waits
+    is_early = [False] * len(transfers)
+    if early:
+        is_early = (transfers.columns.op[transfers.step] == OP_CODE[Op.SEND]).tolist()
+    maximum = np.maximum
+    for transfer in sequence.tolist():
+        row = done[transfer]
+        if at[transfer]:
+            row[:] = done[transfer - 1]
+        for awaited in waits[transfer]:
+            own_column = own[awaited]
+            known = row[own_column] if own_column >= 0 else -1
+            maximum(row, done[awaited], out=row)
+            if own_column >= 0 and is_early[awaited]:
+                row[own_column] = max(known, at[awaited] - 1)
+        if not within_rank:
+            before[transfer] = row
+            if source[transfer] >= 0:
+                maximum(before[transfer], before[source[transfer]], out=before[transfer])
+                maximum(row, done[source[transfer]], out=row)
+        if own[transfer] >= 0:
+            row[own[transfer]] = at[transfer]
+    return before

@@ -1,0 +1,119 @@
+"""Steps of several chunks: what a fused step passes on is there before all of it is."""
+
+from dataclasses import replace
+
+import pytest
+from fuzzing import outcomes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import block, edit, program, step
+
+from taccl.backend.program import Protocol
+from taccl.backend.verify import verify_program
+
+READERS = ("executor",)
+
+
+def round_trip(lands_at, count=2, **changes):
+    """Broadcast from rank 0: its scratch goes through ranks 1 and 2, in fused steps, and comes back there.
+
+    What comes back is written from s[lands_at] on, where the first send may still be reading.
+    """
+    last = f"s{lands_at}"
+    ranks = (
+        (
+            block(
+                0, 1, -1, step("cpy", "i0", "s1", count, tells=True), step("s", "s1", count=count, tells=True)
+            ),
+            block(1, -1, 2, step("r", last, count=count, wait=(0, 0)), step("cpy", last, "o0", count)),
+        ),
+        (block(0, 2, 0, step("rcs", "o0", count=count)),),
+        (block(0, 0, 1, step("rcs", "o0", count=count)),),
+    )
+    options = {"protocol": Protocol.LL, "scratch": 2 * count + 2, "max_bytes": 2**26, **changes}
+    return program("broadcast", count, *ranks, **options)
+
+
+def races(made):
+    return [finding for finding in verify_program(made, targets=READERS).errors if finding.rule == "race"]
+
+
+def test_what_fused_steps_bring_back_may_come_before_the_first_send_is_done():
+    """The first chunk returns to where the second still is: wrong in some orders, and no longer ok."""
+    made = round_trip(lands_at=2)
+    (finding,) = races(made)
+    assert "rank 0, thread block 1, step 0 (r): touches s[2]" in finding.message
+    assert "fused steps pass on each chunk before they have the next" in finding.message
+    assert "wrong" in outcomes(made, 40, readers=READERS)
+
+
+@pytest.mark.parametrize(("lands_at", "count"), [(1, 2), (1, 3), (3, 2), (4, 3)])
+def test_each_chunk_is_read_before_it_returns(lands_at, count):
+    """Back to its own place, or to where nothing is read, it does no harm."""
+    made = round_trip(lands_at, count)
+    assert not races(made)
+    assert outcomes(made, 20, readers=READERS) == {"right"}
+
+
+def test_a_wait_for_the_send_puts_that_right():
+    made = round_trip(lands_at=2)
+    made = edit(made, 0, 1, 0, depends=(0, 1))
+    assert not races(made)
+    assert outcomes(made, 20, readers=READERS) == {"right"}
+
+
+def test_a_step_that_takes_all_before_it_passes_anything_on_puts_that_right():
+    made = round_trip(lands_at=2)
+    apart = (block(0, 0, 1, step("r", "o0", count=2), step("s", "o0", count=2)),)
+    ranks = (*made.ranks[:2], replace(made.ranks[2], thread_blocks=apart))
+    made = replace(made, ranks=ranks)
+    assert not races(made)
+    assert outcomes(made, 20, readers=READERS) == {"right"}
+
+
+def test_what_comes_before_the_first_send_comes_before_all_that_it_brings_back():
+    """The copy into s[1] is done before the first chunk leaves: its order needs no wait of its own."""
+    assert not races(edit(round_trip(lands_at=1), 0, 1, 0, depends=None))
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_a_chunk_that_returns_where_an_earlier_one_was_read(protocol):
+    """Simple hands on whole slices, in order; the threads of LL and LL128 are in none."""
+    assert bool(races(round_trip(lands_at=0, protocol=protocol))) == (protocol is not Protocol.SIMPLE)
+
+
+@st.composite
+def trains(draw):
+    """Groups that go around a ring of 3 in fused steps and end in a block of their own, at random places."""
+    count = draw(st.integers(1, 3))
+    lands, leaves = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    wait = draw(st.sampled_from([(0, 0), (0, 0), (0, 1), None]))
+    middle = draw(st.sampled_from(["rcs", "rcs", "r s"]))
+    passing = [step("rcs", "o0", count=count)]
+    if middle == "r s":
+        passing = [step("r", "o0", count=count), step("s", "o0", count=count)]
+    first = block(
+        0,
+        1,
+        -1,
+        step("cpy", "i0", f"s{leaves}", count, tells=True),
+        step("s", f"s{leaves}", count=count, tells=True),
+    )
+    last = block(
+        1,
+        -1,
+        2,
+        step("r", f"s{lands}", count=count, wait=wait),
+        step("cpy", f"s{lands}", "o0", count),
+    )
+    ranks = ((first, last), (block(0, 2, 0, step("rcs", "o0", count=count)),), (block(0, 0, 1, *passing),))
+    return program(
+        "broadcast", count, *ranks, scratch=7, protocol=draw(st.sampled_from(list(Protocol))), max_bytes=2**26
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(trains(), st.integers(0, 2**32 - 1))
+def test_no_train_that_execution_shows_to_be_wrong_passes(made, seed):
+    if verify_program(made, targets=READERS).ok:
+        assert outcomes(made, 30, seed, readers=READERS) == {"right"}
