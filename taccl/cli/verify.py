@@ -12,7 +12,6 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
-from taccl.collectives import Collective
 from taccl.errors import CheckError
 
 
@@ -46,7 +45,7 @@ def verify(
     Exit code 0: all files are right; 4: a check failed; 2: a file is not MSCCL-XML at all.
     """
     wanted = None if collective is None else load_collective(collective)
-    reports = [(path, _judged(path, target, wanted, root)) for path in files]
+    reports = [(path, verify_file(path, targets=target, collective=wanted, root=root)) for path in files]
     ok = all(report.ok for _, report in reports)
     if as_json:
         show_json(reports_to_dict([report for _, report in reports]))
@@ -55,15 +54,6 @@ def verify(
             _show(path, report)
     if not ok:
         ctx.exit(CheckError.exit_code)
-
-
-def _judged(path: Path, target: str | None, wanted: Collective | None, root: int | None) -> Report:
-    """What is wrong for the target; without one, for the runtimes that take the file."""
-    report = verify_file(path, targets=target or "all", collective=wanted, root=root)
-    takers = [name for name, can in report.facts.readers.items() if can == "yes"]
-    if target is not None or report.ok or not takers:
-        return report
-    return verify_file(path, targets=takers, collective=wanted, root=root)
 
 
 def _show(path: Path, report: Report) -> None:
@@ -91,4 +81,9 @@ def _rows(facts: Facts) -> list[tuple[str, str]]:
     return rows
 
 
-_READS = {"yes": "yes", "no": "no", "launch": "loads, but refuses at launch"}
+_READS = {
+    "yes": "yes",
+    "no": "no",
+    "never": "loads it, but never selects it",
+    "launch": "loads it, but refuses at launch",
+}

@@ -78,12 +78,26 @@ def _cut(program, readers):
     chunk = -(-largest // program.chunks_per_loop)
     if chunk > most:
         return 2 * _ITEM, _ITEM  # two iterations
+    if program.protocol is Protocol.SIMPLE and program.collective in ("broadcast", "reduce"):
+        most = max(chunk, most // 4)
     return _ITEM, _ITEM * min(_MAX_COUNT, most // chunk)
 
 
+def modes_of(program, readers):
+    """Whether each call that a runtime gives to the program is in place: msccl looks at `inplace` alone."""
+    modes = set()
+    if "msccl" in readers and not (program.in_place and program.collective == "alltoall"):
+        modes.add(program.in_place)
+    if set(readers) & {"executor", "rccl"}:
+        modes |= {
+            mode for mode, claims in ((True, program.in_place), (False, program.out_of_place)) if claims
+        }
+    return sorted(modes)
+
+
 def outcomes(program, runs, seed=0, readers=("msccl",), root=None):
-    """The outcomes that occur in some random orders, in every mode that the program claims."""
-    modes = [mode for mode, claims in ((True, program.in_place), (False, program.out_of_place)) if claims]
+    """The outcomes that occur in some random orders, in every mode in which these readers call it."""
+    modes = modes_of(program, readers)
     seen = set()
     for number in range(runs):
         seen |= {run(program, mode, seed + number, readers, root) for mode in modes}

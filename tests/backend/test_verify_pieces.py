@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import block, edit, program, step
 
+from taccl.backend.execute import execute
 from taccl.backend.program import Protocol
 from taccl.backend.verify import verify_program
 
@@ -117,3 +118,34 @@ def trains(draw):
 def test_no_train_that_execution_shows_to_be_wrong_passes(made, seed):
     if verify_program(made, targets=READERS).ok:
         assert outcomes(made, 30, seed, readers=READERS) == {"right"}
+
+
+def crossing(name, **changes):
+    """Two ranks that send each other four chunks in one step before they take any."""
+    ranks = tuple(
+        (block(0, 1 - rank, 1 - rank, step("s", "i0", count=4), step("r", "s0", count=4)),)
+        for rank in range(2)
+    )
+    made = program(name, 4, *ranks, scratch=4)
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "reduce"])
+@pytest.mark.parametrize("chunk_bytes", [2**17, 2**18, 2**19])
+def test_simple_broadcast_and_reduce_group_only_512_kib_of_chunks(name, chunk_bytes):
+    """Two pieces fit into a connection. At 256 KiB a chunk four chunks are two pieces; at 512 KiB, four."""
+    made = crossing(name, max_bytes=4 * chunk_bytes)
+    report = verify_program(made, targets="executor")
+    hangs = "deadlock" in {finding.rule for finding in report.errors}
+    assert hangs == (chunk_bytes > 2**18)
+    ran = execute(made, in_place=False, ranks_as="turns", size_bytes=4 * chunk_bytes)
+    assert (ran.verdict == "hangs") == hangs
+    other = crossing("allreduce", max_bytes=4 * chunk_bytes)
+    assert "deadlock" not in {finding.rule for finding in verify_program(other, targets="executor").errors}
+
+
+def test_the_size_up_to_which_a_simple_broadcast_ends_is_told():
+    facts = verify_program(crossing("broadcast", max_bytes=2**24), targets="executor").facts
+    assert (facts.deadlock, facts.safe_bytes) == (True, 4 * 2**18)
+    fits = crossing("broadcast", max_bytes=facts.safe_bytes)
+    assert verify_program(fits, targets="executor").facts.deadlock is False

@@ -59,6 +59,14 @@ def test_without_a_target_a_file_is_judged_for_the_runtimes_that_take_it(taccl: 
     assert taccl("verify", "old.xml", "--target", "all").exit_code == 4
 
 
+def test_a_file_without_an_upper_limit_is_not_for_msccl_and_the_report_says_so(taccl: Taccl) -> None:
+    Path("azure.xml").write_text(SWAP.replace('maxBytes="1048576"', 'maxBytes="0"'))
+    done = taccl("verify", "azure.xml")
+    assert done.exit_code == 0, done.stdout
+    assert "msccl loads it, but never selects it, executor yes" in done.stdout
+    assert taccl("verify", "azure.xml", "--target", "msccl").exit_code == 4
+
+
 def test_json_is_one_object_for_all_files(taccl: Taccl, files: tuple[Path, Path]) -> None:
     done = taccl("verify", *files, "--json")
     assert done.exit_code == 4

@@ -25,6 +25,8 @@ SLOTS = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
 #: W of microsoft/msccl and msccl-executor-nccl, bytes.
 PIECE_BYTES = {Protocol.SIMPLE: 2 * units.MB, Protocol.LL: 32 * units.KB, Protocol.LL128: 576_000}
 _MAX_CHUNKS_PER_PIECE = 71
+#: For these, with Simple, the hosts fill only a quarter of a piece with whole chunks.
+_QUARTER_FILLED = ("broadcast", "reduce")
 
 _CUT_BY_RANK = ("allgather", "reducescatter", "alltoall")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -132,7 +134,8 @@ def make_call(
     size_bytes : nccl-tests' size; None: the multiple of a chunk that is nearest to 1 MB (or to the range
         of sizes that the program serves, if 1 MB is outside).
     collective : where `coll` of the program does not say what it computes.
-    slots, piece_bytes : None: those of the program's protocol.
+    slots, piece_bytes : None: those of the program's protocol; Simple broadcast and reduce then put only a
+        quarter of a piece's bytes of whole chunks into one, as the runtimes do.
 
     Raises
     ------
@@ -150,6 +153,9 @@ def make_call(
     chunk = _chunk_elements(program, size_bytes, in_size, np.dtype(dtype).itemsize)
     sizes = _buffer_sizes(program, name, collective, chunk)
     most = PIECE_BYTES[program.protocol] if piece_bytes is None else piece_bytes
+    is_simple = program.protocol is Protocol.SIMPLE
+    quartered = piece_bytes is None and is_simple and program.collective in _QUARTER_FILLED
+    group = most // 4 if quartered else most
     item = np.dtype(dtype).itemsize
     return Call(
         num_ranks=program.num_ranks,
@@ -163,7 +169,7 @@ def make_call(
         size_bytes=chunk * in_size * item,
         chunk=chunk,
         piece=max(1, most // item),
-        chunks_per_piece=min(_MAX_CHUNKS_PER_PIECE, max(1, most // (chunk * item))),
+        chunks_per_piece=min(_MAX_CHUNKS_PER_PIECE, max(1, group // (chunk * item))),
         slots=SLOTS[program.protocol] if slots is None else slots,
         input_size=sizes[0],
         output_size=sizes[1],

@@ -13,7 +13,7 @@ import numpy as np
 
 from taccl.backend.program import Protocol
 from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS
+from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
 from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import IntArray
 from taccl.errors import TopologyError
@@ -75,7 +75,8 @@ def costs_of(
     whole[sends] = topology.duration_us(link[sends], size[sends])
     moves = sends | (connections.receives_on >= 0)
     merged = np.array([len(transfers.sources.get(row, (0,))) for row in range(len(transfers))])
-    per_piece = min(MAX_COUNT, max(1, int(EXECUTOR.piece_bytes[protocol] // max(1.0, chunk_mb * MB))))
+    fits = group_bytes(columns.program, EXECUTOR, protocol) // max(1.0, chunk_mb * MB)
+    per_piece = min(MAX_COUNT, max(1, int(fits)))
     return Costs(
         link=link,
         busy_us=busy,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from taccl.backend.program import Program
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.execution import Blocked, Outcome, execute
-from taccl.backend.verify.limits import MAX_COUNT, SLOTS, Runtime
+from taccl.backend.verify.limits import MAX_COUNT, SLOTS, Runtime, group_bytes
 from taccl.backend.verify.report import Collector, Finding
 from taccl.backend.verify.transfers import Transfers
 
@@ -49,7 +49,7 @@ def chunks_per_piece(program: Program, runtime: Runtime) -> int | None:
     if largest < max(1, program.min_bytes) or program.chunks_per_loop < 1:
         return None
     chunk_bytes = -(-largest // program.chunks_per_loop)
-    return min(MAX_COUNT, max(1, runtime.piece_bytes[program.protocol] // chunk_bytes))
+    return min(MAX_COUNT, max(1, group_bytes(program, runtime) // chunk_bytes))
 
 
 def check_bounded(
@@ -99,7 +99,7 @@ def _least_pieces(run: Run, available: int) -> int:
 
 def _safe_bytes(program: Program, runtime: Runtime, per_piece: int) -> int:
     """The largest call whose chunks are so small that `per_piece` of them fit in a piece."""
-    return program.chunks_per_loop * (runtime.piece_bytes[program.protocol] // per_piece)
+    return program.chunks_per_loop * (group_bytes(program, runtime) // per_piece)
 
 
 def report_unbounded(

@@ -44,6 +44,7 @@ class Expectation:
     input_size, output_size : shape (num_ranks,); chunks in the buffers that the caller hands over.
     in_place_shift : shape (num_ranks,); in place, input offset k is output offset k + shift.
     has_input : shape (num_ranks,); whether the input holds anything at the start.
+    has_output : shape (num_ranks,); whether the caller hands over an output buffer, if it calls out of place.
     wanted_rank, wanted_offset, wanted_value : one row per output chunk that must be right; the value is
         an index into `values`.
     values : per distinct wanted value, the alternatives that are right.
@@ -55,6 +56,7 @@ class Expectation:
     output_size: IntArray
     in_place_shift: IntArray
     has_input: BoolArray
+    has_output: BoolArray
     wanted_rank: IntArray
     wanted_offset: IntArray
     wanted_value: IntArray
@@ -128,12 +130,19 @@ def _specification(
         output_size=np.full(ranks, sizes[1]),
         in_place_shift=np.zeros(ranks, dtype=np.int64) if shift is None else shift,
         has_input=has_input,
+        has_output=_has_output(name, ranks, root),
         wanted_rank=wanted[0],
         wanted_offset=wanted[1],
         wanted_value=wanted[2],
         values=tuple((value,) for value in values),
         root=root,
     )
+
+
+def _has_output(name: str, ranks: int, root: int | None) -> BoolArray:
+    if name in ("reduce", "gather") and root is not None:
+        return np.asarray(np.arange(ranks) == root)
+    return np.ones(ranks, dtype=np.bool_)
 
 
 def _all_pairs(ranks: int, chunks: int) -> tuple[IntArray, IntArray]:
@@ -286,6 +295,7 @@ def _expectation_of(collective: Collective, pieces: int) -> Expectation:
         output_size=output_size * pieces,
         in_place_shift=shift * pieces,
         has_input=has_input,
+        has_output=_has_output(name, ranks, collective.root),
         wanted_rank=np.repeat(outputs.rank, pieces),
         wanted_offset=np.repeat(outputs.offset, pieces) * pieces + within,
         wanted_value=np.repeat(outputs.chunk, pieces) * pieces + within,

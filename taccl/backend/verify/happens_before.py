@@ -71,18 +71,23 @@ def unordered(
     sequence: IntArray,
     pairs: Pairs,
     flags_of_sends_are_early: bool = False,
-) -> Pairs:
-    """The pairs of which the first access does not come before the second.
+) -> BoolArray:
+    """Per pair, whether nothing says that the first access comes before the second.
 
     Parameters
     ----------
     sequence : all transfers, in an order that respects happens-before.
     flags_of_sends_are_early : a flag that a plain send publishes does not say that it has read its source.
     """
+    rows = np.arange(len(pairs))
     for within_rank in (True, False):
-        ordered = _ordered(transfers, connections, sequence, pairs, within_rank, flags_of_sends_are_early)
-        pairs = pairs.where(~ordered)
-    return pairs.where(~_ordered_by_chunk(transfers, connections, pairs))
+        left = pairs.where(rows)
+        ordered = _ordered(transfers, connections, sequence, left, within_rank, flags_of_sends_are_early)
+        rows = rows[~ordered]
+    rows = rows[~_ordered_by_chunk(transfers, connections, pairs.where(rows))]
+    found = np.zeros(len(pairs), dtype=np.bool_)
+    found[rows] = True
+    return found
 
 
 def is_upstream(connections: Connections, first: int, second: int) -> bool:

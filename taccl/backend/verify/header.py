@@ -10,6 +10,7 @@ from taccl.backend.verify import limits
 from taccl.backend.verify.columns import IS_NOP
 from taccl.backend.verify.expected import plain_name
 from taccl.backend.verify.limits import MSCCL, RUNTIMES
+from taccl.backend.verify.modes import is_alltoall_in_place
 from taccl.backend.verify.subject import Rule, Subject, runtimes_where
 
 _LATER = runtimes_where(lambda runtime: runtime is not MSCCL)
@@ -45,7 +46,11 @@ def _some_mode_is_claimed(subject: Subject) -> None:
     program = subject.program
     if not (program.in_place or program.out_of_place):
         message = "the file is for neither in-place nor out-of-place calls"
-        subject.file("no-mode", message, "set inplace or outofplace to 1", _LATER)
+        subject.file("no-mode", message, "set inplace or outofplace to 1", _LATER, "select")
+    if is_alltoall_in_place(program, MSCCL):
+        message = "the file is for alltoall in place, and this runtime refuses all such calls"
+        hint = "write a file for calls out of place"
+        subject.file("never-selected", message, hint, (MSCCL.name,), "select")
 
 
 def _the_size_range_is_not_empty(subject: Subject) -> None:
@@ -54,19 +59,21 @@ def _the_size_range_is_not_empty(subject: Subject) -> None:
     if smallest < 0 or largest < 0:
         message = f"minBytes={smallest} and maxBytes={largest} must not be negative"
         subject.file("size-range", message, "use sizes in bytes, from 0 up", refusal="load")
+    elif smallest > largest:
+        message = f"minBytes={smallest} is over maxBytes={largest}"
+        hint = "set maxBytes to the largest call it is for" if largest == 0 else "swap them"
+        subject.file("size-range", message, hint, (MSCCL.name,), "load")
+        if largest > 0:
+            subject.file("never-selected", f"{message}, so no call is served", hint, _LATER, "select")
     elif largest == 0:
         message = "maxBytes is 0, which this runtime takes to mean that the file is for no call"
         never = runtimes_where(lambda runtime: runtime.zero_max_bytes == "never")
-        subject.file("never-selected", message, "set maxBytes to the largest call it is for", never)
-    elif smallest > largest:
-        message = f"minBytes={smallest} is over maxBytes={largest}"
-        subject.file("size-range", message, "swap them", (MSCCL.name,), "load")
-        subject.file("never-selected", f"{message}, so no call is served", "swap them", _LATER)
+        subject.file("never-selected", message, "set maxBytes to the largest call it is for", never, "select")
     elif smallest == largest:
         message = (
             f"minBytes and maxBytes are both {largest}, but this runtime serves calls below maxBytes only"
         )
-        subject.file("never-selected", message, f"set maxBytes to {largest + 1}", below)
+        subject.file("never-selected", message, f"set maxBytes to {largest + 1}", below, "select")
 
 
 def _scratch_is_affordable(subject: Subject) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taccl.backend.program import Protocol
+from taccl.backend.program import Program, Protocol
 from taccl.errors import TacclError
 
 KIB = 2**10
@@ -28,6 +28,8 @@ class Runtime:
     waitable_blocks : only thread blocks with an id below this can be waited for.
     collectives : spellings of `coll`.
     algo_attributes : of `algo`, those that it refuses to be without.
+    looks_at : the attributes of `algo` that say which calls a file is for: `inplace` alone (which says the
+        place of every call), or also `outofplace` (and a file may be for both).
     max_bytes_inclusive : whether a call of exactly `maxBytes` is served.
     zero_max_bytes : what maxBytes="0" means, `unlimited` or `never`.
     piece_bytes : per protocol, the most that one slot of a connection holds.
@@ -42,6 +44,7 @@ class Runtime:
     waitable_blocks: int
     collectives: frozenset[str]
     algo_attributes: frozenset[str]
+    looks_at: tuple[str, ...]
     max_bytes_inclusive: bool
     zero_max_bytes: str
     piece_bytes: dict[Protocol, int]
@@ -78,6 +81,7 @@ MSCCL = Runtime(
         {"allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"}
     ),
     algo_attributes=_EVERYWHERE | {"name"},
+    looks_at=("inplace",),
     max_bytes_inclusive=False,
     zero_max_bytes="never",
     piece_bytes=_NVIDIA_PIECES,
@@ -92,6 +96,7 @@ EXECUTOR = Runtime(
     waitable_blocks=128,
     collectives=_LATER_COLLECTIVES,
     algo_attributes=_LATER_ATTRIBUTES,
+    looks_at=("inplace", "outofplace"),
     max_bytes_inclusive=True,
     zero_max_bytes="unlimited",
     piece_bytes=_NVIDIA_PIECES,
@@ -106,6 +111,7 @@ RCCL = Runtime(
     waitable_blocks=64,
     collectives=_LATER_COLLECTIVES,
     algo_attributes=_LATER_ATTRIBUTES,
+    looks_at=("inplace", "outofplace"),
     max_bytes_inclusive=True,
     zero_max_bytes="unlimited",
     piece_bytes={Protocol.SIMPLE: 2048 * KIB, Protocol.LL: 16 * KIB, Protocol.LL128: 50_176},
@@ -142,6 +148,21 @@ RESIDENT_BLOCKS = 108
 
 #: Pieces that a connection holds before the sender waits.
 SLOTS = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
+
+
+#: Collectives for which the hosts of all runtimes count one of the four steps of a Simple piece.
+_ONE_STEP_COLLECTIVES = ("broadcast", "reduce")
+
+
+def group_bytes(program: Program, runtime: Runtime, protocol: Protocol | None = None) -> int:
+    """The most bytes of whole chunks that go into one piece.
+
+    A quarter of a piece for Simple broadcast and reduce, where the hosts count so when they group chunks. The
+    piece still takes as much of its connection. `protocol` : another than the program's.
+    """
+    chosen = program.protocol if protocol is None else protocol
+    quarter = chosen is Protocol.SIMPLE and program.collective in _ONE_STEP_COLLECTIVES
+    return runtime.piece_bytes[chosen] // (4 if quarter else 1)
 
 
 def find_runtimes(targets: str | Iterable[str]) -> tuple[Runtime, ...]:

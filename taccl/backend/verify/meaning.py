@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.backend.verify.columns import OUTPUT
+from taccl.backend.verify.columns import OUTPUT, WRITES_TARGET
 from taccl.backend.verify.expected import NOWHERE, Expectation, Value
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
@@ -16,22 +16,36 @@ from taccl.collectives import BoolArray, IntArray
 
 
 def check_meaning(
-    transfers: Transfers, expectation: Expectation | None, memory: Memory, trace: Trace, collector: Collector
+    transfers: Transfers,
+    expectation: Expectation | None,
+    memory: Memory,
+    trace: Trace,
+    collector: Collector,
+    runtimes: tuple[str, ...] = (),
 ) -> Literal["right", "wrong", "not checked"]:
-    """Findings for wrong outputs, changed inputs and reads of unwritten memory, and the verdict."""
+    """Findings for wrong outputs, writes where none may be and reads of unwritten memory, and the verdict.
+
+    `runtimes` : those that the findings concern; none for all.
+    """
     wrong = 0
     if expectation is not None:
-        wrong += _wrong_outputs(transfers, expectation, memory, trace, collector)
-        wrong += _changed_inputs(transfers, memory, trace, collector)
+        wrong += _wrong_outputs(transfers, expectation, memory, trace, collector, runtimes)
+        wrong += _changed_inputs(transfers, memory, trace, collector, runtimes)
+        wrong += _outputs_that_are_not_there(transfers, expectation, memory, collector, runtimes)
     tainted = wrong > 0 and any(map(trace.values.is_tainted, set(trace.cells)))
-    _unwritten_reads(transfers, memory, trace, tainted, collector)
+    _unwritten_reads(transfers, memory, trace, tainted, collector, runtimes)
     if wrong:
         return "wrong"
     return "right" if expectation is not None else "not checked"
 
 
 def _wrong_outputs(
-    transfers: Transfers, expectation: Expectation, memory: Memory, trace: Trace, collector: Collector
+    transfers: Transfers,
+    expectation: Expectation,
+    memory: Memory,
+    trace: Trace,
+    collector: Collector,
+    runtimes: tuple[str, ...],
 ) -> int:
     cell = memory.base[expectation.wanted_rank, OUTPUT] + expectation.wanted_offset
     found = np.array(trace.cells, dtype=np.int64)[cell]
@@ -46,9 +60,10 @@ def _wrong_outputs(
         )
         if writer >= 0:
             message += f"; it was last written by {transfers.name(writer)}"
-        collector.add(_at_writer(transfers, writer, "wrong-result", message, rank))
+        collector.add(_at_writer(transfers, writer, "wrong-result", message, rank, runtimes))
     if len(wrong) > FINDINGS_PER_RULE:
-        collector.add_more(Finding("meaning", "error", "wrong-result", ""), len(wrong) - FINDINGS_PER_RULE)
+        more = Finding("meaning", "error", "wrong-result", "", runtimes=runtimes)
+        collector.add_more(more, len(wrong) - FINDINGS_PER_RULE)
     return len(wrong)
 
 
@@ -64,9 +79,11 @@ def _differs(expectation: Expectation, trace: Trace, found: IntArray) -> BoolArr
     return differs
 
 
-def _at_writer(transfers: Transfers, writer: int, rule: str, message: str, rank: int) -> Finding:
+def _at_writer(
+    transfers: Transfers, writer: int, rule: str, message: str, rank: int, runtimes: tuple[str, ...]
+) -> Finding:
     if writer < 0:
-        return Finding("meaning", "error", rule, message, rank=rank)
+        return Finding("meaning", "error", rule, message, rank=rank, runtimes=runtimes)
     columns, step = transfers.columns, int(transfers.step[writer])
     block = columns.step_block[step]
     return Finding(
@@ -78,10 +95,13 @@ def _at_writer(transfers: Transfers, writer: int, rule: str, message: str, rank:
         thread_block=int(columns.block_id[block]),
         step=int(columns.position[step]),
         line=int(columns.line[step]) or None,
+        runtimes=runtimes,
     )
 
 
-def _changed_inputs(transfers: Transfers, memory: Memory, trace: Trace, collector: Collector) -> int:
+def _changed_inputs(
+    transfers: Transfers, memory: Memory, trace: Trace, collector: Collector, runtimes: tuple[str, ...]
+) -> int:
     for transfer, cell in trace.clobbered:
         rank = int(transfers.columns.block_rank[transfers.block[transfer]])
         collector.add(
@@ -93,13 +113,48 @@ def _changed_inputs(transfers: Transfers, memory: Memory, trace: Trace, collecto
                 f"out of place, this changes {memory.name(rank, cell)}, and a caller's input must not change",
                 hint="write to scratch or to the output, or declare the file for in-place calls only "
                 '(inplace="1" outofplace="0")',
+                runtimes=runtimes,
             )
         )
     return len(trace.clobbered)
 
 
+def _outputs_that_are_not_there(
+    transfers: Transfers,
+    expectation: Expectation,
+    memory: Memory,
+    collector: Collector,
+    runtimes: tuple[str, ...],
+) -> int:
+    """Out of place, only the root of a reduce or gather has an output; others may pass any pointer."""
+    if memory.mode != "out of place" or expectation.has_output.all():
+        return 0
+    columns, steps = transfers.columns, transfers.step
+    writes = WRITES_TARGET[columns.op[steps]] & (columns.dst[steps] == OUTPUT)
+    wrong = np.flatnonzero(writes & ~expectation.has_output[transfers.rank])
+    for transfer in wrong.tolist():
+        collector.add(
+            columns.at_step(
+                int(steps[transfer]),
+                "meaning",
+                "error",
+                "no-output",
+                f"out of place, this writes the output of a rank that has none: only the root of a "
+                f"{expectation.collective} has one, which is rank {expectation.root}",
+                hint="write to scratch",
+                runtimes=runtimes,
+            )
+        )
+    return len(wrong)
+
+
 def _unwritten_reads(
-    transfers: Transfers, memory: Memory, trace: Trace, tainted: bool, collector: Collector
+    transfers: Transfers,
+    memory: Memory,
+    trace: Trace,
+    tainted: bool,
+    collector: Collector,
+    runtimes: tuple[str, ...],
 ) -> None:
     """Errors if what was read got into a wrong result, else warnings."""
     for transfer, cell in trace.unwritten_reads:
@@ -112,6 +167,7 @@ def _unwritten_reads(
                 "unwritten-read",
                 f"{memory.mode}, this reads {memory.name(rank, cell)} before anything was written there",
                 hint="write it first, and let this step wait for that (depid, deps)",
+                runtimes=runtimes,
             )
         )
 

@@ -40,7 +40,7 @@ def check_races(
     sequence = np.array(order, dtype=np.int64)
     pairs = conflicts(transfers, sequence, memory)
     pairs = pairs.where(transfers.block[pairs.first] != transfers.block[pairs.second])
-    racing = _one_cell_each(transfers, unordered(transfers, connections, sequence, pairs))
+    racing = _one_cell_each(transfers, pairs.where(unordered(transfers, connections, sequence, pairs)))
     for u, v, cell in zip(racing.first.tolist(), racing.second.tolist(), racing.cell.tolist(), strict=True):
         _report(transfers, connections, memory, u, v, cell, collector, runtimes)
     return len(racing)

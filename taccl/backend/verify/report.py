@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 Layer = Literal["structure", "meaning", "concurrency"]
 Severity = Literal["error", "warning"]
-#: Where a runtime turns the file down: when it loads it, or when the collective is called.
-Refusal = Literal["load", "launch"]
-#: What a mode (in place, out of place) of a file turned out to be.
-Verdict = Literal["right", "wrong", "not claimed", "not checked"]
+#: Where a runtime turns the file down: when it loads it, when it looks for a file for a call, or at the call.
+Refusal = Literal["load", "select", "launch"]
+#: What a mode (in place, out of place) of a file turned out to be; `not used`: the file claims it, but
+#: none of the runtimes asked about calls the file so.
+Verdict = Literal["right", "wrong", "not claimed", "not used", "not checked"]
 
 #: Findings of one rule that are written out; the rest are counted.
 FINDINGS_PER_RULE = 20
@@ -70,9 +71,11 @@ class Facts:
     ----------
     collective, num_ranks, num_steps, num_thread_blocks, protocol : as the file says.
     root : the root rank, given or found out, of a rooted collective.
-    in_place, out_of_place : whether the result is right in each way of calling that the file claims.
+    in_place, out_of_place : whether the result is right in each way of calling that the file claims, or in
+        which a runtime calls it all the same.
     races : pairs of steps that touch one cell, one of them writing, with nothing to order them.
-    readers : per runtime `yes`, `no` (refused when loaded) or `launch` (refused when called).
+    readers : per runtime `yes`, `no` (refused when loaded), `never` (loaded, but selected for no call) or
+        `launch` (refused when called).
     slot_depth : pieces that a connection must hold for the program to end, at the largest call that the
         file allows: 1 means that it ends even if every send waits for its receive. None: it does
         not end at the depth of the runtimes, or was not looked at.

@@ -22,23 +22,24 @@ from taccl.backend.verify.expected import (
     expect_standard,
     is_rooted,
 )
-from taccl.backend.verify.limits import RUNTIMES, Runtime, find_runtimes
+from taccl.backend.verify.limits import RCCL, RUNTIMES, Runtime, find_runtimes
 from taccl.backend.verify.meaning import check_meaning
 from taccl.backend.verify.memory import Memory, Mode, buffer_sizes, check_bounds
+from taccl.backend.verify.modes import MODES, callers
 from taccl.backend.verify.races import check_races
 from taccl.backend.verify.report import Collector, Facts, Finding, Report, Verdict
 from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.transfers import Transfers
-from taccl.backend.verify.visibility import check_visibility
+from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.collectives import BoolArray, Collective
 
 
 def verify_file(
     path: str | Path,
     *,
-    targets: str | Iterable[str] = "all",
+    targets: str | Iterable[str] | None = "all",
     collective: Collective | None = None,
     root: int | None = None,
 ) -> Report:
@@ -46,7 +47,8 @@ def verify_file(
 
     Parameters
     ----------
-    targets : `all`, or the runtimes that have to take it: msccl, executor, rccl.
+    targets : `all`, or the runtimes that have to take it: msccl, executor, rccl. None: those that do take it;
+        one must.
     collective : what it has to compute, where `coll` does not say so (custom collectives).
     root : of broadcast, reduce, gather and scatter; None: any root that fits.
 
@@ -62,7 +64,7 @@ def verify_file(
 def verify_text(
     text: str,
     *,
-    targets: str | Iterable[str] = "all",
+    targets: str | Iterable[str] | None = "all",
     collective: Collective | None = None,
     root: int | None = None,
 ) -> Report:
@@ -75,7 +77,7 @@ def verify_program(
     program: Program,
     *,
     collective: Collective | None = None,
-    targets: str | Iterable[str] = "all",
+    targets: str | Iterable[str] | None = "all",
     root: int | None = None,
 ) -> Report:
     """Check a program that is not in a file: all but the spelling; otherwise as `verify_file`."""
@@ -85,11 +87,11 @@ def verify_program(
 def _verify(
     program: Program,
     document: Document | None,
-    targets: str | Iterable[str],
+    targets: str | Iterable[str] | None,
     collective: Collective | None,
     root: int | None,
 ) -> Report:
-    wanted = find_runtimes(targets)
+    wanted = RUNTIMES if targets is None else find_runtimes(targets)
     collector = Collector()
     columns = Columns.of(program)
     if document is not None:
@@ -112,11 +114,13 @@ def _verify(
         num_steps=columns.num_steps,
         num_thread_blocks=columns.num_blocks,
         protocol=program.protocol.value,
+        readers=_readers(collector),
     )
+    if targets is None:
+        wanted = tuple(each for each in wanted if facts.readers[each.name] == "yes") or wanted
     if not collector.fatal:
-        loads = [each for each in wanted if _readers(collector)[each.name] != "no"]
+        loads = [each for each in wanted if facts.readers[each.name] != "no"]
         facts = _behaviour(transfers, connections, expectation, root, loads or wanted, collector, facts)
-    facts = replace(facts, readers=_readers(collector))
     return Report(_for_targets(collector, wanted), facts, None if document is None else document.path)
 
 
@@ -151,14 +155,11 @@ def _behaviour(
         safe_bytes=depths.safe_bytes,
     )
     program = transfers.columns.program
-    claimed: dict[Mode, bool] = {"in place": program.in_place, "out of place": program.out_of_place}
-    verdicts: dict[Mode, Verdict] = {
-        mode: "not checked" if claims else "not claimed" for mode, claims in claimed.items()
-    }
+    verdicts = _verdicts_before(program, runtimes)
     if unbounded.ends:
         races = 0
         everyone: BoolArray = np.ones(program.num_ranks, dtype=np.bool_)
-        for mode in (mode for mode, claims in claimed.items() if claims):
+        for mode in (mode for mode in MODES if callers(program, mode, runtimes)):
             memory = Memory.of(transfers.columns, expectation, mode)
             if expectation is not None and is_rooted(expectation.collective) and root is None:
                 trial = run_symbolically(transfers, connections, unbounded.order, memory, everyone)
@@ -166,10 +167,14 @@ def _behaviour(
                 expectation = expect_standard(program, root, collector)
                 memory = Memory.of(transfers.columns, expectation, mode)
             has_input = everyone if expectation is None else expectation.has_input
+            calling = callers(program, mode, runtimes)
+            concerned = () if len(calling) == len(runtimes) else calling
             trace = run_symbolically(transfers, connections, unbounded.order, memory, has_input)
-            verdicts[mode] = check_meaning(transfers, expectation, memory, trace, collector)
-            races += check_races(transfers, connections, unbounded.order, memory, collector)
-            check_visibility(transfers, unbounded.order, memory, collector)
+            verdicts[mode] = check_meaning(transfers, expectation, memory, trace, collector, concerned)
+            races += check_races(transfers, connections, unbounded.order, memory, collector, concerned)
+            if RCCL.name in calling:
+                check_visibility(transfers, unbounded.order, memory, collector)
+                check_early_flags(transfers, connections, unbounded.order, memory, collector)
         facts = replace(facts, races=races)
     return replace(
         facts,
@@ -179,13 +184,26 @@ def _behaviour(
     )
 
 
+def _verdicts_before(program: Program, runtimes: Sequence[Runtime]) -> dict[Mode, Verdict]:
+    """What is known of each mode before anything is executed."""
+    claimed: dict[Mode, bool] = {"in place": program.in_place, "out of place": program.out_of_place}
+    verdicts: dict[Mode, Verdict] = {}
+    for mode in MODES:
+        if callers(program, mode, runtimes):
+            verdicts[mode] = "not checked"
+        else:
+            verdicts[mode] = "not used" if claimed[mode] else "not claimed"
+    return verdicts
+
+
 def _readers(collector: Collector) -> dict[str, str]:
-    """Per runtime, whether it runs the file: `yes`, `no` (not loaded) or `launch` (refused when called)."""
+    """Per runtime, whether it runs the file: `yes`, `no`, `never` or `launch`, as `Facts` says."""
     refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
     readers = {}
     for runtime in RUNTIMES:
         mine = {refusal for refusal, runtimes in refusals if runtime.name in runtimes}
-        readers[runtime.name] = "no" if "load" in mine else "launch" if "launch" in mine else "yes"
+        words = (("load", "no"), ("select", "never"), ("launch", "launch"))
+        readers[runtime.name] = next((word for refusal, word in words if refusal in mine), "yes")
     return readers
 
 

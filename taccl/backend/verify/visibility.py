@@ -1,9 +1,12 @@
-"""RCCL's memory ordering: a wait makes another block's writes visible only for some buffer names.
+"""RCCL's memory ordering: what a wait does not say there.
 
-In RCCL the step that waits acquires only if its `srcbuf` is `o`. In place, a step that reads as `i`
+A step that waits acquires only if its `srcbuf` is `o`. In place, a step that reads as `i`
 what another block of its rank has just written there may therefore see the old data, although the
 wait orders the two. Scratch is uncached and needs nothing, and a copy that in place is onto itself
 changes nothing.
+
+With LL, a plain send is the one step after which the threads of a block do not meet. The flag that it
+publishes is set by one of them, while others may still read the source.
 """
 
 from __future__ import annotations
@@ -12,13 +15,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.backend.program import Op
+from taccl.backend.program import Op, Protocol
 from taccl.backend.verify.columns import INPUT, OP_CODE, READS_SOURCE, WRITES_TARGET
+from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.happens_before import unordered
 from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.races import conflicts
 from taccl.backend.verify.report import Collector
 from taccl.backend.verify.transfers import Transfers
+from taccl.collectives import BoolArray, IntArray
 
 
 def check_visibility(
@@ -30,10 +36,9 @@ def check_visibility(
     columns, steps = transfers.columns, transfers.step
     pairs = conflicts(transfers, np.array(order, dtype=np.int64), memory)
     first, second, cell = pairs.first, pairs.second, pairs.cell
-    source = memory.base[transfers.rank, columns.src[steps]] + columns.src_offset[steps]
-    target = memory.base[transfers.rank, columns.dst[steps]] + columns.dst_offset[steps]
+    source, target = _places(transfers, memory)
     count, op = columns.count[steps], columns.op[steps]
-    changes = WRITES_TARGET[op] & ~((op == OP_CODE[Op.COPY]) & (source == target))
+    changes = _changes(transfers, memory)
     writes = changes[first] & (cell >= target[first]) & (cell < target[first] + count[first])
     reads_as_input = READS_SOURCE[op] & (columns.src[steps] == INPUT)
     reads = reads_as_input[second] & (cell >= source[second]) & (cell < source[second] + count[second])
@@ -50,6 +55,58 @@ def check_visibility(
                 "has written in place; after a wait this runtime makes such data visible only to steps with "
                 'srcbuf="o"',
                 hint='name the source as buffer "o"',
+                runtimes=(RCCL.name,),
+            )
+        )
+
+
+def _places(transfers: Transfers, memory: Memory) -> tuple[IntArray, IntArray]:
+    """The first cell of the source and of the target of every transfer."""
+    columns, steps, rank = transfers.columns, transfers.step, transfers.rank
+    source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
+    target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
+    return source, target
+
+
+def _changes(transfers: Transfers, memory: Memory) -> BoolArray:
+    """Per transfer, whether it writes anything but what is there: no copy of a cell onto itself."""
+    source, target = _places(transfers, memory)
+    op = transfers.columns.op[transfers.step]
+    onto_itself = (op == OP_CODE[Op.COPY]) & (source == target)
+    return np.asarray(WRITES_TARGET[op] & ~onto_itself)
+
+
+def check_early_flags(
+    transfers: Transfers,
+    connections: Connections,
+    order: Sequence[int],
+    memory: Memory,
+    collector: Collector,
+) -> None:
+    """With LL, findings for steps that overwrite the source of a send once its flag says that it is done."""
+    columns, steps = transfers.columns, transfers.step
+    if columns.program.protocol is not Protocol.LL:
+        return
+    sequence = np.array(order, dtype=np.int64)
+    pairs = conflicts(transfers, sequence, memory)
+    sent = columns.op[steps[pairs.first]] == OP_CODE[Op.SEND]
+    sent &= _changes(transfers, memory)[pairs.second]
+    pairs = pairs.where(sent & (transfers.block[pairs.first] != transfers.block[pairs.second]))
+    pairs = pairs.where(~unordered(transfers, connections, sequence, pairs))  # others are races anyway
+    early = pairs.where(unordered(transfers, connections, sequence, pairs, flags_of_sends_are_early=True))
+    for pair in np.unique(early.second, return_index=True)[1].tolist():
+        send, step = int(early.first[pair]), int(early.second[pair])
+        rank = int(transfers.rank[step])
+        collector.add(
+            columns.at_step(
+                int(steps[step]),
+                "concurrency",
+                "error",
+                "rccl-early-flag",
+                f"{memory.mode}, this overwrites {memory.name(rank, int(early.cell[pair]))} after a wait for "
+                f"{transfers.name(send)}, which reads it; with LL this runtime says that a send is done "
+                "while threads of it may still read",
+                hint="let it wait for a later step there that is no send, or use Simple or LL128",
                 runtimes=(RCCL.name,),
             )
         )
