@@ -42,7 +42,7 @@ def verify(
     """Check MSCCL-XML files, whoever made them: structure and limits of each runtime, the result in
     every buffer, races and deadlocks in every order of execution that a runtime allows.
 
-    Exit code 0: all files are right; 4: a check failed; 2: a file is not MSCCL-XML at all.
+    Exit code 0: all files are right; 4: a check failed; 2: a file is not XML, or another kind of XML.
     """
     wanted = None if collective is None else load_collective(collective)
     reports = [(path, verify_file(path, targets=target, collective=wanted, root=root)) for path in files]

@@ -105,7 +105,6 @@ def test_legacy_copy_elements_are_skipped():
         ('depid="0" deps="0"', 'depid="0"', 10, "no attribute deps"),
         ('hasdep="1"', 'hasdep="2"', 9, "hasdep is 2"),
         ('id="1" i', 'id="0" i', 7, "given twice"),
-        ('id="1" i', 'id="2" i', 7, "outside 0 .. 1"),
         ('proto="LL"', 'proto="ll"', 1, "proto is 'll'"),
         ('ngpus="2"', 'ngpus="0"', 1, "ngpus is 0"),
         ('ngpus="2"', 'ngpus="1000000000"', 1, "ngpus"),
@@ -120,6 +119,40 @@ def test_what_cannot_be_understood_is_named_with_its_line(old, new, line, words)
     error = error_of(MINIMAL.replace(old, new))
     assert (error.path, error.line) == ("f.xml", line)
     assert words in str(error)
+
+
+def test_a_rank_beyond_the_last_is_skipped_as_the_runtimes_do():
+    read = parse_xml(MINIMAL.replace('ngpus="2"', 'ngpus="1"'))
+    assert (read.num_ranks, read.ranks[0]) == (1, parse_xml(MINIMAL).ranks[0])
+
+
+def test_of_several_algos_the_first_counts():
+    other = MINIMAL.replace('ngpus="2"', 'ngpus="3"')
+    document = parse_document(MINIMAL + "<!-- next -->\n" + other)
+    assert document.program == parse_xml(MINIMAL)
+    (ignored,) = document.ignored
+    assert (ignored.tag, ignored.line) == ("algo", 15)
+
+
+def test_a_fault_in_a_further_algo_has_its_line():
+    error = error_of(MINIMAL + MINIMAL.replace("</algo>", "</alga>"))
+    assert error.line == 26
+    assert "mismatched tag" in str(error)
+
+
+def test_hosts_of_further_elements_are_refused():
+    assert error_of(MINIMAL + "<x/>" * 1000).line == 14
+
+
+def test_a_document_has_all_faults_and_the_best_guess():
+    text = MINIMAL.replace('cnt="1"', 'cnt="1.5"').replace('hasdep="1"', 'hasdep="3"')
+    document = parse_document(text)
+    assert [(fault.line, fault.rank, fault.thread_block) for fault in document.faults] == [
+        (9, 1, 0),
+        (10, 1, 0),
+    ]
+    assert [fault.guessed for fault in document.faults] == [True, False]
+    assert document.program.ranks[1].thread_blocks[0].steps[1].count == 1
 
 
 def test_a_thread_block_given_twice_is_refused():

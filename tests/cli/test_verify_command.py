@@ -89,6 +89,13 @@ def test_a_file_can_be_checked_against_a_collective_of_ones_own(
     assert done.exit_code == 4, "the file leaves the part in the second half of rank 1's output"
 
 
+def test_a_value_that_means_nothing_is_a_finding_and_exits_4(taccl: Taccl) -> None:
+    Path("bad.xml").write_text(SWAP.replace('hasdep="0"', 'hasdep="3"', 1))
+    done = taccl("verify", "bad.xml")
+    assert done.exit_code == 4
+    assert "line 4: rank 0, thread block 0: hasdep is 3; it must be 0 or 1" in done.stdout
+
+
 def test_a_file_that_is_not_xml_exits_2(taccl: Taccl) -> None:
     Path("x.xml").write_text("hello")
     done = taccl("verify", "x.xml")

@@ -20,6 +20,9 @@ MAX_DEPTH = 16
 MAX_ELEMENTS = 4_000_000
 MAX_ATTRIBUTES = 256
 MAX_VALUE_LENGTH = 4096
+#: Elements one after the other at the top of a file; the runtimes take the first algo.
+MAX_ROOTS = 64
+_JUNK_AFTER_ROOT = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +35,8 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
 
-def parse_elements(data: bytes, path: str | None, encoding: str | None = None) -> Element:
-    """The root element of an XML text.
+def parse_elements(data: bytes, path: str | None, encoding: str | None = None) -> tuple[Element, ...]:
+    """The element of an XML text, and further ones where several stand one after the other.
 
     Parameters
     ----------
@@ -47,29 +50,43 @@ def parse_elements(data: bytes, path: str | None, encoding: str | None = None) -
     """
     if len(data) > MAX_BYTES:
         raise XmlError(f"the file has more than {MAX_BYTES} bytes, which no MSCCL program needs", path=path)
-    builder = _Builder(path, encoding)
-    try:
-        builder.parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise XmlError(
-            f"this is not well-formed XML: {expat.ErrorString(error.code)}",
-            path=path,
-            line=max(1, error.lineno),
-            hint="give the XML file that a synthesizer or msccl-tools wrote, unedited",
-        ) from None
-    except (LookupError, ValueError) as error:
-        raise XmlError(f"the text encoding cannot be read: {error}", path=path, line=1) from None
-    return builder.root
+    roots: list[Element] = []
+    begin, line, seen = 0, 1, 0
+    while True:
+        builder = _Builder(path, encoding, line, seen)
+        try:
+            builder.parser.Parse(data[begin:] if begin else data, True)
+        except expat.ExpatError as error:
+            begin += builder.parser.ErrorByteIndex
+            line += error.lineno - 1
+            if error.code == _JUNK_AFTER_ROOT and _is_element(data, begin) and len(roots) < MAX_ROOTS:
+                roots.append(builder.root)
+                seen = builder.seen
+                continue
+            raise XmlError(
+                f"this is not well-formed XML: {expat.ErrorString(error.code)}",
+                path=path,
+                line=max(1, line),
+                hint="give the XML file that a synthesizer or msccl-tools wrote, unedited",
+            ) from None
+        except (LookupError, ValueError) as error:
+            raise XmlError(f"the text encoding cannot be read: {error}", path=path, line=1) from None
+        return (*roots, builder.root)
+
+
+def _is_element(data: bytes, place: int) -> bool:
+    return data[place : place + 1] == b"<" and data[place + 1 : place + 2].isalpha()
 
 
 class _Builder:
     """Handlers of one parse. expat calls them; they raise `XmlError`, which passes through expat."""
 
-    def __init__(self, path: str | None, encoding: str | None) -> None:
+    def __init__(self, path: str | None, encoding: str | None, line: int, seen: int) -> None:
         self.path = path
+        self.seen = seen
+        self._line = line
         self.root = Element("", 0, {})
         self._open: list[Element] = []
-        self._seen = 0
         self.parser = expat.ParserCreate(encoding)
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
@@ -79,17 +96,17 @@ class _Builder:
         self.parser.EntityDeclHandler = self._doctype
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._seen += 1
+        self.seen += 1
         if len(self._open) >= MAX_DEPTH:
             self._refuse(f"elements are nested more than {MAX_DEPTH} deep")
-        if self._seen > MAX_ELEMENTS:
+        if self.seen > MAX_ELEMENTS:
             self._refuse(f"the file has more than {MAX_ELEMENTS} elements")
         if len(attributes) > MAX_ATTRIBUTES:
             self._refuse(f"an element has more than {MAX_ATTRIBUTES} attributes")
         for name, value in attributes.items():
             if len(name) + len(value) > MAX_VALUE_LENGTH:
                 self._refuse(f"attribute {name[:40]} has more than {MAX_VALUE_LENGTH} characters")
-        element = Element(tag, self.parser.CurrentLineNumber, attributes)
+        element = Element(tag, self._current_line(), attributes)
         if self._open:
             self._open[-1].children.append(element)
         else:
@@ -106,5 +123,8 @@ class _Builder:
     def _doctype(self, *declaration: object) -> None:
         self._refuse("document types and entities are not allowed", hint="remove the <!DOCTYPE ...> part")
 
+    def _current_line(self) -> int:
+        return self._line + self.parser.CurrentLineNumber - 1
+
     def _refuse(self, message: str, hint: str | None = None) -> NoReturn:
-        raise XmlError(message, path=self.path, line=self.parser.CurrentLineNumber, hint=hint)
+        raise XmlError(message, path=self.path, line=self._current_line(), hint=hint)

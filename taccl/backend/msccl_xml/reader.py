@@ -1,11 +1,11 @@
 """MSCCL-XML to `Program`, in every dialect that is about.
 
-Strict on structure: wrong nesting, a step that cannot be understood, a number that is none, two
-thread blocks with one id are an `XmlError` with the line. Lenient on attributes that some writer
-leaves out: they get what the runtimes document as the default (`minBytes` 0, `maxBytes` 2**27,
-`outofplace` the opposite of `inplace`), or what leaving them out must have meant. Whether a runtime
-would take the file is not decided here but in `verify`, which therefore gets the `Document`: the
-program beside the raw elements and the text.
+Strict on structure: a step that cannot be understood, a number that is none, two thread blocks with one
+id are faults with their line. `read_xml` raises the first of them; `read_document`, for `verify`, goes on
+with the best guess and hands over all of them beside the program, the raw elements and the text. Lenient on
+attributes that some writer leaves out: they get what the runtimes document as the default (`minBytes` 0,
+`maxBytes` 2**27, `outofplace` the opposite of `inplace`), or what leaving them out must have meant.
+Elements that every runtime skips are skipped. Whether a runtime would take the file is not decided here.
 """
 
 from __future__ import annotations
@@ -31,6 +31,29 @@ _WRITES_TARGET = frozenset(Op) - {Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP}
 _NUMBER = re.compile(r"[ \t\n\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in a file that cannot be understood.
+
+    Parameters
+    ----------
+    rank, thread_block : where, as far as it lies in one.
+    missing : an attribute is not there.
+    refused : every runtime refuses to load the file because of it.
+    guessed : the program has a guess in its place, and executing it would mean nothing. Otherwise it has what
+        the runtimes read.
+    """
+
+    line: int
+    message: str
+    hint: str | None
+    rank: int | None
+    thread_block: int | None
+    missing: bool
+    refused: bool
+    guessed: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Document:
     """A program and where it came from.
@@ -41,22 +64,32 @@ class Document:
     algo : the root element, with every attribute as it was written.
     text : the file's bytes, for the runtimes' own scanner is pickier than XML.
     path : None for a text that came from no file.
+    faults : what could not be understood.
+    ignored : the elements after the first.
     """
 
     program: Program
     algo: Element
     text: bytes
     path: str | None = None
+    faults: tuple[Fault, ...] = ()
+    ignored: tuple[Element, ...] = ()
 
 
 def read_xml(path: str | Path) -> Program:
-    """The program in an MSCCL-XML file; raises as `read_document` does."""
-    return read_document(path).program
+    """The program in an MSCCL-XML file.
+
+    Raises
+    ------
+    FileError : no such file, a directory, no permission.
+    XmlError : not XML, or anything in it that cannot be understood.
+    """
+    return _document(_bytes_of(path), path, strict=True).program
 
 
 def parse_xml(text: str, path: str | Path | None = None) -> Program:
     """The program in an MSCCL-XML text; raises `XmlError`. `path` is for messages."""
-    return parse_document(text, path).program
+    return _document(text, path, strict=True).program
 
 
 def read_document(path: str | Path) -> Document:
@@ -65,19 +98,26 @@ def read_document(path: str | Path) -> Document:
     Raises
     ------
     FileError : no such file, a directory, no permission.
-    XmlError : not XML, or XML whose structure is not MSCCL-XML's.
+    XmlError : not XML, or another kind of XML.
     """
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileError(f"cannot be read: {reason}", path=path) from None
-    return parse_document(data, path)
+    return _document(_bytes_of(path), path, strict=False)
 
 
 def parse_document(text: str | bytes, path: str | Path | None = None) -> Document:
     """An MSCCL-XML text, with all that `verify` wants to know about it; raises `XmlError`."""
+    return _document(text, path, strict=False)
+
+
+def _bytes_of(path: str | Path) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileError(f"cannot be read: {reason}", path=path) from None
+
+
+def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Document:
     where = None if path is None else str(path)
     if isinstance(text, str):
         data, encoding = text.encode("utf-8", errors="replace"), "utf-8"
@@ -85,8 +125,10 @@ def parse_document(text: str | bytes, path: str | Path | None = None) -> Documen
         data, encoding = text, None
     if not data.strip():
         raise XmlError("the file is empty", path=where, hint="synthesize it again")
-    algo = parse_elements(data, where, encoding)
-    return Document(_Reader(where).program(algo), algo, data, where)
+    algo, *ignored = parse_elements(data, where, encoding)
+    reader = _Reader(where, strict)
+    program = reader.program(algo)
+    return Document(program, algo, data, where, tuple(reader.faults), tuple(ignored))
 
 
 #: A dictionary finds a member by its word several times faster than the Enum itself does.
@@ -97,28 +139,34 @@ _Choice = TypeVar("_Choice", Op, Buffer, Protocol)
 
 
 class _Reader:
-    """Element by element to the program; holds the path for messages and nothing else."""
+    """Element by element to the program; holds where it is, for messages, and the faults found."""
 
-    def __init__(self, path: str | None) -> None:
-        self.path = path
+    def __init__(self, path: str | None, strict: bool) -> None:
+        self.path, self.strict = path, strict
+        self.faults: list[Fault] = []
+        self.rank: int | None = None
+        self.block: int | None = None
 
     def program(self, algo: Element) -> Program:
         if algo.tag != "algo":
-            raise self._error(algo, f"the first element is <{algo.tag}>, not <algo>")
+            message = f"the first element is <{algo.tag}>, not <algo>"
+            raise XmlError(message, path=self.path, line=algo.line)
         gpus = [child for child in algo.children if child.tag == "gpu"]
         num_ranks = self._whole(algo, "ngpus", default=len(gpus))
         if not 1 <= num_ranks <= MAX_RANKS:
-            raise self._error(algo, f"ngpus is {num_ranks}; it must be 1 .. {MAX_RANKS}")
+            self._fault(algo, f"ngpus is {num_ranks}; it must be 1 .. {MAX_RANKS}")
+            num_ranks = min(max(1, len(gpus)), MAX_RANKS)
         ranks = [RankProgram(rank, 0, 0, 0, ()) for rank in range(num_ranks)]
         for element in gpus:
-            rank = self._rank(element)
-            if rank.rank >= num_ranks or rank.rank < 0:
-                raise self._error(element, f"gpu id {rank.rank} is outside 0 .. {num_ranks - 1} (ngpus)")
-            if ranks[rank.rank].line is not None:
-                raise self._error(
-                    element, f"gpu {rank.rank} is given twice, first on line {ranks[rank.rank].line}"
-                )
-            ranks[rank.rank] = rank
+            self.rank = self.block = None
+            number = self.rank = self._whole(element, "id", default=None)
+            if not 0 <= number < num_ranks:
+                continue  # no rank looks for it
+            if ranks[number].line is not None:
+                self._fault(element, f"gpu {number} is given twice, first on line {ranks[number].line}")
+                continue
+            ranks[number] = self._rank(element, number)
+        self.rank = self.block = None
         channels = [block.channel for rank in ranks for block in rank.thread_blocks]
         in_place = self._whole(algo, "inplace", default=0) != 0
         return Program(
@@ -135,7 +183,7 @@ class _Reader:
             ranks=tuple(ranks),
         )
 
-    def _rank(self, gpu: Element) -> RankProgram:
+    def _rank(self, gpu: Element, number: int) -> RankProgram:
         blocks: dict[int, ThreadBlock] = {}
         for element in gpu.children:
             if element.tag != "tb":
@@ -143,12 +191,14 @@ class _Reader:
                 continue
             block = self._block(element)
             if block.id in blocks:
-                raise self._error(
-                    element, f"thread block {block.id} is given twice, first on line {blocks[block.id].line}"
-                )
+                first = blocks[block.id].line
+                message = f"thread block {block.id} is given twice, first on line {first}"
+                self._fault(element, message, refused=True)
+                continue
             blocks[block.id] = block
+        self.block = None
         return RankProgram(
-            rank=self._whole(gpu, "id"),
+            rank=number,
             input_chunks=self._whole(gpu, "i_chunks"),
             output_chunks=self._whole(gpu, "o_chunks"),
             scratch_chunks=self._whole(gpu, "s_chunks"),
@@ -157,11 +207,13 @@ class _Reader:
         )
 
     def _block(self, tb: Element) -> ThreadBlock:
+        self.block = None
+        number = self.block = self._whole(tb, "id")
         for element in tb.children:
             if element.tag != "step":
                 self._refuse_misplaced(element, "tb")
         return ThreadBlock(
-            id=self._whole(tb, "id"),
+            id=number,
             send=self._whole(tb, "send", default=-1),
             recv=self._whole(tb, "recv", default=-1),
             channel=self._whole(tb, "chan", default=0),
@@ -173,8 +225,8 @@ class _Reader:
         op = self._choice(step, "type", Op)
         depends_on = self._whole(step, "depid", default=-1)
         has_dependent = self._whole(step, "hasdep", default=0)
-        if has_dependent not in (0, 1):
-            raise self._error(step, f"hasdep is {has_dependent}; it must be 0 or 1")
+        if has_dependent not in (0, 1) and (op is not Op.NOP or self.strict):
+            self._fault(step, f"hasdep is {has_dependent}; it must be 0 or 1", refused=True)
         src, src_offset = self._place(step, "src", needed=op in _READS_SOURCE)
         dst, dst_offset = self._place(step, "dst", needed=op in _WRITES_TARGET)
         return Step(
@@ -185,7 +237,7 @@ class _Reader:
             dst_offset=dst_offset,
             count=self._whole(step, "cnt", default=0 if op is Op.NOP else None),
             depends=None if depends_on < 0 else (depends_on, self._whole(step, "deps")),
-            has_dependent=has_dependent == 1,
+            has_dependent=has_dependent != 0,
             line=step.line,
         )
 
@@ -200,41 +252,60 @@ class _Reader:
         """A whole number as the runtimes' strtol(base 0) reads it, but nothing may follow it."""
         text = element.attributes.get(name)
         if text is None:
-            if default is None:
-                raise self._error(element, f"<{element.tag}> has no attribute {name}")
-            return default
+            if default is not None:
+                return default
+            self._fault(element, f"<{element.tag}> has no attribute {name}", missing=True, refused=True)
+            return 0
         value = parse_whole(text)
         if value is None:
-            raise self._error(
+            value = parse_beginning(text)
+            self._fault(
                 element,
-                f"{name} is {text[:40]!r}, which is not a whole number",
-                hint="write digits only; the runtimes would read what they can of it and go on",
+                f"{name} is {text[:40]!r}, which is not a whole number; the runtimes read it as {value}",
+                hint="write digits only",
+                guessed=False,
             )
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            raise self._error(element, f"{name} is {text[:40]}, which does not fit in {bits} bits")
+            self._fault(element, f"{name} is {text[:40]}, which does not fit in {bits} bits")
+            return 0
         return value
 
     def _choice(
         self, element: Element, name: str, kind: type[_Choice], default: _Choice | None = None
     ) -> _Choice:
         text = element.attributes.get(name)
-        if text is None:
-            if default is None:
-                raise self._error(element, f"<{element.tag}> has no attribute {name}")
+        if text is None and default is not None:
             return default
-        member = _MEMBERS[kind].get(text)
+        member = _MEMBERS[kind].get(text) if text is not None else None
         if member is None:
             known = ", ".join(member.value for member in kind)
-            raise self._error(element, f"{name} is {text[:40]!r}", hint=f"one of {known}")
+            if text is None:
+                self._fault(element, f"<{element.tag}> has no attribute {name}", missing=True, refused=True)
+            else:
+                self._fault(element, f"{name} is {text[:40]!r}", hint=f"one of {known}", refused=True)
+            return next(iter(kind))
         return member  # type: ignore[return-value]
 
     def _refuse_misplaced(self, element: Element, parent: str) -> None:
-        """Unknown elements are skipped, as the runtimes do; known ones in the wrong place are not."""
-        if any(inner.tag in ("algo", "gpu", "tb", "step") for inner in _walk(element)):
-            raise self._error(element, f"<{element.tag}> cannot stand inside <{parent}>")
+        """The runtimes skip elements that they do not know where they stand; nobody means it with these."""
+        if self.strict and any(inner.tag in ("algo", "gpu", "tb", "step") for inner in _walk(element)):
+            self._fault(element, f"<{element.tag}> cannot stand inside <{parent}>")
 
-    def _error(self, element: Element, message: str, hint: str | None = None) -> XmlError:
-        return XmlError(message, path=self.path, line=element.line, hint=hint)
+    def _fault(
+        self,
+        element: Element,
+        message: str,
+        hint: str | None = None,
+        *,
+        missing: bool = False,
+        refused: bool = False,
+        guessed: bool = True,
+    ) -> None:
+        if self.strict:
+            raise XmlError(message, path=self.path, line=element.line, hint=hint)
+        self.faults.append(
+            Fault(element.line, message, hint, self.rank, self.block, missing, refused, guessed)
+        )
 
 
 @lru_cache(maxsize=65536)
@@ -248,6 +319,13 @@ def parse_whole(text: str) -> int | None:
     if len(digits) > 30:
         return 2**80
     return int(sign + digits, base)
+
+
+def parse_beginning(text: str) -> int:
+    """The number that `text` begins with, as C's strtol with base 0 finds it; 0 if with none."""
+    match = _NUMBER.match(text)
+    value = None if match is None else parse_whole(match.group())
+    return 0 if value is None else value
 
 
 def _walk(element: Element) -> Iterator[Element]:

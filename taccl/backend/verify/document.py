@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.backend.msccl_xml.elements import Element
-from taccl.backend.msccl_xml.reader import Document, parse_whole
+from taccl.backend.msccl_xml.reader import Document, parse_beginning, parse_whole
+from taccl.backend.program import Protocol
 from taccl.backend.verify.lexical import check_text
 from taccl.backend.verify.limits import (
     BLOCK_ATTRIBUTES,
     GPU_ATTRIBUTES,
+    MSCCL,
     RUNTIMES,
     STEP_ATTRIBUTES,
 )
@@ -26,6 +28,11 @@ _INNER = {"algo": "gpu", "gpu": "tb", "tb": "step", "step": None}
 _TEXTS = frozenset({"name", "proto", "coll", "type", "srcbuf", "dstbuf"})
 _NUMBERS = _REQUIRED["gpu"] | _REQUIRED["tb"] | (_REQUIRED["step"] - _TEXTS)
 _ALGO_NUMBERS = frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES)) - _TEXTS
+#: The most threads of a block with Simple, and what they share, in microsoft/msccl.
+_MOST_THREADS = 512
+_SIMPLE_PIECE = MSCCL.piece_bytes[Protocol.SIMPLE]
+LOAD: Refusal = "load"
+LAUNCH: Refusal = "launch"
 _MOST_STEPS = min(runtime.steps for runtime in RUNTIMES)
 
 
@@ -33,15 +40,17 @@ def check_document(document: Document, collector: Collector) -> None:
     """Findings for all that the program itself no longer shows."""
     check_text(document.text, collector)
     algo = document.algo
-    _algo_attributes(algo, collector)
+    _faults(document, collector)
+    _further_elements(document, collector)
+    _algo_attributes(algo, document.program.protocol, collector)
     rank = block = None
-    for element, index in _known(algo):
+    for element, index in _known(algo, document.program.num_ranks):
         attributes = element.attributes
         required = _REQUIRED.get(element.tag)
         if element.tag == "gpu":
-            rank, block = parse_whole(attributes["id"]), None
+            rank, block = parse_whole(attributes.get("id", "")), None
         elif element.tag == "tb":
-            block = parse_whole(attributes["id"])
+            block = parse_whole(attributes.get("id", ""))
         if required is not None and not attributes.keys() >= required:
             _missing(element, sorted(required - attributes.keys()), rank, block, collector)
         if element.tag == "step":
@@ -53,11 +62,42 @@ def check_document(document: Document, collector: Collector) -> None:
                 _unusual_number(element, name, text, rank, block, collector)
 
 
-def _known(algo: Element) -> Iterator[tuple[Element, int]]:
+def _faults(document: Document, collector: Collector) -> None:
+    """What could not be understood; attributes that are missing are told with the others of their element."""
+    for fault in document.faults:
+        if fault.missing:
+            collector.fatal = True
+            continue
+        place = (fault.rank, fault.thread_block)
+        hint = fault.hint or "correct it"
+        refusal: Refusal | None = "load" if fault.refused else None
+        finding = _finding(fault.line, "error", "bad-value", fault.message, hint, place, refusal=refusal)
+        collector.add(finding, fatal=fault.guessed)
+
+
+def _further_elements(document: Document, collector: Collector) -> None:
+    """Whatever follows the first <algo>, and <gpu> elements that no rank looks for."""
+    algo, ranks = document.algo, document.program.num_ranks
+    if document.ignored:
+        tags = ", ".join(sorted({f"<{element.tag}>" for element in document.ignored}))
+        message = f"{len(document.ignored)} elements {tags} follow the first <algo>, which alone counts"
+        line = document.ignored[0].line
+        collector.add(_finding(line, "warning", "ignored-element", message, "give each a file of its own"))
+    extra = [gpu for gpu in algo.children if gpu.tag == "gpu" and not _is_of_a_rank(gpu, ranks)]
+    if extra:
+        message = f"{len(extra)} <gpu> elements have an id outside 0 .. {ranks - 1} (ngpus) and are ignored"
+        collector.add(_finding(extra[0].line, "warning", "ignored-element", message, "remove them"))
+
+
+def _is_of_a_rank(gpu: Element, ranks: int) -> bool:
+    return "id" not in gpu.attributes or 0 <= parse_beginning(gpu.attributes["id"]) < ranks
+
+
+def _known(algo: Element, ranks: int) -> Iterator[tuple[Element, int]]:
     """All elements that the runtimes read, in order, each with its index among those of its parent."""
     yield algo, 0
     for gpu in algo.children:
-        if gpu.tag != "gpu":
+        if gpu.tag != "gpu" or not _is_of_a_rank(gpu, ranks):
             continue
         yield gpu, 0
         for tb in gpu.children:
@@ -72,7 +112,7 @@ def _known(algo: Element) -> Iterator[tuple[Element, int]]:
 
 
 def _finding(
-    element: Element,
+    line: int,
     severity: Severity,
     rule: str,
     message: str,
@@ -92,14 +132,14 @@ def _finding(
         f"{where}{message}",
         rank=rank,
         thread_block=block,
-        line=element.line,
+        line=line,
         runtimes=runtimes,
         hint=hint,
         refusal=refusal,
     )
 
 
-def _algo_attributes(algo: Element, collector: Collector) -> None:
+def _algo_attributes(algo: Element, protocol: Protocol, collector: Collector) -> None:
     missing: dict[str, tuple[str, ...]] = {}
     for name in sorted(frozenset().union(*(runtime.algo_attributes for runtime in RUNTIMES))):
         if name not in algo.attributes:
@@ -113,30 +153,41 @@ def _algo_attributes(algo: Element, collector: Collector) -> None:
         hint = f"write {similar[0][1]} for {similar[0][0]}" if similar else f"add {added}"
         message = f"<algo> has no {', '.join(names)}"
         collector.add(
-            _finding(algo, "error", "missing-attribute", message, hint, runtimes=runtimes, refusal="load")
+            _finding(
+                algo.line, "error", "missing-attribute", message, hint, runtimes=runtimes, refusal="load"
+            )
         )
     if "maxBytes" not in algo.attributes:
         message = "<algo> has no maxBytes, which means 128 MiB here"
         collector.add(
-            _finding(algo, "warning", "missing-attribute", message, 'add maxBytes="..."', runtimes=("msccl",))
+            _finding(
+                algo.line, "warning", "missing-attribute", message, 'add maxBytes="..."', runtimes=("msccl",)
+            )
         )
     for name, text in algo.attributes.items():
         if name in _ALGO_NUMBERS and not _is_plain(text):
             _unusual_number(algo, name, text, None, None, collector)
-    threads = parse_whole(algo.attributes.get("nthreads", "32"))
-    if threads is None or threads <= 0 or threads % 32:
-        message = f"nthreads is {algo.attributes['nthreads'][:40]!r}, which is no multiple of 32"
-        collector.add(
-            _finding(
-                algo,
-                "error",
-                "thread-count",
-                message,
-                "use a power of two from 32 up",
-                runtimes=("msccl",),
-                refusal="load",
-            )
+    _thread_count(algo, protocol, collector)
+
+
+def _thread_count(algo: Element, protocol: Protocol, collector: Collector) -> None:
+    """microsoft/msccl alone reads nthreads; 0 leaves the choice to it."""
+    text = algo.attributes.get("nthreads", "0")
+    threads = parse_beginning(text)
+    message, refusal = None, None
+    if threads < 0 or threads % 32:
+        message, refusal = f"nthreads is {text[:40]!r}, which is no multiple of 32", LOAD
+    elif protocol is Protocol.SIMPLE and 0 < threads < _MOST_THREADS and _SIMPLE_PIECE % (8 * threads):
+        message = (
+            f"nthreads is {threads}, over which a piece of {_SIMPLE_PIECE} bytes cannot be shared equally"
         )
+        refusal = LAUNCH
+    if message is not None:
+        hint = "use a power of two from 32 up"
+        finding = _finding(
+            algo.line, "error", "thread-count", message, hint, (None, None), ("msccl",), refusal
+        )
+        collector.add(finding)
 
 
 def _missing(
@@ -144,7 +195,7 @@ def _missing(
 ) -> None:
     collector.add(
         _finding(
-            element,
+            element.line,
             "error",
             "missing-attribute",
             f"<{element.tag}> has no {', '.join(names)}",
@@ -172,7 +223,7 @@ def _step_number(
     if refusing:
         collector.add(
             _finding(
-                step,
+                step.line,
                 "error",
                 "step-number",
                 message,
@@ -187,21 +238,21 @@ def _step_number(
             f"s is {number}, but this is step {index}; steps run in the order of the file, and deps means it"
         )
         collector.add(
-            _finding(step, "warning", "step-number", message, "number the steps from 0", (rank, block))
+            _finding(step.line, "warning", "step-number", message, "number the steps from 0", (rank, block))
         )
 
 
 def _ignored_children(element: Element, rank: int | None, block: int | None, collector: Collector) -> None:
     if element.tag == "step":
         message, hint = "a <step> must be empty; every runtime crashes on this", "remove what is inside"
-        collector.add(_finding(element, "error", "child-of-step", message, hint, (rank, block)))
+        collector.add(_finding(element.line, "error", "child-of-step", message, hint, (rank, block)))
         return
     ignored = [child for child in element.children if child.tag != _INNER[element.tag]]
     if ignored:
         tags = ", ".join(sorted({f"<{child.tag}>" for child in ignored}))
         message = f"{len(ignored)} elements {tags} in <{element.tag}> are ignored by every runtime"
         hint = "write cpy steps for copies that are meant" if tags == "<copy>" else "remove them"
-        collector.add(_finding(ignored[0], "warning", "ignored-element", message, hint, (rank, block)))
+        collector.add(_finding(ignored[0].line, "warning", "ignored-element", message, hint, (rank, block)))
 
 
 def _is_plain(text: str) -> bool:
@@ -211,7 +262,10 @@ def _is_plain(text: str) -> bool:
 def _unusual_number(
     element: Element, name: str, text: str, rank: int | None, block: int | None, collector: Collector
 ) -> None:
-    message = f"{name} is written {text[:40]!r}, which the runtimes read as {parse_whole(text)}"
+    value = parse_whole(text)
+    if value is None:  # told as a fault
+        return
+    message = f"{name} is written {text[:40]!r}, which the runtimes read as {value}"
     collector.add(
-        _finding(element, "warning", "unusual-number", message, "write plain digits", (rank, block))
+        _finding(element.line, "warning", "unusual-number", message, "write plain digits", (rank, block))
     )

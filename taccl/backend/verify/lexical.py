@@ -104,10 +104,9 @@ def _fault_of_tag(tag: bytes) -> tuple[str, str]:
 
 
 def _check_comment(comment: bytes, line: int, collector: Collector) -> None:
-    words = comment[4:-3].split()
-    if words and b"=" in words[0]:
-        message = "the first word of the comment contains =, which the runtimes take for an attribute"
-        collector.add(_refused(line, message, "put another word first"))
+    if b"=" in re.split(rb"\s", comment[4:-3], maxsplit=1)[0]:
+        message = "the word right after <!-- contains =, which the runtimes take for an attribute"
+        collector.add(_refused(line, message, "put a blank after <!--"))
 
 
 def _check_tag(tag: bytes, line: int, collector: Collector) -> None:

@@ -34,6 +34,7 @@ class Runtime:
     zero_max_bytes : what maxBytes="0" means, `unlimited` or `never`.
     piece_bytes : per protocol, the most that one slot of a connection holds.
     fused_steps : whether rcs, rrs, rrc and rrcs run.
+    limits_merged_sources : whether a merged reduction has room for `MAX_FUSED_REDUCTIONS` sources only.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Runtime:
     zero_max_bytes: str
     piece_bytes: dict[Protocol, int]
     fused_steps: bool
+    limits_merged_sources: bool
 
 
 _EVERYWHERE = frozenset({"proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace"})
@@ -86,6 +88,7 @@ MSCCL = Runtime(
     zero_max_bytes="never",
     piece_bytes=_NVIDIA_PIECES,
     fused_steps=True,
+    limits_merged_sources=True,
 )
 EXECUTOR = Runtime(
     name="executor",
@@ -101,6 +104,7 @@ EXECUTOR = Runtime(
     zero_max_bytes="unlimited",
     piece_bytes=_NVIDIA_PIECES,
     fused_steps=True,
+    limits_merged_sources=True,
 )
 RCCL = Runtime(
     name="rccl",
@@ -116,6 +120,7 @@ RCCL = Runtime(
     zero_max_bytes="unlimited",
     piece_bytes={Protocol.SIMPLE: 2048 * KIB, Protocol.LL: 16 * KIB, Protocol.LL128: 50_176},
     fused_steps=False,
+    limits_merged_sources=False,
 )
 
 RUNTIMES = (MSCCL, EXECUTOR, RCCL)
@@ -127,7 +132,7 @@ MAX_BLOCKS_PER_CHANNEL = 32
 MAX_NODES = 4095
 MAX_CHILDREN = 1024
 MAX_ATTRIBUTES = 16
-MAX_ATTRIBUTE_LENGTH = 254
+MAX_ATTRIBUTE_LENGTH = 255
 MAX_FUSED_REDUCTIONS = 16
 GPU_ATTRIBUTES = ("id", "i_chunks", "o_chunks", "s_chunks")
 BLOCK_ATTRIBUTES = ("id", "send", "recv", "chan")

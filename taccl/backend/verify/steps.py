@@ -195,6 +195,7 @@ def _merged_reductions_are_alike_and_few(subject: Subject) -> None:
                 f"{len(merged)} re steps from here on are merged into one, which has room for "
                 f"{limits.MAX_FUSED_REDUCTIONS}",
                 'give the 15th hasdep="1"',
+                runtimes_where(lambda runtime: runtime.limits_merged_sources),
             )
 
 

@@ -96,6 +96,8 @@ def _verify(
     columns = Columns.of(program)
     if document is not None:
         check_document(document, collector)
+    if collector.fatal:
+        return _of_no_program(columns, wanted, collector, document)
     transfers = Transfers.of(columns)
     check_structure(columns, transfers, collector)
     if root is None and collective is not None:
@@ -108,7 +110,19 @@ def _verify(
     check_bounds(columns, expectation, collector)
     _check_size(columns, expectation, collector)
     connections = connect(transfers, collector)
-    facts = Facts(
+    facts = _facts(columns, collector)
+    if targets is None:
+        wanted = tuple(each for each in wanted if facts.readers[each.name] == "yes") or wanted
+    if not collector.fatal:
+        loads = [each for each in wanted if facts.readers[each.name] != "no"]
+        facts = _behaviour(transfers, connections, expectation, root, loads or wanted, collector, facts)
+    return Report(_for_targets(collector, wanted), facts, None if document is None else document.path)
+
+
+def _facts(columns: Columns, collector: Collector) -> Facts:
+    """What is known before anything is executed."""
+    program = columns.program
+    return Facts(
         collective=program.collective,
         num_ranks=program.num_ranks,
         num_steps=columns.num_steps,
@@ -116,12 +130,14 @@ def _verify(
         protocol=program.protocol.value,
         readers=_readers(collector),
     )
-    if targets is None:
-        wanted = tuple(each for each in wanted if facts.readers[each.name] == "yes") or wanted
-    if not collector.fatal:
-        loads = [each for each in wanted if facts.readers[each.name] != "no"]
-        facts = _behaviour(transfers, connections, expectation, root, loads or wanted, collector, facts)
-    return Report(_for_targets(collector, wanted), facts, None if document is None else document.path)
+
+
+def _of_no_program(
+    columns: Columns, wanted: Sequence[Runtime], collector: Collector, document: Document | None
+) -> Report:
+    """The report on a file parts of which cannot be understood: what else is wrong would be guesswork."""
+    path = None if document is None else document.path
+    return Report(_for_targets(collector, wanted), _facts(columns, collector), path)
 
 
 def _check_size(columns: Columns, expectation: Expectation | None, collector: Collector) -> None:
