@@ -13,15 +13,15 @@ from taccl import units
 from taccl.api import make_problem
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_in_place
-from taccl.backend.msccl_xml import read_xml
+from taccl.backend.msccl_xml import Document, read_document
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
-from taccl.backend.verify import verify_program
+from taccl.backend.verify import refusals_of, verify_program
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, Collective, make_collective
 from taccl.encoding.bounds import lower_bound
-from taccl.errors import CollectiveError, FileError, TacclError, TopologyError
+from taccl.errors import CollectiveError, FileError, TacclError, TopologyError, VerificationError
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
 from taccl.schedule import SavedSchedule, read_schedule
@@ -39,6 +39,8 @@ _PER_RANK = ("gather", "scatter")
 _ROOTED = ("broadcast", "reduce", *_PER_RANK)
 #: A time may be below its bound by so much: float error.
 _TOLERANCE = 1e-9
+#: Reasons for a refusal that are written out.
+_FINDINGS = 5
 
 
 @dataclass(frozen=True)
@@ -282,23 +284,38 @@ def _of_schedule(saved: SavedSchedule) -> _Subject:
 
 
 def _of_xml(path: str | Path, custom: str | Path | None, root: int | None) -> _Subject:
-    program = read_xml(path)
+    document = read_document(path)
+    program = document.program
     ranks, chunks = program.num_ranks, program.chunks_per_loop
     name = program.collective.lower().replace("_", "").replace("-", "")
-    if chunks < 1 or ranks < 1:
-        raise CollectiveError("the file has no chunks or no ranks", path=path)
-    if custom is not None:
-        return _of_custom(program, load_collective(custom, ranks), path)
-    if name not in COLLECTIVES:
+    if custom is None and name not in COLLECTIVES:
         raise CollectiveError(
             f"coll is {program.collective!r}, which does not say what size and bound mean",
             path=path,
             hint="--collective FILE.yaml describes it",
         )
+    collective = None if custom is None else load_collective(custom, ranks)
+    _check_structure(document, collective, root)
+    if collective is not None:
+        return _of_custom(program, collective, path)
     if name in _ROOTED:
         return _Subject(program, make_collective(name, ranks, chunks, _root(program, root)), 1)
     whole = lcm(chunks, ranks)
     return _Subject(program, make_collective(name, ranks, whole // ranks, root), whole // chunks)
+
+
+def _check_structure(document: Document, collective: Collective | None, root: int | None) -> None:
+    """Refuse what verification refuses before it executes anything: such a program has no time."""
+    findings = refusals_of(document, collective=collective, root=root)
+    if findings:
+        shown = [str(finding) for finding in findings[:_FINDINGS]]
+        more = [f"and {len(findings) - _FINDINGS} more"] if len(findings) > _FINDINGS else []
+        raise VerificationError(
+            "no runtime would execute the program, so it has no time",
+            findings=[*shown, *more],
+            path=document.path,
+            hint="taccl verify says all that is wrong",
+        )
 
 
 def _root(program: Program, given: int | None) -> int | None:
@@ -378,4 +395,17 @@ def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
             f"so no runtime would use it at {', '.join(outside)}"
         )
     if any(run.is_too_fast for run in runs):
-        yield "faster than any program of its collective: taccl verify says what is missing"
+        yield _why_too_fast(subject)
+
+
+def _why_too_fast(subject: _Subject) -> str:
+    """A time below its bound: the file leaves something out, or a wait, or the bound is wrong."""
+    collective = subject.collective
+    custom = None if collective.name in COLLECTIVES else collective
+    facts = verify_program(subject.program, targets=None, collective=custom, root=collective.root).facts
+    if "right" not in (facts.in_place, facts.out_of_place) or facts.races:
+        return "faster than any program of its collective: taccl verify says what is missing"
+    return (
+        "faster than its bound, though taccl verify finds its result right: so the bound is wrong, which is "
+        "a fault of taccl and not of the file; please report it, with the file and this command"
+    )

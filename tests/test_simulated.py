@@ -4,7 +4,8 @@ import pytest
 
 from taccl.api import synthesize
 from taccl.backend.simulate import simulate_program
-from taccl.backend.verify import verify_program
+from taccl.backend.verify import verify_file, verify_program
+from taccl.encoding.bounds.bound import Bound
 from taccl.errors import CollectiveError, FileError, TopologyError, VerificationError
 from taccl.simulated import simulate_file
 from taccl.sketch.published import published_files
@@ -118,3 +119,76 @@ def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CollectiveError, match="cannot be cut into the 8 equal chunks"):
         simulate_file(file, ["1001B"], topology="switch:8")
     assert not verify_program(simulate_file(file, ["1MB"], topology="switch:8").program).facts.deadlock_whole
+
+
+def swap(steps: str, more: str = "", chunks: int = 2) -> str:
+    """An XML: two ranks exchange their parts of an AllGather, in place; rank 0 runs `steps` and `more`."""
+    other = one("s", 0, "1") + one("r", 1, "0")
+    return (
+        f'<algo name="swap" proto="LL" nchannels="1" nchunksperloop="{chunks}" ngpus="2" coll="allgather" '
+        'inplace="1" outofplace="0" minBytes="0" maxBytes="1048576">'
+        '<gpu id="0" i_chunks="1" o_chunks="2" s_chunks="0">'
+        f'<tb id="0" send="1" recv="1" chan="0">{steps}</tb>{more}</gpu>'
+        '<gpu id="1" i_chunks="1" o_chunks="2" s_chunks="0">'
+        f'<tb id="0" send="0" recv="0" chan="0">{other}</tb></gpu></algo>'
+    )
+
+
+def one(kind: str, number: int, offset: str, count: str = "1") -> str:
+    return (
+        f'<step s="{number}" type="{kind}" srcbuf="o" srcoff="{offset}" dstbuf="o" dstoff="{offset}" '
+        f'cnt="{count}" depid="-1" deps="-1" hasdep="0"/>'
+    )
+
+
+RIGHT = one("s", 0, "0") + one("r", 1, "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (swap(one("s", 0, "0", "-1") + one("r", 1, "1")), "cnt is -1"),
+        (swap(one("s", 0, "99999999") + one("r", 1, "1")), "srcoff is 99999999"),
+        (swap(RIGHT, chunks=2_000_000_000), "nchunksperloop is 2000000000"),
+        (swap(RIGHT.replace('hasdep="0"', 'hasdep="3"')), "hasdep is 3"),
+        ("<?xml version='1.0'?>" + swap(RIGHT), "XML declaration"),
+    ],
+)
+def test_what_verification_refuses_before_it_executes_anything_has_no_time(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "x.xml"
+    file.write_text(text)
+    with pytest.raises(VerificationError, match="has no time") as caught:
+        simulate_file(file, ["1KB"], topology="ring:2")
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 4
+    assert not verify_file(file, targets=None).ok
+
+
+def test_a_right_file_has_no_note(tmp_path: Path) -> None:
+    file = tmp_path / "x.xml"
+    file.write_text(swap(RIGHT))
+    assert simulate_file(file, ["1KB"], topology="ring:2").notes == ()
+
+
+def test_only_what_verification_says_is_missing_is_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a bound that is too high, a right file is not blamed; a wrong one is."""
+    right, wrong = tmp_path / "right.xml", tmp_path / "wrong.xml"
+    right.write_text(swap(RIGHT))
+    high = Bound(1e6, "by hand", "test")
+    monkeypatch.setattr("taccl.simulated.lower_bound", lambda problem: high)
+    (said,) = simulate_file(right, ["1KB"], topology="ring:2").notes
+    assert "the bound is wrong" in said
+    assert "please report it" in said
+    unordered = f'<tb id="1" send="-1" recv="-1" chan="0">{one("cpy", 0, "1")}</tb>'
+    wrong.write_text(swap(RIGHT, more=unordered))
+    assert verify_file(wrong, targets=None).facts.races
+    (said,) = simulate_file(wrong, ["1KB"], topology="ring:2").notes
+    assert said.endswith("taccl verify says what is missing")
+    wrong.write_text(swap(one("s", 0, "1") + one("r", 1, "1")))
+    (said,) = simulate_file(wrong, ["1KB"], topology="ring:2").notes
+    assert said.endswith("taccl verify says what is missing")
+    assert not verify_file(wrong, targets=None).ok

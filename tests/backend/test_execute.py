@@ -26,6 +26,7 @@ from taccl.backend.execute import execute
 from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import read_xml
+from taccl.backend.verify import verify_program
 from taccl.collectives import COLLECTIVES, Collective, Placement, make_collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
 
@@ -324,6 +325,26 @@ def test_a_call_that_does_not_fit_says_what_would(options, error, said):
     with pytest.raises(error) as refused:
         execute(ring_allgather(4), **options)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"chunks_per_loop": 2_000_000_000}, "nchunksperloop is 2000000000, and steps reach no chunk beyond"),
+        ({"scratch": 2**31 - 1}, "a buffer of 2147483647 chunks"),
+    ],
+)
+def test_numbers_that_no_step_reaches_are_refused_before_any_memory_is_taken(change, said):
+    made = ring_allgather(4)
+    if "scratch" in change:
+        ranks = tuple(replace(rank, scratch_chunks=change["scratch"]) for rank in made.ranks)
+        made = replace(made, ranks=ranks)
+    else:
+        made = replace(made, **change)
+    with pytest.raises(CollectiveError) as refused:
+        execute(made)
+    assert said in str(refused.value)
+    assert not verify_program(made, targets="executor").ok
 
 
 def test_the_default_size_is_one_that_the_program_serves():

@@ -25,6 +25,10 @@ SLOTS = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
 #: W of microsoft/msccl and msccl-executor-nccl, bytes.
 PIECE_BYTES = {Protocol.SIMPLE: 2 * units.MB, Protocol.LL: 32 * units.KB, Protocol.LL128: 576_000}
 _MAX_CHUNKS_PER_PIECE = 71
+#: Offsets have 15 bits, so no step reaches a chunk from this one on.
+_MAX_CHUNKS = 2**15 - 1 + _MAX_CHUNKS_PER_PIECE
+#: The most chunks of all ranks that are looked at.
+_MAX_CELLS = 16_000_000
 #: For these, with Simple, the hosts fill only a quarter of a piece with whole chunks.
 _QUARTER_FILLED = ("broadcast", "reduce")
 
@@ -198,6 +202,15 @@ def _check_collective(program: Program, name: str, collective: Collective | None
     chunks, ranks = program.chunks_per_loop, program.num_ranks
     if chunks < 1:
         raise CollectiveError(f"nchunksperloop is {chunks}; it must be at least 1")
+    if chunks > _MAX_CHUNKS:
+        raise CollectiveError(
+            f"nchunksperloop is {chunks}, and steps reach no chunk beyond {_MAX_CHUNKS - 1}"
+        )
+    if chunks * ranks * (ranks if name in ("gather", "scatter") else 1) > _MAX_CELLS:
+        raise CollectiveError(f"{ranks} ranks with {chunks} chunks each are more than can be compared")
+    largest = max(max(each.input_chunks, each.output_chunks, each.scratch_chunks) for each in program.ranks)
+    if largest > _MAX_CHUNKS:
+        raise CollectiveError(f"a buffer of {largest} chunks; steps reach none beyond {_MAX_CHUNKS - 1}")
     if root is not None and name not in _ROOTED:
         raise CollectiveError(f"{name} has no root", hint="leave --root out")
     if collective is not None:

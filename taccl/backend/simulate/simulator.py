@@ -74,7 +74,7 @@ def simulate_program(
 
     Raises
     ------
-    VerificationError : steps without another end, or a hang (with the cycle).
+    VerificationError : steps without another end or without chunks, or a hang (with the cycle).
     TopologyError : a send between ranks that no link joins, or another number of ranks.
     """
     if program.num_ranks != topology.num_ranks:
@@ -118,6 +118,11 @@ def _matched(program: Program) -> tuple[Transfers, Connections]:
             findings += [
                 f"{transfers.name(int(row))}: its thread block has nobody to {words}" for row in lost
             ]
+    counts = transfers.columns.count[transfers.step]
+    findings += [
+        f"{transfers.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
+        for row in np.flatnonzero(counts < 1)
+    ]
     if findings:
         raise VerificationError(
             "the program cannot run, so it has no time",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +84,18 @@ def verify_program(
     return _verify(program, None, targets, collective, root)
 
 
+def refusals_of(
+    document: Document, *, collective: Collective | None = None, root: int | None = None
+) -> tuple[Finding, ...]:
+    """What keeps a file from being executed at all, for the runtimes that take it.
+
+    Those are all errors but wrong results, races and deadlocks, which only an execution shows. Quick, and
+    bounded in memory, whatever numbers the file has. Parameters as in `verify_file`.
+    """
+    looked_at = _look(document.program, document, collective, root)
+    return tuple(each for each in looked_at.report(looked_at.takers).findings if each.severity == "error")
+
+
 def _verify(
     program: Program,
     document: Document | None,
@@ -91,13 +103,59 @@ def _verify(
     collective: Collective | None,
     root: int | None,
 ) -> Report:
-    wanted = RUNTIMES if targets is None else find_runtimes(targets)
+    looked_at = _look(program, document, collective, root)
+    wanted = looked_at.takers if targets is None else find_runtimes(targets)
+    if looked_at.collector.fatal or looked_at.parts is None:
+        return looked_at.report(wanted)
+    if root is None and collective is not None:
+        root = collective.root
+    transfers, connections = looked_at.parts
+    loads = [each for each in wanted if looked_at.facts.readers[each.name] != "no"]
+    facts = _behaviour(
+        transfers,
+        connections,
+        looked_at.expectation,
+        root,
+        loads or wanted,
+        looked_at.collector,
+        looked_at.facts,
+    )
+    return replace(looked_at.report(wanted), facts=facts)
+
+
+@dataclass(frozen=True, eq=False)
+class _LookedAt:
+    """A program before it is executed: what was found, and what an execution needs.
+
+    `parts` is None if so much cannot be understood that anything else would be guesswork.
+    """
+
+    collector: Collector
+    facts: Facts
+    path: str | None
+    expectation: Expectation | None
+    parts: tuple[Transfers, Connections] | None
+
+    @property
+    def takers(self) -> tuple[Runtime, ...]:
+        """The runtimes that take the file; all, if none does."""
+        return tuple(each for each in RUNTIMES if self.facts.readers[each.name] == "yes") or RUNTIMES
+
+    def report(self, wanted: Sequence[Runtime]) -> Report:
+        """What has been found so far for these runtimes."""
+        return Report(_for_targets(self.collector, wanted), self.facts, self.path)
+
+
+def _look(
+    program: Program, document: Document | None, collective: Collective | None, root: int | None
+) -> _LookedAt:
     collector = Collector()
     columns = Columns.of(program)
+    path = None if document is None else document.path
     if document is not None:
         check_document(document, collector)
     if collector.fatal:
-        return _of_no_program(columns, wanted, collector, document)
+        return _LookedAt(collector, _facts(columns, collector), path, None, None)
     transfers = Transfers.of(columns)
     check_structure(columns, transfers, collector)
     if root is None and collective is not None:
@@ -110,13 +168,7 @@ def _verify(
     check_bounds(columns, expectation, collector)
     _check_size(columns, expectation, collector)
     connections = connect(transfers, collector)
-    facts = _facts(columns, collector)
-    if targets is None:
-        wanted = tuple(each for each in wanted if facts.readers[each.name] == "yes") or wanted
-    if not collector.fatal:
-        loads = [each for each in wanted if facts.readers[each.name] != "no"]
-        facts = _behaviour(transfers, connections, expectation, root, loads or wanted, collector, facts)
-    return Report(_for_targets(collector, wanted), facts, None if document is None else document.path)
+    return _LookedAt(collector, _facts(columns, collector), path, expectation, (transfers, connections))
 
 
 def _facts(columns: Columns, collector: Collector) -> Facts:
@@ -130,14 +182,6 @@ def _facts(columns: Columns, collector: Collector) -> Facts:
         protocol=program.protocol.value,
         readers=_readers(collector),
     )
-
-
-def _of_no_program(
-    columns: Columns, wanted: Sequence[Runtime], collector: Collector, document: Document | None
-) -> Report:
-    """The report on a file parts of which cannot be understood: what else is wrong would be guesswork."""
-    path = None if document is None else document.path
-    return Report(_for_targets(collector, wanted), _facts(columns, collector), path)
 
 
 def _check_size(columns: Columns, expectation: Expectation | None, collector: Collector) -> None:
