@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from programs import block, program, step
 from strategies import random_network
 
 from taccl.backend.execute import execute
@@ -46,6 +47,35 @@ def random_programs(dice):
         instances=dice.choice((1, 1, 2)),
     )
     return found.schedule, lowered
+
+
+def random_train(dice):
+    """A broadcast over a ring, right or wrong by luck: groups travel in fused steps and come back.
+
+    Rank 0 copies them to its scratch and sends them from there; they go through all others, by rcs or by
+    r and s, and return to another block of rank 0, which writes them nearby, after some wait or none.
+    """
+    ranks, groups = dice.choice((3, 3, 4)), dice.choice((1, 1, 2))
+    count = dice.randint(1, 3)
+    whole = count * groups
+    leaves, lands = (dice.randint(0, whole + 1) for _ in range(2))
+    copy = step("cpy", "i0", f"s{leaves}", whole, tells=True)
+    at = range(0, whole, count)
+    sends = [step("s", f"s{leaves + k}", count=count, tells=True) for k in at]
+    takes = [step("r", f"s{lands + k}", count=count) for k in at]
+    waits = [(0, 0), (0, 0), (0, dice.randint(0, groups)), None]
+    takes[0] = replace(takes[0], depends=dice.choice(waits))
+    back = step("cpy", f"s{lands}", "o0", whole)
+    blocks = [(block(0, 1, -1, copy, *sends), block(1, -1, ranks - 1, *takes, back))]
+    for rank in range(1, ranks):
+        passing = []
+        for k in at:
+            apart = dice.random() < 0.2
+            kinds = ("r", "s") if apart else ("rcs",)
+            passing += [step(kind, f"o{k}", count=count) for kind in kinds]
+        blocks.append((block(0, (rank + 1) % ranks, rank - 1, *passing),))
+    protocol = dice.choice(list(Protocol))
+    return program("broadcast", whole, *blocks, scratch=2 * whole + 2, protocol=protocol, max_bytes=2**26)
 
 
 def run(program, in_place, seed, readers=("msccl",), root=None):

@@ -90,6 +90,10 @@ def _change_kind(dice, program, rank, block, index):
     return edit(program, rank, block.id, index, op=dice.choice(list(Op)))
 
 
+def _change_mode(dice, program, rank, block, index):
+    return replace(program, in_place=dice.random() < 0.5, out_of_place=dice.random() < 0.5)
+
+
 _KINDS = (
     ("drop a wait", _drop_wait),
     ("drop a wait", _drop_wait),
@@ -105,4 +109,5 @@ _KINDS = (
     ("duplicate a step", _duplicate),
     ("remove a step", _remove),
     ("change a kind", _change_kind),
+    ("change the modes", _change_mode),
 )

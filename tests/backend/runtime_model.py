@@ -172,6 +172,7 @@ def _try(memory, connections, flags, slots, rank, block, transfer):
 
 
 def outcomes(program, runs, seed=0):
-    """The outcomes that occur in some random orders, in every mode that the program claims."""
-    modes = [mode for mode, claims in ((True, program.in_place), (False, program.out_of_place)) if claims]
-    return {run(program, mode, seed + k) for mode in modes for k in range(runs)}
+    """The outcomes that occur in some random orders, in the mode in which microsoft/msccl calls it."""
+    if program.in_place and program.collective == "alltoall":
+        return set()  # the library refuses such calls
+    return {run(program, program.in_place, seed + k) for k in range(runs)}
