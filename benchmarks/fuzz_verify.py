@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import textwrap
 import time
 from collections import Counter
 from dataclasses import replace
@@ -169,18 +170,23 @@ def _write(study: Study, arguments: argparse.Namespace, seconds: float) -> None:
     rows.append(["**all**", *(f"**{total[column]}**" for column in columns)])
     whole = study.whole
     flagged = ", ".join(f"{rule} {number}" for rule, number in study.only_flagged.most_common())
-    intro = (
+    about = (
         f"Whole programs: {whole['schedules']} random schedules by the greedy engine, all valid; of the "
         f"{whole['programs']} programs ({len(FILES)} real files, the others lowered from these schedules), "
         f"{whole['verified']} verified, {whole['right']} right in every execution. Each program and each "
-        f"mutant ran in {arguments.orders} random orders in each mode in which its runtimes call it, or fewer if "
-        "one was wrong. *Trains* are no mutants: random programs in which groups of chunks travel through fused "
-        "steps and return to where they may still be read.\n\n*Bad*: some execution was wrong or hung. *Missed*: bad, and passed by verify; must be 0. "
+        f"mutant ran in {arguments.orders} random orders in each mode in which its runtimes call it, or "
+        "fewer if one was wrong. *Trains* are no mutants: random programs in which groups of chunks travel "
+        "through fused steps and return to where they may still be read."
+    )
+    words = (
+        "*Bad*: some execution was wrong or hung. *Missed*: bad, and passed by verify; must be 0. "
         "*Flagged, never seen wrong*: verify refuses what no execution showed to be wrong. By the first "
         f"finding: {flagged}. These are races that need an order that did not come up, and what only a real "
-        f"runtime trips over, such as an end of a connection that nobody uses, a mode that no call has, or the "
-        "threads of a block under LL, which are in no order where an execution moves whole pieces. {seconds:.0f} s in all."
+        "runtime trips over, such as an end of a connection that nobody uses, a mode that no call has, or "
+        "the threads of a block under LL, which are in no order where an execution moves whole pieces. "
+        f"{seconds:.0f} s in all."
     )
+    intro = "\n\n".join(textwrap.fill(paragraph, 120) for paragraph in (about, words))
     report.write("fuzz_verify", "Verification against execution", intro, report.table(HEADER, rows))
 
 
