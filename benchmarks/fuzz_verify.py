@@ -186,7 +186,7 @@ def _write(study: Study, arguments: argparse.Namespace, seconds: float) -> None:
         "the threads of a block under LL, which are in no order where an execution moves whole pieces. "
         f"{seconds:.0f} s in all."
     )
-    intro = "\n\n".join(textwrap.fill(paragraph, 120) for paragraph in (about, words))
+    intro = "\n\n".join(textwrap.fill(paragraph, 120, break_on_hyphens=False) for paragraph in (about, words))
     report.write("fuzz_verify", "Verification against execution", intro, report.table(HEADER, rows))
 
 

@@ -7,6 +7,7 @@ import pytest
 import taccl
 from taccl import load_topology, make_collective, make_problem, read_schedule, synthesize
 from taccl.api import choose_topology
+from taccl.backend.verify import verify_text
 from taccl.collectives import Collective
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.sketch import load_sketch
@@ -131,3 +132,14 @@ def test_a_collective_that_says_its_root_takes_no_other(
     Path("c.yaml").write_text("collective: c\nranks: 3\nchunks: [{from: 0, to: 1}]\n")
     with pytest.raises(TacclError, match="root is of no use"):
         make_problem(collective, topology="ring:3", size="3MB", root=1)
+
+
+def test_a_file_for_msccl_with_both_flags_serves_both_calls_by_way_of_a_copy() -> None:
+    """It looks at inplace alone, so the file itself is called in place only."""
+    (file,) = synthesize("allgather", topology="ring:3", size="3MB", target="msccl", **QUICK).files
+    assert 'inplace="1" outofplace="1"' in file.text
+    copy = file.text.replace('inplace="1"', 'inplace="0"')
+    for text, used in ((file.text, "in_place"), (copy, "out_of_place")):
+        report = verify_text(text, targets="msccl")
+        assert report.ok
+        assert getattr(report.facts, used) == "right"

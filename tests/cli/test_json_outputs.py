@@ -62,6 +62,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("verify", "ag.xml"),
         ("verify", "ag.xml", "wrong.xml"),
         ("verify", "ag.xml", "--target", "all"),
+        ("verify", "ag.xml", "unlimited.xml", "--target", "msccl"),
     ),
     "taccl.simulate/1": (
         ("simulate", "ag.json"),
@@ -112,6 +113,7 @@ def inputs(taccl: Taccl) -> Taccl:
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
     Path("wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
+    Path("unlimited.xml").write_text(re.sub(r'maxBytes="\d+"', 'maxBytes="0"', text))
     return taccl
 
 
