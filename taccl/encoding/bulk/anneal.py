@@ -73,11 +73,12 @@ def _some_kind(player: Player, random: np.random.Generator) -> int:
 
 def _without_some(player: Player, now: Played, place: int, random: np.random.Generator) -> Move:
     """The move at a place without one, half, or all alike, of the cells that it carries."""
-    move, cells, traits = now.moves[place], now.cells[place], player.board.traits
+    move, cells = now.moves[place], now.cells[place]
+    traits = player.traits(move.kind)
     carried = np.flatnonzero(cells)
     choice = random.random()
     if choice < 0.5:
-        alike = traits[random.integers(len(traits))][carried % cells.shape[1]]
+        alike = traits[random.integers(len(traits))].flat[carried]
         leaving = carried[(alike == alike[random.integers(len(carried))]) == (choice < 0.35)]
     else:
         leaving = random.choice(carried, 1 if choice < 0.75 else max(1, len(carried) // 2), replace=False)

@@ -15,7 +15,7 @@ from taccl.schedule import Schedule
 
 def as_moves(board: Board, schedule: Schedule) -> list[Move]:
     """The kinds of links that a schedule uses, in the order of its sends, once for each orbit of sends."""
-    kind_of, sends = _kinds(board), schedule.sends
+    kind_of, sends = kinds_of_links(board), schedule.sends
     is_first = np.zeros(len(kind_of), dtype=np.bool_)
     is_first[board.links[:, 0]] = True
     order = np.lexsort((sends.end_us, sends.start_us))
@@ -24,7 +24,7 @@ def as_moves(board: Board, schedule: Schedule) -> list[Move]:
 
 def as_moves_on(board: Board, moves: Sequence[Move], other: Board) -> list[Move]:
     """Moves on another board of the same links, which may know more symmetries, as moves on this one."""
-    kind_of = _kinds(board)
+    kind_of = kinds_of_links(board)
     return [
         Move(kind, move.waits)
         for move in moves
@@ -32,7 +32,7 @@ def as_moves_on(board: Board, moves: Sequence[Move], other: Board) -> list[Move]
     ]
 
 
-def _kinds(board: Board) -> IntArray:
+def kinds_of_links(board: Board) -> IntArray:
     """The kind of each link, shape (num_links,)."""
     kind_of = np.empty(board.problem.topology.num_links, dtype=np.int64)
     kind_of[board.links] = np.arange(board.num_kinds)[:, None]
@@ -53,7 +53,7 @@ def doubling(board: Board, random: np.random.Generator, few: bool = True) -> lis
     alone = alpha + chunk
     slow = alone > 2 * float(alone.min())
     hold = int(2 ** random.integers(0, 6))
-    usable = board.usable & _some_slow(slow, random)[:, None, None] if few else board.usable
+    usable = board.usable & some_slow(slow, random)[:, None, None] if few else board.usable
     alone_first = [kind for kind, own in enumerate(board.own) if own is not None]
     arrive = np.where(board.held, 0.0, np.inf)
     moves: list[Move] = []
@@ -81,7 +81,7 @@ def doubling(board: Board, random: np.random.Generator, few: bool = True) -> lis
         arrive[board.dst[kind]] = np.where(goes, start[kind] + lasts, to[kind])
 
 
-def _some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:
+def some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:
     """Kinds to use: all, or all fast ones and a few of the slow ones. Shape (num_kinds,)."""
     keep = np.ones(len(slow), dtype=np.bool_)
     if slow.any() and not slow.all() and random.random() < 0.7:

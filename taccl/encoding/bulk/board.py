@@ -106,10 +106,11 @@ class Board:
 
     @cached_property
     def traits(self) -> tuple[IntArray, ...]:
-        """What deciding chunks may have in common, each of shape (C,): source, target, target's node, way."""
+        """What deciding chunks may have in common: source, target, target's node, way. Shape (G, C) each."""
         node = self.problem.topology.node_of
         source, target = self.held.argmax(axis=0), self.wanted.argmax(axis=0)
-        return source, target, node[target], node[source] * len(node) + node[target]
+        each = source, target, node[target], node[source] * len(node) + node[target]
+        return tuple(np.broadcast_to(trait, (len(self.group), len(trait))) for trait in each)
 
     @cached_property
     def odds(self) -> FloatArray:

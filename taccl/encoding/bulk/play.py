@@ -8,18 +8,19 @@ sequence, read from its end, says the cheapest way that each chunk can still tak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from taccl.collectives import BoolArray
+from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.timing import Decision
 from taccl.problem import FloatArray
 
 #: What a mean arrival counts beside the last one: enough to tell sequences of equal length apart.
-_MEAN_WEIGHT = 1e-2
+MEAN_WEIGHT = 1e-2
 #: What an alpha counts beside a chunk's own time when ways are compared: few hops among equals.
 _HOP_WEIGHT = 1e-3
 _HAIR_US = 1e-9
@@ -36,7 +37,9 @@ class Played:
     makespan_us : the last arrival.
     unmet : demands of the deciding chunks that are not met.
     moves, cells : the moves that carry something, and what they carry, each of shape (G, C).
-    states : for players that can go on from the middle: what held before each move, and at the end.
+    states : for players that can go on from the middle: what held before each move (None where that is
+        not kept), and at the end.
+    sets : for sums, the contributions that each cell carries, each of shape (G, C).
     """
 
     score: float
@@ -44,10 +47,11 @@ class Played:
     unmet: int
     moves: list[Move]
     cells: list[BoolArray]
-    states: list[_State]
+    states: list[Any]
+    sets: list[NDArray[np.uint64]] = field(default_factory=list)
 
     def decisions(self, board: Board) -> list[Decision]:
-        """The sends, in the order of the sequence."""
+        """The sends of a sequence of copies, in its order."""
         return [
             decision
             for move, cells in zip(self.moves, self.cells, strict=True)
@@ -67,6 +71,10 @@ class Player(Protocol):
         """Play the moves, of which the first `same` are those of `before`."""
         ...
 
+    def traits(self, kind: int) -> tuple[IntArray, ...]:
+        """What cells of a move may have in common, each of shape (G, C)."""
+        ...
+
 
 class Spread:
     """For chunks that every rank wants.
@@ -78,6 +86,9 @@ class Spread:
         self.board = board
         self._start = np.where(board.held, 0.0, np.inf)
         self._price = max(board.alpha_us, default=0.0) + max(board.chunk_us, default=0.0)
+
+    def traits(self, kind: int) -> tuple[IntArray, ...]:
+        return self.board.traits
 
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         board = self.board
@@ -126,7 +137,7 @@ class Spread:
         missing = times == np.inf
         unmet = int(np.count_nonzero(missing))
         mean = float(np.where(missing, last, times).sum()) / max(1, times.size)
-        score = last + unmet * self._price + _MEAN_WEIGHT * mean
+        score = last + unmet * self._price + MEAN_WEIGHT * mean
         return Played(score, last, unmet, kept, carried, states)
 
 
@@ -149,6 +160,9 @@ class Route:
         self._hop = np.where(board.usable, hop[:, None, None], np.inf)
         self._from = board.src[:, :, None]
 
+    def traits(self, kind: int) -> tuple[IntArray, ...]:
+        return self.board.traits
+
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         board = self.board
         taken, cost = self._ways(moves)
@@ -170,7 +184,7 @@ class Route:
             rank[going] = board.dst[kind][image]
             kept.append(move)
             carried.append(cells)
-        score = last + unmet * self._price + _MEAN_WEIGHT * float(at.sum()) / max(1, at.size)
+        score = last + unmet * self._price + MEAN_WEIGHT * float(at.sum()) / max(1, at.size)
         return Played(score, last, unmet, kept, carried, [])
 
     def _ways(self, moves: Sequence[Move]) -> tuple[list[BoolArray], FloatArray]:
