@@ -32,6 +32,7 @@ _MANY_CHUNKS, _ONE_CHUNK = 0.4, 0.1
 #: The smaller messages are, the more of the time `bulk` has: at most this.
 _MOST_FOR_BULK = 0.6
 _CP_FIRST = 0.2
+_LEAST_FOR_EXCHANGE = 0.1
 
 #: More pairs of a chunk and a link on ways up to so many times the shortest make a problem too large.
 _MOST_WAYS = 60_000
@@ -67,6 +68,16 @@ def _routed(problem: Problem) -> tuple[Turn, ...]:
 def share_of_bulk(problem: Problem) -> float:
     """The part of the time that goes to searching the sequence of few large sends."""
     return _MOST_FOR_BULK * smallness(problem) ** 2
+
+
+def share_of_exchange(problem: Problem) -> float:
+    """The part of the time for an AllReduce as a whole: what its textbook rounds take, at least."""
+    return max(_LEAST_FOR_EXCHANGE, share_of_bulk(problem) / 2)
+
+
+def share_of_sums(problem: Problem) -> float:
+    """The part of what is left then for other places for the sums of an AllReduce in two halves."""
+    return share_of_bulk(problem) / 2
 
 
 def is_huge(problem: Problem) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
-from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums
+from taccl.encoding.bulk import bulk, bulk_at_once, bulk_exchange, bulk_sums
 from taccl.encoding.combine import halves, reducing
 from taccl.encoding.cp import cp, is_for_one_model, jointly
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
@@ -16,7 +16,7 @@ from taccl.encoding.flows import flows
 from taccl.encoding.greedy import greedy
 from taccl.encoding.linear import check_solver
 from taccl.encoding.milp import milp, rejoined
-from taccl.encoding.plan import is_huge, share_of_bulk, turns
+from taccl.encoding.plan import is_huge, share_of_exchange, share_of_sums, turns
 from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
 from taccl.encoding.trees import trees
@@ -102,9 +102,13 @@ def _searched(
 ) -> Iterator[Update]:
     """What the chosen engine finds; the rest of the budget is for the groups and orders of its best."""
     if options.engine in ("auto", "bulk"):
-        for update in bulk_sums(problem, options, budget.share(share_of_bulk(problem)), best):
-            yield update
-            best = update.schedule or best
+        for combining, share in (
+            (bulk_exchange, share_of_exchange(problem)),
+            (bulk_sums, share_of_sums(problem)),
+        ):
+            for update in combining(problem, options, budget.share(share), best):
+                yield update
+                best = update.schedule or best
     if options.engine == "auto":
         parts = halves(problem)
         # The halves of an AllReduce are problems of their own, to which its bound says nothing.

@@ -2,5 +2,14 @@
 
 from taccl.encoding.bulk.engine import bulk, bulk_at_once, is_for_bulk, smallness
 from taccl.encoding.bulk.roots import bulk_sums
+from taccl.encoding.bulk.sums import bulk_exchange, is_for_exchange
 
-__all__ = ["bulk", "bulk_at_once", "bulk_sums", "is_for_bulk", "smallness"]
+__all__ = [
+    "bulk",
+    "bulk_at_once",
+    "bulk_exchange",
+    "bulk_sums",
+    "is_for_bulk",
+    "is_for_exchange",
+    "smallness",
+]

@@ -17,12 +17,17 @@ from taccl.encoding.automorphisms import is_automorphism
 from taccl.problem import Problem
 
 
-def with_symmetry(problem: Problem) -> Problem:
-    """The problem as it is if it has symmetries, else with those that are found."""
+def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
+    """The problem as it is if it has symmetries, else with those that are found.
+
+    What comes first counts where two do not go together: a rotation of all ranks is none of the group of
+    exchanges, which recursive doubling and halving have.
+    """
     if problem.symmetry:
         return problem
-    found = tuple(each for each in _candidates(problem.num_ranks) if is_automorphism(problem, each))
-    return replace(problem, symmetry=found)
+    candidates = list(_candidates(problem.num_ranks))
+    ordered = reversed(candidates) if exchanges_first else candidates
+    return replace(problem, symmetry=tuple(each for each in ordered if is_automorphism(problem, each)))
 
 
 def _candidates(ranks: int) -> Iterator[IntArray]:

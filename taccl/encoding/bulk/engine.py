@@ -19,7 +19,7 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Where more than this of a chunk's time on the links is alpha, messages are small.
-_SMALL = 0.05
+SMALL = 0.05
 #: More cells than this make playing a sequence too slow to search.
 _MOST_CELLS = 4_000_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
@@ -36,7 +36,7 @@ _GOSSIP_PART = 0.05
 
 def is_for_bulk(problem: Problem) -> bool:
     """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
-    return smallness(problem) > _SMALL and (_wanted_by_all(problem) or _wanted_by_one(problem))
+    return smallness(problem) > SMALL and (_wanted_by_all(problem) or _wanted_by_one(problem))
 
 
 def smallness(problem: Problem) -> float:

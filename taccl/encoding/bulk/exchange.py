@@ -1,11 +1,11 @@
 """What a sequence of moves does where sums are wanted in many places: who ends up with whose contributions.
 
-Of each chunk a rank keeps *parts*: sums of disjoint sets of contributions, at first its own alone. A move sends
-the sum of some of the sender's parts, to a receiver who adds it to its own as one part more. Which parts follows
-from what both have: those that nothing at the receiver overlaps, and also one that does if it brings more than
-it displaces (so a whole sum displaces everything, and is a copy). Recursive doubling, the dissemination of
-Bruck et al. on any number of ranks, one-shot, and sums that are made at one rank and copied from there are all
-sequences of such moves; a sum may leave a rank often and be made at many.
+Of each chunk a rank keeps *parts*: sums of disjoint sets of contributions, at first its own alone. A move
+sends the sum of some of the sender's parts, to a receiver who has it as one part more. Which parts follows
+from what both have: those that nothing at the receiver overlaps, and also one that does if it brings more
+than it displaces (so a whole sum displaces everything, and is a copy). Recursive doubling, dissemination
+on any number of ranks (Bruck et al. 1997), one-shot, and sums that are made at one rank and copied from
+there are all sequences of such moves; a sum may leave a rank often and be made at many.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Parts(NamedTuple):
     sets: Sets
     sizes: FloatArray
     at: FloatArray
+
+    def of(self, ranks: IntArray) -> Parts:
+        """Those of some ranks."""
+        return Parts(self.sets[ranks], self.sizes[ranks], self.at[ranks])
 
 
 class State(NamedTuple):
@@ -122,20 +126,17 @@ class Exchange:
     ) -> Played:
         parts, last = state.parts, state.last
         lacking = (self._whole - parts.sizes.sum(axis=-1))[self._wanted]
-        price = self._price * (_FOR_THE_FIRST * np.count_nonzero(lacking) + float((lacking / self._most).sum()))
+        share = float(lacking.sum()) / max(1.0, float(self._whole.max(initial=0)))
+        price = self._price * (_FOR_THE_FIRST * np.count_nonzero(lacking) + share)
         times = np.where(lacking > 0, last, parts.at.max(axis=-1)[self._wanted])
         score = last + price + MEAN_WEIGHT * float(times.sum()) / max(1, times.size)
         return Played(score, last, round(float(lacking.sum())), moves, cells, states, sets)
-
-    @property
-    def _most(self) -> float:
-        return float(max(1, self._whole.max(initial=1)))
 
     def step(self, state: State, move: Move) -> Step | None:
         """Make one move; None if it carries nothing."""
         board, kind = self.board, move.kind
         src, dst = board.src[kind], board.dst[kind]
-        here, there = Parts(*(part[src] for part in state.parts)), Parts(*(part[dst] for part in state.parts))
+        here, there = state.parts.of(src), state.parts.of(dst)
         open_cells = board.usable[kind]
         if move.without is not None:
             open_cells = open_cells & ~move.without
@@ -177,8 +178,10 @@ class Choice(NamedTuple):
 
 
 def chosen(here: Parts, there: Parts, ready: BoolArray) -> Choice:
-    """Which of the sender's parts that are ready to send: those that each bring more than they displace,
-    or all, whichever brings more together."""
+    """Which of the sender's parts that are ready to send.
+
+    Those that each bring more than they displace, or all, whichever brings more together.
+    """
     overlap = (here.sets[..., :, None] & there.sets[..., None, :]) != 0
     cost = (overlap @ there.sizes[..., None])[..., 0]
     each = _worth(here, there, overlap, ready & (here.sizes > cost))
@@ -187,14 +190,14 @@ def chosen(here: Parts, there: Parts, ready: BoolArray) -> Choice:
     every = _worth(here, there, overlap, ready)
     more = (every.gain > each.gain)[..., None]
     return Choice(
-        np.where(more, every.take, each.take),
-        np.where(more, every.displaced, each.displaced),
+        np.asarray(np.where(more, every.take, each.take)),
+        np.asarray(np.where(more, every.displaced, each.displaced)),
         np.maximum(every.gain, each.gain),
     )
 
 
 def _worth(here: Parts, there: Parts, overlap: BoolArray, take: BoolArray) -> Choice:
-    displaced = (take[..., :, None] & overlap).any(axis=-2)
+    displaced = np.asarray((take[..., :, None] & overlap).any(axis=-2))
     gain = (take * here.sizes).sum(axis=-1) - (displaced * there.sizes).sum(axis=-1)
     return Choice(take, displaced, gain)
 

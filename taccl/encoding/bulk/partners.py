@@ -1,4 +1,4 @@
-"""Sequences for sums to begin the search with: the rounds of textbook algorithms, fullest sends, and schedules."""
+"""Sequences for sums to begin the search with: rounds of textbook algorithms, fullest sends, schedules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bulk.begin import kinds_of_links, some_slow
 from taccl.encoding.bulk.board import Board, Move
-from taccl.encoding.bulk.exchange import Exchange, Parts, State, chosen
+from taccl.encoding.bulk.exchange import Exchange, State, chosen
 from taccl.encoding.bulk.play import Played
+from taccl.encoding.engine import Budget
+from taccl.problem import FloatArray
 from taccl.schedule import Schedule
 
 #: A link whose chunk takes so many times as long as the fastest one's is slow.
@@ -34,8 +36,10 @@ def as_exchanges(board: Board, schedule: Schedule) -> list[Move]:
 
 
 def rounds(board: Board) -> Iterator[list[Move]]:
-    """Rounds in which every rank sends all that it has to one other: inside nodes first, or across first, or as
-    if there were none."""
+    """Rounds in which every rank sends all that it has to one other.
+
+    Inside nodes first, or across first, or as if there were none.
+    """
     kind_of = kinds_of_links(board)
     for partners in _partners(board.problem.topology.node_of):
         moves: list[Move] = []
@@ -53,22 +57,25 @@ def _partners(node_of: IntArray) -> Iterator[list[IntArray]]:
     """For each round, whom each rank sends to, shape (num_ranks,)."""
     ranks, sizes = np.arange(len(node_of)), np.bincount(node_of)
     for flip in (True, False):
-        yield [partner for steps in _steps(len(ranks), flip) for partner in (_moved(ranks, steps, flip),)]
+        yield [_moved(ranks, step, flip) for step in _steps(len(ranks), flip)]
     if len(sizes) == 1 or (sizes != sizes[0]).any():
         return
     nodes, size = len(sizes), int(sizes[0])
     table = np.argsort(node_of, kind="stable").reshape(nodes, size)
     place = np.argsort(table.ravel())
     for flip in (True, False):
-        inside = [table[:, _moved(np.arange(size), steps, flip)] for steps in _steps(size, flip)]
-        across = [table[_moved(np.arange(nodes), steps, flip)] for steps in _steps(nodes, flip)]
+        inside = [table[:, _moved(np.arange(size), step, flip)] for step in _steps(size, flip)]
+        across = [table[_moved(np.arange(nodes), step, flip)] for step in _steps(nodes, flip)]
         for both in (inside + across, across + inside):
             yield [images.ravel()[place] for images in both]
 
 
 def _steps(count: int, flip: bool) -> list[int]:
-    """How far each round goes. After it a rank has a window of w others before it beside its own, and w grows
-    to 2w or, with the sender's own, 2w + 1, as the binary digits of count - 1 say."""
+    """How far each round goes.
+
+    After it a rank has the contributions of a window of w others before it beside its own, and w grows to
+    2w or, with the sender's own, 2w + 1, as the binary digits of count - 1 say.
+    """
     digits = f"{count - 1:b}"
     if flip:
         return [1 << bit for bit in range(len(digits))] if count & (count - 1) == 0 else []
@@ -84,12 +91,17 @@ def _moved(numbers: IntArray, step: int, flip: bool) -> IntArray:
 
 
 def fullest(
-    player: Exchange, random: np.random.Generator, before: Played | None = None, hold: int | None = None
-) -> list[Move]:
+    player: Exchange,
+    random: np.random.Generator,
+    budget: Budget | None = None,
+    before: Played | None = None,
+    hold: int | None = None,
+) -> list[Move] | None:
     """Moves that complete every sum: of those that can start first, the one that brings most.
 
-    They go on after `before`. Sums of fewer than `hold` contributions stay where they are (by default, some
-    number on slow links, of which often only a few are used), as long as anything else helps.
+    They go on after `before`. As long as anything else helps, no sum leaves or reaches a rank that has fewer
+    than `hold` contributions to it (by default, some number on slow links, of which often only a few are
+    used). Then none leaves such a rank, or goes over slow links. None if that takes longer than the budget.
     """
     board = player.board
     moves, state = ([], player.start) if before is None else (list(before.moves), before.states[-1])
@@ -99,9 +111,15 @@ def fullest(
     least = np.where(slow, 2 ** random.integers(0, 7), 0) if hold is None else np.full(len(alone), hold)
     if hold is None:
         usable = usable & some_slow(slow, random)[:, None, None]
-    while True:
-        found = _fullest(player, state, random, usable, least, alone)
-        if found is None and least.any():
+    least_there = least if hold is not None or random.random() < 0.5 else np.zeros_like(least)
+    while budget is None or budget.remaining_s():
+        found = _fullest(player, state, random, usable, (least, least_there), alone)
+        if found is None and least_there.any():
+            least_there = np.zeros_like(least)
+            if hold is not None and not slow.all():
+                usable = usable & ~slow[:, None, None]
+            continue
+        if found is None and (least.any() or usable is not board.usable):
             least, usable = np.zeros_like(least), board.usable
             continue
         step = None if found is None else player.step(state, found)
@@ -109,6 +127,7 @@ def fullest(
             return moves
         moves.append(found)
         state = step.state
+    return None
 
 
 def _fullest(
@@ -116,13 +135,13 @@ def _fullest(
     state: State,
     random: np.random.Generator,
     usable: BoolArray,
-    least: IntArray,
-    alone: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    least: tuple[IntArray, IntArray],
+    alone: FloatArray,
 ) -> Move | None:
     board = player.board
-    here = Parts(*(column[board.src] for column in state.parts))
-    there = Parts(*(column[board.dst] for column in state.parts))
-    enough = here.sizes.sum(axis=-1) >= least[:, None, None]
+    here, there = state.parts.of(board.src), state.parts.of(board.dst)
+    enough = here.sizes.sum(axis=-1) >= least[0][:, None, None]
+    enough &= there.sizes.sum(axis=-1) >= least[1][:, None, None]
     choice = chosen(here, there, here.sizes > 0)
     useful = usable & enough & (choice.gain > 0)
     if not useful.any():

@@ -1,69 +1,154 @@
-"""Small AllReduces as a whole: sums that are made at many ranks, and leave a rank more than once."""
+"""Small AllReduces as a whole: sums that are made at many ranks, and leave a rank more than once.
+
+Where each chunk is wanted by one rank only, nothing is gained by that: of two partial sums that a rank
+passes on towards the same rank, the first could as well wait for the second. So a ReduceScatter stays what
+it is, an AllGather read backwards, and this is for sums that several ranks want.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.bulk.board import Board
+from taccl.encoding.bulk.alike import with_symmetry
+from taccl.encoding.bulk.anneal import anneal
+from taccl.encoding.bulk.block import expanded, in_one_block
+from taccl.encoding.bulk.board import Board, Move
+from taccl.encoding.bulk.engine import SMALL, smallness
+from taccl.encoding.bulk.exchange import MOST_RANKS, Exchange
+from taccl.encoding.bulk.partners import as_exchanges, fullest, rounds
 from taccl.encoding.bulk.play import Played
-from taccl.encoding.timing import Decision, decisions_of, in_order
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import derive
-from taccl.schedule.partial_sums import OWN, as_sets, contributors
+from taccl.encoding.bulk.sends import decisions, without_unused
+from taccl.encoding.bulk.teams import scattering, teams
+from taccl.encoding.engine import Budget, SolveOptions, Update
+from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
+from taccl.encoding.timing import in_order
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Boards with more pairs of a link and a chunk (one of each orbit) than this have all chunks in one block.
+_MOST_CELLS = 30_000
+#: The parts of the time: for beginnings, and then for searches from different ones and from the best.
+_BEGIN_PART = 0.15
+_STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
+_FROM_OTHERS = 5
+#: So many searches from the best that find nothing better are the end.
+_MOST_IN_VAIN = 2
+_TRIALS, _TRIALS_OF_TEAMS = 24, 4
 
 
-def decisions(board: Board, played: Played) -> Iterator[Decision]:
-    """The sends of a sequence of sums, in its order. What arrives a second time is left out."""
-    whole = contributors(board.problem.collective)
-    dst = board.problem.topology.dst.tolist()
-    arrived: set[tuple[int, int, int]] = set()
-    most = board.problem.max_group
-    for move, cells, sets in zip(played.moves, played.cells, played.sets, strict=True):
-        for chunks, carried, link in _images(board, move.kind, cells, sets):
-            new = [
-                (chunk, each)
-                for chunk, each in zip(chunks, carried, strict=True)
-                if (chunk, dst[link], each) not in arrived
-            ]
-            arrived.update((chunk, dst[link], each) for chunk, each in new)
-            for first in range(0, len(new), most):
-                group = new[first : first + most]
-                named = tuple(0 if each == whole[chunk] else each for chunk, each in group)
-                yield Decision(tuple(chunk for chunk, _ in group), link, any(named), named)
+def is_for_exchange(problem: Problem) -> bool:
+    """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
+    collective = problem.collective
+    return (
+        problem.num_ranks <= MOST_RANKS
+        and smallness(problem) > SMALL
+        and bool(collective.reduces.all())
+        and bool((collective.post.sum(axis=1) > 1).any())
+        and problem.limits.own_first is None
+    )
 
 
-def _images(
-    board: Board, kind: int, cells: np.ndarray, sets: np.ndarray
-) -> Iterator[tuple[list[int], list[int], int]]:
-    """The chunks, sets and link of each image of a move."""
-    group, ranks = board.group, np.arange(board.problem.num_ranks)
-    image, column = np.nonzero(cells)
-    members = sets[image, column][:, None] >> ranks.astype(np.uint64) & np.uint64(1)
-    # On the first link: the chunks and contributions that the images of the link have as their images.
-    first = group.chunk_map.argsort(axis=1)[image, board.chunks[column]]
-    members = np.take_along_axis(members, group.rank_map[image], axis=1).astype(np.bool_)
-    order = first.argsort()
-    first, members = first[order], members[order]
-    for chunk_map, rank_map, link in zip(group.chunk_map, group.rank_map, board.links[kind], strict=True):
-        moved = np.empty_like(members)
-        moved[:, rank_map] = members
-        yield chunk_map[first].tolist(), as_sets(moved), int(link)
+def bulk_exchange(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield improving schedules of a small AllReduce until the budget is over; nothing for other problems."""
+    if not is_for_exchange(problem):
+        return
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    for found in _improving(problem, options, budget, incumbent):
+        if found.played.unmet or found.played.makespan_us >= best_us - TOLERANCE_US:
+            continue
+        board = found.player.board
+        sends = decisions(board, found.played)
+        schedule = without_unused(in_order(problem, expanded(problem, board, sends)))
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield Update("bulk", schedule)
 
 
-def without_unused(schedule: Schedule) -> Schedule:
-    """The schedule without rows that no output is made of, each send as early as possible."""
-    facts = derive(schedule)
-    look = [row for made_of in facts.outputs.values() for row in made_of if row != OWN]
-    used = set(look)
-    for row in look:
-        for part in facts.rows[row]:
-            if part != OWN and part not in used:
-                used.add(part)
-                look.append(part)
-    if len(used) == len(schedule):
-        return schedule
-    kept = schedule.take(np.array(sorted(used), dtype=np.int64))
-    return in_order(schedule.problem, decisions_of(kept))
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A sequence, and on whose board it was played."""
+
+    player: Exchange
+    played: Played
+
+    @property
+    def value(self) -> tuple[int, float]:
+        return self.played.unmet, self.played.score
+
+
+def _improving(
+    problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[_Found]:
+    """The best of the beginnings, then of what searches from them find."""
+    random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
+    found: list[_Found] = []
+    boards = list(_boards(problem))
+    for board in boards:
+        player, share = Exchange(board), Budget(_BEGIN_PART * seconds / len(boards))
+        for moves in _beginnings(player, incumbent, share, random):
+            found.append(_Found(player, player.play(moves)))
+        if found:
+            yield min(found, key=lambda each: each.value)
+    found, in_vain = _different(found), 0
+    for number, part in enumerate(_STAGES if found else ()):
+        length = min(budget.remaining_s(), part * seconds)
+        if not length or in_vain == _MOST_IN_VAIN:
+            return
+        best = min(found, key=lambda each: each.value)
+        begin = found[number % len(found)] if number < _FROM_OTHERS else best
+        later = _Found(begin.player, anneal(begin.player, begin.played, length, random))
+        found.append(later)
+        if number >= _FROM_OTHERS:
+            in_vain = 0 if later.value < best.value else in_vain + 1
+        yield later
+
+
+def _different(found: list[_Found]) -> list[_Found]:
+    """One of each time, the best first."""
+    ordered = sorted(found, key=lambda each: each.value)
+    return list({round(each.played.score, 6): each for each in reversed(ordered)}.values())[::-1]
+
+
+def _boards(problem: Problem) -> Iterator[Board]:
+    """The problem with the symmetries that it has, and with others where those do not go together."""
+    groups: list[SymmetryGroup] = []
+    for exchanges_first in (False, True):
+        group = symmetry_group(with_symmetry(problem, exchanges_first))
+        if not any(np.array_equal(group.rank_map, other.rank_map) for other in groups):
+            groups.append(group)
+    cells = problem.num_chunks * problem.topology.num_links
+    fitting = [group for group in groups if cells <= _MOST_CELLS * len(group)]
+    yield from (Board.of(problem, group) for group in fitting)
+    if not fitting and (block := in_one_block(problem)) is not None:
+        yield block
+
+
+def _beginnings(
+    player: Exchange, incumbent: Schedule | None, budget: Budget, random: np.random.Generator
+) -> Iterator[list[Move]]:
+    """Textbook rounds, the best schedule, and fullest sends, also after scattering in teams."""
+    board = player.board
+    yield from rounds(board)
+    if incumbent is not None and incumbent.problem.num_chunks == board.problem.num_chunks:
+        yield as_exchanges(board, incumbent)
+    if (first := fullest(player, random, budget)) is not None:
+        yield first
+    # One block cannot be scattered.
+    for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
+        if not budget.remaining_s():
+            return
+        scattered = scattering(board, team_of, 0.0, random)
+        size = board.problem.num_ranks // len(np.unique(team_of))
+        before = None if scattered is None else player.play(scattered)
+        for _ in range(_TRIALS_OF_TEAMS if before is not None else 0):
+            if (moves := fullest(player, random, budget, before, size)) is not None:
+                yield moves
+    for _ in range(_TRIALS):
+        if (moves := fullest(player, random, budget)) is None:
+            return
+        yield moves
