@@ -14,72 +14,83 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.play import MEAN_WEIGHT, Played
-from taccl.problem import FloatArray
+from taccl.schedule.partial_sums import contributors
 
-Sets = NDArray[np.uint64]
-
-#: Sets of contributions are the bits of one number.
-MOST_RANKS = 64
 #: So many parts a rank keeps apart; of more, it adds up two.
-_PARTS = 10
+_MOST_PARTS = 10
 #: Of the price of a sum that is not complete, what falls due for the first contribution that it lacks.
 _FOR_THE_FIRST = 0.5
-#: Arrays with more entries than this are not kept for every move.
-_MOST_KEPT = 4_000
-
-
-class Parts(NamedTuple):
-    """What is held, each of shape (..., C, parts): the sets, how many each has, and when they arrive.
-
-    An empty place has no contributions and is there from the beginning.
-    """
-
-    sets: Sets
-    sizes: FloatArray
-    at: FloatArray
-
-    def of(self, ranks: IntArray) -> Parts:
-        """Those of some ranks."""
-        return Parts(self.sets[ranks], self.sizes[ranks], self.at[ranks])
+#: So many choices are remembered.
+_MOST_KNOWN = 300_000
 
 
 class State(NamedTuple):
-    """What every rank holds, when each port is free, and the last arrival."""
+    """What is where and when.
 
-    parts: Parts
+    Parameters
+    ----------
+    parts, at : for each rank and deciding chunk, at rank * C + chunk: the sets of contributions of its parts
+        (`schedule.partial_sums`), and when each arrives.
+    free : when each port is free.
+    last : the last arrival.
+    """
+
+    parts: list[tuple[int, ...]]
+    at: list[tuple[float, ...]]
     free: list[float]
     last: float
 
 
+class Choice(NamedTuple):
+    """What a sender gives: the numbers of its parts, their union, and the contributions that are gained.
+
+    `stay` has the numbers of those of the receiver's parts that are not displaced.
+    """
+
+    take: tuple[int, ...]
+    union: int
+    gain: int
+    stay: tuple[int, ...]
+
+
 class Step(NamedTuple):
-    """What one move does: the state after it, the cells that carry something, and their sets, (G, C) both."""
+    """What one move does: the state after it, the cells that carry something, (G, C), and their sets."""
 
     state: State
     cells: BoolArray
-    sets: Sets
+    sets: list[int]
+
+
+class Cell(NamedTuple):
+    """A cell of a kind of links that may be used: its number, and where its ends are in a state."""
+
+    number: int
+    src: int
+    dst: int
 
 
 class Exchange:
-    """Plays sequences for sums, on a board of no more than `MOST_RANKS` ranks."""
+    """Plays sequences for sums."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        collective = board.problem.collective
+        whole = contributors(board.problem.collective)
         ranks, chunks = board.held.shape
-        own = np.uint64(1) << np.arange(ranks, dtype=np.uint64)
-        sets = np.zeros((ranks, chunks, _PARTS), dtype=np.uint64)
-        sets[:, :, 0] = np.where(board.held, own[:, None], np.uint64(0))
-        parts = Parts(sets, (sets > 0).astype(np.float64), np.zeros(sets.shape))
-        self.start = State(parts, [0.0] * board.num_ports, 0.0)
-        self._whole = board.held.sum(axis=0)
-        self._wanted = collective.post[board.chunks].T
+        parts: list[tuple[int, ...]] = [
+            (1 << rank,) if held else () for rank, row in enumerate(board.held.tolist()) for held in row
+        ]
+        at = [(0.0,) * len(own) for own in parts]
+        self.start = State(parts, at, [0.0] * board.num_ports, 0.0)
+        wanted = board.problem.collective.post[board.chunks].T.ravel()
+        self._wanted = [(place, whole[board.chunks[place % chunks]]) for place in np.flatnonzero(wanted)]
+        self._most = max(1, *(each.bit_count() for each in whole))
         self._price = max(board.alpha_us, default=0.0) + max(board.chunk_us, default=0.0)
-        self._stride = -(-sets.size // _MOST_KEPT)
+        self.cells = [_cells(board, kind) for kind in range(board.num_kinds)]
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], Choice | None] = {}
 
     def traits(self, kind: int) -> tuple[IntArray, ...]:
         """What cells may have in common, each of shape (G, C).
@@ -94,129 +105,147 @@ class Exchange:
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         kept: list[Move] = []
         cells: list[BoolArray] = []
-        sets: list[Sets] = []
-        states: list[State | None] = []
+        sets: list[list[int]] = []
+        states: list[State] = []
         state = self.start
-        if before is not None:
-            same -= same % self._stride
-            known = before.states[same] if same else state
-            assert isinstance(known, State)
-            state = known
+        if before is not None and same:
+            state, states = before.states[same], before.states[:same]
             kept, cells, sets = before.moves[:same], before.cells[:same], before.sets[:same]
-            states = before.states[:same]
-        for move in moves[len(kept) :]:
+        for move in moves[same:]:
             step = self.step(state, move)
             if step is None:
                 continue
-            states.append(None if len(kept) % self._stride else state)
+            states.append(state)
             kept.append(move)
             cells.append(step.cells)
             sets.append(step.sets)
             state = step.state
         states.append(state)
-        return self._played(state, kept, cells, sets, states)
-
-    def _played(
-        self,
-        state: State,
-        moves: list[Move],
-        cells: list[BoolArray],
-        sets: list[Sets],
-        states: list[State | None],
-    ) -> Played:
-        parts, last = state.parts, state.last
-        lacking = (self._whole - parts.sizes.sum(axis=-1))[self._wanted]
-        share = float(lacking.sum()) / max(1.0, float(self._whole.max(initial=0)))
-        price = self._price * (_FOR_THE_FIRST * np.count_nonzero(lacking) + share)
-        times = np.where(lacking > 0, last, parts.at.max(axis=-1)[self._wanted])
-        score = last + price + MEAN_WEIGHT * float(times.sum()) / max(1, times.size)
-        return Played(score, last, round(float(lacking.sum())), moves, cells, states, sets)
+        last, lacking, incomplete, times = state.last, 0, 0, 0.0
+        for place, whole in self._wanted:
+            lack = whole.bit_count() - sum([part.bit_count() for part in state.parts[place]])
+            lacking += lack
+            incomplete += lack > 0
+            times += last if lack else max(state.at[place], default=0.0)
+        price = self._price * (_FOR_THE_FIRST * incomplete + lacking / self._most)
+        score = last + price + MEAN_WEIGHT * times / max(1, len(self._wanted))
+        return Played(score, last, lacking, kept, cells, states, sets)
 
     def step(self, state: State, move: Move) -> Step | None:
         """Make one move; None if it carries nothing."""
-        board, kind = self.board, move.kind
-        src, dst = board.src[kind], board.dst[kind]
-        here, there = state.parts.of(src), state.parts.of(dst)
-        open_cells = board.usable[kind]
+        board, kind, parts, at = self.board, move.kind, state.parts, state.at
+        cells = self.cells[kind]
         if move.without is not None:
-            open_cells = open_cells & ~move.without
-        choice = chosen(here, there, here.sizes > 0)
-        cells = open_cells & (choice.gain > 0)
-        if not cells.any():
+            stays = move.without.ravel().tolist()
+            cells = [cell for cell in cells if not stays[cell.number]]
+        going = self._going(parts, cells)
+        if not going:
             return None
         start = max([state.free[port] for port in board.ports[kind]])
-        times = here.at[choice.take & cells[..., None]]
-        newest = float(times.max())
+        newest = max([at[cell.src][number] for cell, choice in going for number in choice.take])
         if newest > start and not move.waits:
-            start = max(start, float(times.min()))
-            early = chosen(here, there, (here.sizes > 0) & (here.at <= start))
-            going = open_cells & (early.gain > 0)
-            if going.any():
-                choice, cells, newest = early, going, start
+            first = min([at[cell.src][number] for cell, choice in going for number in choice.take])
+            if early := self.early(state, cells, max(start, first)):
+                going, newest = early, max(start, first)
         start = max(start, newest)
-        lasts, busy = board.busy_us(kind, int(np.count_nonzero(cells)))
-        free = state.free.copy()
+        lasts, busy = board.busy_us(kind, len(going))
+        end, free = start + lasts, state.free.copy()
         for port in board.ports[kind]:
             free[port] = start + busy
-        going_parts = choice.take & cells[..., None]
-        sent = np.bitwise_or.reduce(np.where(going_parts, here.sets, np.uint64(0)), axis=-1)
-        size = np.where(going_parts, here.sizes, 0.0).sum(axis=-1)
-        displaced = choice.displaced & cells[..., None]
-        received = _received(there, displaced, cells, sent, size, start + lasts)
-        parts = Parts(*(part.copy() for part in state.parts))
-        for column, rows in zip(parts, received, strict=True):
-            column[dst] = rows
-        return Step(State(parts, free, max(state.last, start + lasts)), cells, sent)
+        carried = np.zeros(len(board.group) * len(board.chunks), dtype=np.bool_)
+        carried[[cell.number for cell, _ in going]] = True
+        new_parts, new_at = parts.copy(), at.copy()
+        for cell, choice in going:
+            theirs, since = parts[cell.dst], at[cell.dst]
+            stay = choice.stay
+            new_parts[cell.dst] = (*[theirs[number] for number in stay], choice.union)
+            new_at[cell.dst] = (*[since[number] for number in stay], end)
+            if len(stay) == _MOST_PARTS:
+                _add_two(new_parts, new_at, cell.dst)
+        after = State(new_parts, new_at, free, max(state.last, end))
+        shape = len(board.group), len(board.chunks)
+        return Step(after, carried.reshape(shape), [choice.union for _, choice in going])
+
+    def _going(self, parts: list[tuple[int, ...]], cells: Sequence[Cell]) -> list[tuple[Cell, Choice]]:
+        """The cells whose receivers gain something."""
+        pairs = [(cell, self.choice(parts[cell.src], parts[cell.dst])) for cell in cells]
+        return [(cell, choice) for cell, choice in pairs if choice is not None]
+
+    def early(self, state: State, cells: Sequence[Cell], by_us: float) -> list[tuple[Cell, Choice]]:
+        """The same with the parts alone that are at the senders by some moment."""
+        going = []
+        for cell in cells:
+            ours, since, theirs = state.parts[cell.src], state.at[cell.src], state.parts[cell.dst]
+            if since and max(since) <= by_us:
+                if (choice := self.choice(ours, theirs)) is not None:
+                    going.append((cell, choice))
+                continue
+            there = [number for number, at_us in enumerate(since) if at_us <= by_us]
+            if (
+                there
+                and (choice := self.choice(tuple([ours[number] for number in there]), theirs)) is not None
+            ):
+                take = tuple([there[number] for number in choice.take])
+                going.append((cell, Choice(take, choice.union, choice.gain, choice.stay)))
+        return going
+
+    def ready_us(self, state: State, cell: Cell) -> tuple[float, float]:
+        """When a sender has the first and the last of what its receiver gains; infinity: never."""
+        choice = self.choice(state.parts[cell.src], state.parts[cell.dst])
+        if choice is None:
+            return np.inf, np.inf
+        since = state.at[cell.src]
+        moments = [since[number] for number in choice.take]
+        return min(moments), max(moments)
+
+    def choice(self, ours: tuple[int, ...], theirs: tuple[int, ...]) -> Choice | None:
+        """What a rank with some parts gives to one with others; None if the other gains nothing."""
+        key = ours, theirs
+        if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = chosen(ours, theirs)
+        return self._known[key]
 
 
-class Choice(NamedTuple):
-    """Parts to send and parts that they displace, shape (..., parts), and contributions gained, (...)."""
-
-    take: BoolArray
-    displaced: BoolArray
-    gain: FloatArray
-
-
-def chosen(here: Parts, there: Parts, ready: BoolArray) -> Choice:
-    """Which of the sender's parts that are ready to send.
-
-    Those that each bring more than they displace, or all, whichever brings more together.
-    """
-    overlap = (here.sets[..., :, None] & there.sets[..., None, :]) != 0
-    cost = (overlap @ there.sizes[..., None])[..., 0]
-    each = _worth(here, there, overlap, ready & (here.sizes > cost))
-    if (each.take == ready).all():
-        return each
-    every = _worth(here, there, overlap, ready)
-    more = (every.gain > each.gain)[..., None]
-    return Choice(
-        np.asarray(np.where(more, every.take, each.take)),
-        np.asarray(np.where(more, every.displaced, each.displaced)),
-        np.maximum(every.gain, each.gain),
+def _cells(board: Board, kind: int) -> list[Cell]:
+    chunks = len(board.chunks)
+    image, chunk = np.nonzero(board.usable[kind])
+    columns = (
+        image * chunks + chunk,
+        board.src[kind][image] * chunks + chunk,
+        board.dst[kind][image] * chunks + chunk,
     )
+    return [Cell(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _worth(here: Parts, there: Parts, overlap: BoolArray, take: BoolArray) -> Choice:
-    displaced = np.asarray((take[..., :, None] & overlap).any(axis=-2))
-    gain = (take * here.sizes).sum(axis=-1) - (displaced * there.sizes).sum(axis=-1)
-    return Choice(take, displaced, gain)
+def _add_two(parts: list[tuple[int, ...]], at: list[tuple[float, ...]], place: int) -> None:
+    """Add up the two oldest parts but the first, mostly a rank's own: others may need all but that."""
+    first, one, other, *rest = parts[place]
+    parts[place] = (first, one | other, *rest)
+    since, one_at, other_at, *rest_at = at[place]
+    at[place] = (since, max(one_at, other_at), *rest_at)
 
 
-def _received(
-    there: Parts, displaced: BoolArray, cells: BoolArray, sent: Sets, size: FloatArray, at_us: float
-) -> Parts:
-    """What the receivers hold with one part more."""
-    sets = np.where(displaced, np.uint64(0), there.sets)
-    sizes, at = np.where(displaced, 0.0, there.sizes), np.where(displaced, 0.0, there.at)
-    full = cells & (sets != 0).all(axis=-1)
-    if full.any():
-        # The sender's own contribution stays apart, because others may need all but that.
-        for column, together in ((sets, np.bitwise_or), (sizes, np.add), (at, np.maximum)):
-            column[full, 1] = together(column[full, 1], column[full, 2])
-            column[full, 2] = 0
-    image, chunk = np.nonzero(cells)
-    place = (sets[image, chunk] == 0).argmax(axis=-1)
-    sets[image, chunk, place] = sent[image, chunk]
-    sizes[image, chunk, place] = size[image, chunk]
-    at[image, chunk, place] = at_us
-    return Parts(sets, sizes, at)
+def chosen(ours: tuple[int, ...], theirs: tuple[int, ...]) -> Choice | None:
+    """Those of our parts that each bring more than they displace, or all, whichever brings more together."""
+    some = tuple(
+        number
+        for number, part in enumerate(ours)
+        if part.bit_count() > sum([other.bit_count() for other in theirs if other & part])
+    )
+    best = _given(ours, theirs, some)
+    if len(some) < len(ours):
+        every = _given(ours, theirs, tuple(range(len(ours))))
+        best = every if every.gain > best.gain else best
+    return best if best.gain > 0 else None
+
+
+def _given(ours: tuple[int, ...], theirs: tuple[int, ...], take: tuple[int, ...]) -> Choice:
+    union = 0
+    for number in take:
+        union |= ours[number]
+    stay = tuple(number for number, other in enumerate(theirs) if not other & union)
+    kept = sum([theirs[number].bit_count() for number in stay])
+    gain = union.bit_count() + kept - sum([other.bit_count() for other in theirs])
+    return Choice(take, union, gain, stay)

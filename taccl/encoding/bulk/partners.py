@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bulk.begin import kinds_of_links, some_slow
 from taccl.encoding.bulk.board import Board, Move
-from taccl.encoding.bulk.exchange import Exchange, State, chosen
+from taccl.encoding.bulk.exchange import Cell, Exchange, State
 from taccl.encoding.bulk.play import Played
 from taccl.encoding.engine import Budget
-from taccl.problem import FloatArray
 from taccl.schedule import Schedule
 
 #: A link whose chunk takes so many times as long as the fastest one's is slow.
 _SLOW = 2.0
+_HAIR_US = 1e-9
 
 
 def as_exchanges(board: Board, schedule: Schedule) -> list[Move]:
@@ -90,10 +91,27 @@ def _moved(numbers: IntArray, step: int, flip: bool) -> IntArray:
     return numbers ^ step if flip else (numbers + step) % len(numbers)
 
 
+@dataclass(frozen=True, eq=False)
+class _Rule:
+    """What sequences of fullest sends leave out.
+
+    Parameters
+    ----------
+    usable : kinds of links that may be used.
+    least_here, least_there : per kind, how many contributions its sender, and its receiver, must have.
+    together : whether a link waits until its sender has so many to all of its sums.
+    """
+
+    usable: list[bool]
+    least_here: list[int]
+    least_there: list[int]
+    together: bool = False
+
+
 def fullest(
     player: Exchange,
     random: np.random.Generator,
-    budget: Budget | None = None,
+    budget: Budget,
     before: Played | None = None,
     hold: int | None = None,
 ) -> list[Move] | None:
@@ -103,55 +121,108 @@ def fullest(
     than `hold` contributions to it (by default, some number on slow links, of which often only a few are
     used). Then none leaves such a rank, or goes over slow links. None if that takes longer than the budget.
     """
-    board = player.board
     moves, state = ([], player.start) if before is None else (list(before.moves), before.states[-1])
+    for rule in _some_rules(player.board, random) if hold is None else _rules(player.board, hold):
+        choosing = _Choosing(player, rule)
+        while (move := choosing.best(state, random)) is not None:
+            step = player.step(state, move)
+            if not budget.remaining_s():
+                return None
+            if step is None:
+                break
+            moves.append(move)
+            state = step.state
+            choosing.forget(move.kind)
+    return moves
+
+
+def _rules(board: Board, hold: int) -> list[_Rule]:
+    """One after another, each for when nothing more helps by the one before."""
+    kinds, slow = board.num_kinds, _slow(board)
+    every, held, none = [True] * kinds, [hold] * kinds, [0] * kinds
+    fast = every if slow.all() else (~slow).tolist()
+    return [_Rule(every, held, held), _Rule(fast, held, none), _Rule(every, none, none)]
+
+
+def _some_rules(board: Board, random: np.random.Generator) -> list[_Rule]:
+    kinds, slow = board.num_kinds, _slow(board)
+    largest = int(np.bincount(board.problem.topology.node_of).max())
+    hold = largest if random.random() < 0.7 else int(random.integers(1, largest + 1))
+    held, none = np.where(slow, hold, 0).tolist(), [0] * kinds
+    usable = some_slow(slow, random).tolist()
+    there = held if random.random() < 0.5 else none
+    return [_Rule(usable, held, there, bool(random.random() < 0.7)), _Rule([True] * kinds, none, none)]
+
+
+def _slow(board: Board) -> BoolArray:
     alone = np.array(board.alpha_us) + np.array(board.chunk_us)
-    slow = alone > _SLOW * float(alone.min())
-    usable = board.usable
-    least = np.where(slow, 2 ** random.integers(0, 7), 0) if hold is None else np.full(len(alone), hold)
-    if hold is None:
-        usable = usable & some_slow(slow, random)[:, None, None]
-    least_there = least if hold is not None or random.random() < 0.5 else np.zeros_like(least)
-    while budget is None or budget.remaining_s():
-        found = _fullest(player, state, random, usable, (least, least_there), alone)
-        if found is None and least_there.any():
-            least_there = np.zeros_like(least)
-            if hold is not None and not slow.all():
-                usable = usable & ~slow[:, None, None]
-            continue
-        if found is None and (least.any() or usable is not board.usable):
-            least, usable = np.zeros_like(least), board.usable
-            continue
-        step = None if found is None else player.step(state, found)
-        if found is None or step is None:
-            return moves
-        moves.append(found)
-        state = step.state
-    return None
+    return np.asarray(alone > _SLOW * float(alone.min()))
 
 
-def _fullest(
-    player: Exchange,
-    state: State,
-    random: np.random.Generator,
-    usable: BoolArray,
-    least: tuple[IntArray, IntArray],
-    alone: FloatArray,
-) -> Move | None:
-    board = player.board
-    here, there = state.parts.of(board.src), state.parts.of(board.dst)
-    enough = here.sizes.sum(axis=-1) >= least[0][:, None, None]
-    enough &= there.sizes.sum(axis=-1) >= least[1][:, None, None]
-    choice = chosen(here, there, here.sizes > 0)
-    useful = usable & enough & (choice.gain > 0)
-    if not useful.any():
-        return None
-    first = np.where(useful[..., None] & choice.take, here.at, np.inf).min(axis=(1, 2, 3))
-    free = np.array([max(state.free[port] for port in ports) for ports in board.ports])
-    start = np.maximum(free, first)
-    early = chosen(here, there, (here.sizes > 0) & (here.at <= start[:, None, None, None]))
-    gain = np.where(usable & enough, early.gain, 0.0).sum(axis=(1, 2))
-    value = gain / alone * (1 + 0.3 * random.random(len(gain)))
-    kind = int(np.where((start <= start.min() + 1e-9) & (gain > 0), value, -1.0).argmax())
-    stay = ~(enough[kind] & usable[kind])
-    return Move(kind, waits=False, without=stay if stay.any() else None)
+class _Choosing:
+    """Chooses fullest moves by one rule, and remembers what it saw of kinds that nothing has changed for."""
+
+    def __init__(self, player: Exchange, rule: _Rule) -> None:
+        board = player.board
+        self._player, self._rule = player, rule
+        self._kinds = [kind for kind, usable in enumerate(rule.usable) if usable and player.cells[kind]]
+        self._ends = [{*src, *dst} for src, dst in zip(board.src.tolist(), board.dst.tolist(), strict=True)]
+        self._into = [set(dst) for dst in board.dst.tolist()]
+        self._first: dict[int, tuple[float, list[Cell]]] = {}
+        self._gain: dict[int, tuple[float, int]] = {}
+
+    def forget(self, moved: int) -> None:
+        """Note that a move over a kind of links has changed what its receivers have."""
+        for kind in self._kinds:
+            if not self._into[moved].isdisjoint(self._ends[kind]):
+                self._first.pop(kind, None)
+                self._gain.pop(kind, None)
+
+    def best(self, state: State, random: np.random.Generator) -> Move | None:
+        """The move that brings most contributions for its time, among those that start first."""
+        board = self._player.board
+        best, best_start, best_value = -1, np.inf, 0.0
+        for kind in self._kinds:
+            first, cells = self._first.get(kind) or self._open(state, kind)
+            start = max(first, *[state.free[port] for port in board.ports[kind]])
+            if start == np.inf or start > best_start + _HAIR_US:
+                continue
+            known_start, gain = self._gain.get(kind, (-1.0, 0))
+            if known_start != start:
+                gain = sum([choice.gain for _, choice in self._player.early(state, cells, start)])
+                self._gain[kind] = start, gain
+            value = gain / (board.alpha_us[kind] + board.chunk_us[kind]) * (1 + 0.3 * random.random())
+            if gain and (start < best_start - _HAIR_US or value > best_value):
+                best, best_start, best_value = kind, start, value
+        return None if best < 0 else self._move(best)
+
+    def _open(self, state: State, kind: int) -> tuple[float, list[Cell]]:
+        """When the rule lets something useful go over a kind, and the cells that it lets go."""
+        player, rule = self._player, self._rule
+        here, there, cells = rule.least_here[kind], rule.least_there[kind], player.cells[kind]
+        if here or there:
+            enough = [_known(state, cell.src) >= here and _known(state, cell.dst) >= there for cell in cells]
+            cells = [cell for cell, is_enough in zip(cells, enough, strict=True) if is_enough]
+        moments = [player.ready_us(state, cell) for cell in cells]
+        first = np.inf
+        if not rule.together or len(cells) == len(player.cells[kind]):
+            # What waits for others waits for all that is on its way.
+            first = min((late if here else early for early, late in moments), default=np.inf)
+            if here and rule.together:
+                first = max((late for _, late in moments if late < np.inf), default=np.inf)
+        self._first[kind] = first, cells
+        return first, cells
+
+    def _move(self, kind: int) -> Move:
+        board, (_, cells) = self._player.board, self._first[kind]
+        waits = self._rule.together and self._rule.least_here[kind] > 0
+        if len(cells) == len(self._player.cells[kind]):
+            return Move(kind, waits)
+        stay = np.ones((len(board.group), len(board.chunks)), dtype=np.bool_)
+        stay.flat[[cell.number for cell in cells]] = False
+        return Move(kind, waits, stay)
+
+
+def _known(state: State, place: int) -> int:
+    """How many contributions there are."""
+    return sum([part.bit_count() for part in state.parts[place]])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bulk.board import Board, Move
@@ -37,9 +36,8 @@ class Played:
     makespan_us : the last arrival.
     unmet : demands of the deciding chunks that are not met.
     moves, cells : the moves that carry something, and what they carry, each of shape (G, C).
-    states : for players that can go on from the middle: what held before each move (None where that is
-        not kept), and at the end.
-    sets : for sums, the contributions that each cell carries, each of shape (G, C).
+    states : for players that can go on from the middle: what held before each move, and at the end.
+    sets : for sums, the contributions that each of the cells carries, in their order.
     """
 
     score: float
@@ -48,7 +46,7 @@ class Played:
     moves: list[Move]
     cells: list[BoolArray]
     states: list[Any]
-    sets: list[NDArray[np.uint64]] = field(default_factory=list)
+    sets: list[list[int]] = field(default_factory=list)
 
     def decisions(self, board: Board) -> list[Decision]:
         """The sends of a sequence of copies, in its order."""

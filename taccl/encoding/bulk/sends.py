@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.collectives import BoolArray
 from taccl.encoding.bulk.board import Board
 from taccl.encoding.bulk.play import Played
 from taccl.encoding.timing import Decision, decisions_of, in_order
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import derive
-from taccl.schedule.partial_sums import OWN, as_sets, contributors
+from taccl.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
 
 
 def decisions(board: Board, played: Played) -> Iterator[Decision]:
@@ -35,15 +36,15 @@ def decisions(board: Board, played: Played) -> Iterator[Decision]:
 
 
 def _images(
-    board: Board, kind: int, cells: np.ndarray, sets: np.ndarray
+    board: Board, kind: int, cells: BoolArray, sets: list[int]
 ) -> Iterator[tuple[list[int], list[int], int]]:
     """The chunks, sets and link of each image of a move."""
-    group, ranks = board.group, np.arange(board.problem.num_ranks)
+    group = board.group
     image, column = np.nonzero(cells)
-    members = sets[image, column][:, None] >> ranks.astype(np.uint64) & np.uint64(1)
-    # On the first link: the chunks and contributions that the images of the link have as their images.
+    sums = PartialSums.of_sets(sets, board.problem.num_ranks)
+    # On the first link: the chunks and contributions whose images these are.
     first = group.chunk_map.argsort(axis=1)[image, board.chunks[column]]
-    members = np.take_along_axis(members, group.rank_map[image], axis=1).astype(np.bool_)
+    members = np.take_along_axis(sums.members[sums.of_row], group.rank_map[image], axis=1)
     order = first.argsort()
     first, members = first[order], members[order]
     for chunk_map, rank_map, link in zip(group.chunk_map, group.rank_map, board.links[kind], strict=True):

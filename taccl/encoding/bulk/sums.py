@@ -17,7 +17,7 @@ from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.block import expanded, in_one_block
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.engine import SMALL, smallness
-from taccl.encoding.bulk.exchange import MOST_RANKS, Exchange
+from taccl.encoding.bulk.exchange import Exchange
 from taccl.encoding.bulk.partners import as_exchanges, fullest, rounds
 from taccl.encoding.bulk.play import Played
 from taccl.encoding.bulk.sends import decisions, without_unused
@@ -28,6 +28,8 @@ from taccl.encoding.timing import in_order
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
+#: Above so many ranks a sequence takes too long to play.
+_MOST_RANKS = 64
 #: Boards with more pairs of a link and a chunk (one of each orbit) than this have all chunks in one block.
 _MOST_CELLS = 30_000
 #: The parts of the time: for beginnings, and then for searches from different ones and from the best.
@@ -43,7 +45,7 @@ def is_for_exchange(problem: Problem) -> bool:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     collective = problem.collective
     return (
-        problem.num_ranks <= MOST_RANKS
+        problem.num_ranks <= _MOST_RANKS
         and smallness(problem) > SMALL
         and bool(collective.reduces.all())
         and bool((collective.post.sum(axis=1) > 1).any())
@@ -136,19 +138,27 @@ def _beginnings(
     yield from rounds(board)
     if incumbent is not None and incumbent.problem.num_chunks == board.problem.num_chunks:
         yield as_exchanges(board, incumbent)
-    if (first := fullest(player, random, budget)) is not None:
-        yield first
+    yield from _fullest_of(player, _TRIALS, budget.share(0.5), random)
     # One block cannot be scattered.
     for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
         if not budget.remaining_s():
             return
-        scattered = scattering(board, team_of, 0.0, random)
-        size = board.problem.num_ranks // len(np.unique(team_of))
-        before = None if scattered is None else player.play(scattered)
-        for _ in range(_TRIALS_OF_TEAMS if before is not None else 0):
-            if (moves := fullest(player, random, budget, before, size)) is not None:
-                yield moves
-    for _ in range(_TRIALS):
-        if (moves := fullest(player, random, budget)) is None:
+        moves = scattering(board, team_of, 0.0, random)
+        if moves is not None:
+            size = board.problem.num_ranks // len(np.unique(team_of))
+            yield from _fullest_of(player, _TRIALS_OF_TEAMS, budget, random, player.play(moves), size)
+
+
+def _fullest_of(
+    player: Exchange,
+    trials: int,
+    budget: Budget,
+    random: np.random.Generator,
+    before: Played | None = None,
+    hold: int | None = None,
+) -> Iterator[list[Move]]:
+    for _ in range(trials):
+        moves = fullest(player, random, budget, before, hold)
+        if moves is None:
             return
         yield moves
