@@ -14,7 +14,9 @@ import numpy as np
 
 from taccl.collectives import IntArray
 from taccl.encoding.automorphisms import is_automorphism
+from taccl.encoding.symmetry import SymmetryGroup
 from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
 
 
 def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
@@ -28,6 +30,22 @@ def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
     candidates = list(_candidates(problem.num_ranks))
     ordered = reversed(candidates) if exchanges_first else candidates
     return replace(problem, symmetry=tuple(each for each in ordered if is_automorphism(problem, each)))
+
+
+def kept_by(schedule: Schedule, group: SymmetryGroup) -> SymmetryGroup:
+    """The symmetries of the group that a schedule has: they take each of its rows to one of its rows."""
+    start = np.round(schedule.start_us / TOLERANCE_US).astype(np.int64)
+    rows = _in_order(schedule.chunk, schedule.link, start)
+    keeps = [
+        i
+        for i, (chunks, links) in enumerate(zip(group.chunk_map, group.link_map, strict=True))
+        if np.array_equal(_in_order(chunks[schedule.chunk], links[schedule.link], start), rows)
+    ]
+    return SymmetryGroup(group.rank_map[keeps], group.chunk_map[keeps], group.link_map[keeps])
+
+
+def _in_order(*columns: IntArray) -> IntArray:
+    return np.array(columns)[:, np.lexsort(columns)]
 
 
 def _candidates(ranks: int) -> Iterator[IntArray]:

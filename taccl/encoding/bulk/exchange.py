@@ -79,7 +79,7 @@ class Exchange:
     def __init__(self, board: Board) -> None:
         self.board = board
         whole = contributors(board.problem.collective)
-        ranks, chunks = board.held.shape
+        chunks = len(board.chunks)
         parts: list[tuple[int, ...]] = [
             (1 << rank,) if held else () for rank, row in enumerate(board.held.tolist()) for held in row
         ]

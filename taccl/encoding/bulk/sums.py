@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.bulk.alike import with_symmetry
+from taccl.encoding.bulk.alike import kept_by, with_symmetry
 from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.block import expanded, in_one_block
 from taccl.encoding.bulk.board import Board, Move
@@ -92,10 +92,12 @@ def _improving(
     boards = list(_boards(problem))
     for board in boards:
         player, share = Exchange(board), Budget(_BEGIN_PART * seconds / len(boards))
-        for moves in _beginnings(player, incumbent, share, random):
+        for moves in _beginnings(player, share, random):
             found.append(_Found(player, player.play(moves)))
         if found:
             yield min(found, key=lambda each: each.value)
+    if incumbent is not None and (as_it_is := _as_it_is(problem, incumbent)) is not None:
+        found.append(as_it_is)
     found, in_vain = _different(found), 0
     for number, part in enumerate(_STAGES if found else ()):
         length = min(budget.remaining_s(), part * seconds)
@@ -116,6 +118,15 @@ def _different(found: list[_Found]) -> list[_Found]:
     return list({round(each.played.score, 6): each for each in reversed(ordered)}.values())[::-1]
 
 
+def _as_it_is(problem: Problem, schedule: Schedule) -> _Found | None:
+    """A schedule on a board that keeps no symmetries but its own; None if that is too large."""
+    group = kept_by(schedule, symmetry_group(with_symmetry(problem)))
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
+        return None
+    player = Exchange(Board.of(problem, group))
+    return _Found(player, player.play(as_exchanges(player.board, schedule)))
+
+
 def _boards(problem: Problem) -> Iterator[Board]:
     """The problem with the symmetries that it has, and with others where those do not go together."""
     groups: list[SymmetryGroup] = []
@@ -130,14 +141,10 @@ def _boards(problem: Problem) -> Iterator[Board]:
         yield block
 
 
-def _beginnings(
-    player: Exchange, incumbent: Schedule | None, budget: Budget, random: np.random.Generator
-) -> Iterator[list[Move]]:
-    """Textbook rounds, the best schedule, and fullest sends, also after scattering in teams."""
+def _beginnings(player: Exchange, budget: Budget, random: np.random.Generator) -> Iterator[list[Move]]:
+    """Textbook rounds, and fullest sends, also after scattering in teams."""
     board = player.board
     yield from rounds(board)
-    if incumbent is not None and incumbent.problem.num_chunks == board.problem.num_chunks:
-        yield as_exchanges(board, incumbent)
     yield from _fullest_of(player, _TRIALS, budget.share(0.5), random)
     # One block cannot be scattered.
     for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
