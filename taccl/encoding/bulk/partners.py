@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,39 +57,37 @@ def rounds(board: Board) -> Iterator[list[Move]]:
 
 def _partners(node_of: IntArray) -> Iterator[list[IntArray]]:
     """For each round, whom each rank sends to, shape (num_ranks,)."""
-    ranks, sizes = np.arange(len(node_of)), np.bincount(node_of)
+    sizes = np.bincount(node_of)
     for flip in (True, False):
-        yield [_moved(ranks, step, flip) for step in _steps(len(ranks), flip)]
+        yield _alone(len(node_of), flip)
     if len(sizes) == 1 or (sizes != sizes[0]).any():
         return
     nodes, size = len(sizes), int(sizes[0])
     table = np.argsort(node_of, kind="stable").reshape(nodes, size)
     place = np.argsort(table.ravel())
     for flip in (True, False):
-        inside = [table[:, _moved(np.arange(size), step, flip)] for step in _steps(size, flip)]
-        across = [table[_moved(np.arange(nodes), step, flip)] for step in _steps(nodes, flip)]
+        inside = [table[:, partner] for partner in _alone(size, flip)]
+        across = [table[partner] for partner in _alone(nodes, flip)]
         for both in (inside + across, across + inside):
             yield [images.ravel()[place] for images in both]
 
 
-def _steps(count: int, flip: bool) -> list[int]:
-    """How far each round goes.
+def _alone(count: int, flip: bool) -> list[IntArray]:
+    """The rounds of `count` ranks on their own, shape (count,) each.
 
-    After it a rank has the contributions of a window of w others before it beside its own, and w grows to
-    2w or, with the sender's own, 2w + 1, as the binary digits of count - 1 say.
+    With `flip`, and for a power of two, pairs exchange across one bit after the other. Otherwise after each
+    round a rank has the contributions of a window of w others before it beside its own, and w grows to 2w or,
+    with the sender's own, to 2w + 1, as the binary digits of count - 1 say.
     """
-    digits = f"{count - 1:b}"
-    if flip:
-        return [1 << bit for bit in range(len(digits))] if count & (count - 1) == 0 else []
-    steps, window = [], 0
-    for digit in digits if count > 1 else "":
-        steps.append(window + int(digit))
+    ranks = np.arange(count)
+    digits = f"{count - 1:b}" if count > 1 else ""
+    if flip and count & (count - 1) == 0:
+        return [ranks ^ 1 << bit for bit in range(len(digits))]
+    partners, window = [], 0
+    for digit in digits:
+        partners.append((ranks + window + int(digit)) % count)
         window = 2 * window + int(digit)
-    return steps
-
-
-def _moved(numbers: IntArray, step: int, flip: bool) -> IntArray:
-    return numbers ^ step if flip else (numbers + step) % len(numbers)
+    return partners
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +167,14 @@ class _Choosing:
         self._kinds = [kind for kind, usable in enumerate(rule.usable) if usable and player.cells[kind]]
         self._ends = [{*src, *dst} for src, dst in zip(board.src.tolist(), board.dst.tolist(), strict=True)]
         self._into = [set(dst) for dst in board.dst.tolist()]
-        self._first: dict[int, tuple[float, list[Cell]]] = {}
-        self._gain: dict[int, tuple[float, int]] = {}
+        self._open: dict[int, _Open] = {}
+        self._gain: dict[int, _Gain] = {}
 
     def forget(self, moved: int) -> None:
         """Note that a move over a kind of links has changed what its receivers have."""
         for kind in self._kinds:
             if not self._into[moved].isdisjoint(self._ends[kind]):
-                self._first.pop(kind, None)
+                self._open.pop(kind, None)
                 self._gain.pop(kind, None)
 
     def best(self, state: State, random: np.random.Generator) -> Move | None:
@@ -183,44 +182,70 @@ class _Choosing:
         board = self._player.board
         best, best_start, best_value = -1, np.inf, 0.0
         for kind in self._kinds:
-            first, cells = self._first.get(kind) or self._open(state, kind)
-            start = max(first, *[state.free[port] for port in board.ports[kind]])
+            if kind not in self._open:
+                self._open[kind] = self._look(state, kind)
+            start = max(self._open[kind].first_us, *[state.free[port] for port in board.ports[kind]])
             if start == np.inf or start > best_start + _HAIR_US:
                 continue
-            known_start, gain = self._gain.get(kind, (-1.0, 0))
-            if known_start != start:
-                gain = sum([choice.gain for _, choice in self._player.early(state, cells, start)])
-                self._gain[kind] = start, gain
+            if kind not in self._gain or self._gain[kind].start_us != start:
+                self._gain[kind] = self._count(state, kind, start)
+            gain = self._gain[kind].contributions
             value = gain / (board.alpha_us[kind] + board.chunk_us[kind]) * (1 + 0.3 * random.random())
             if gain and (start < best_start - _HAIR_US or value > best_value):
                 best, best_start, best_value = kind, start, value
         return None if best < 0 else self._move(best)
 
-    def _open(self, state: State, kind: int) -> tuple[float, list[Cell]]:
-        """When the rule lets something useful go over a kind, and the cells that it lets go."""
+    def _look(self, state: State, kind: int) -> _Open:
+        """Which cells of a kind the rule lets go."""
         player, rule = self._player, self._rule
         here, there, cells = rule.least_here[kind], rule.least_there[kind], player.cells[kind]
         if here or there:
-            enough = [_known(state, cell.src) >= here and _known(state, cell.dst) >= there for cell in cells]
-            cells = [cell for cell, is_enough in zip(cells, enough, strict=True) if is_enough]
+            cells = [
+                cell for cell in cells if _known(state, cell.src) >= here and _known(state, cell.dst) >= there
+            ]
         moments = [player.ready_us(state, cell) for cell in cells]
-        first = np.inf
-        if not rule.together or len(cells) == len(player.cells[kind]):
+        if rule.together and here:
+            useful = [late for _, late in moments if late < np.inf]
+            everything = useful and len(cells) == len(player.cells[kind])
+            first = max(useful) if everything else np.inf
+        else:
             # What waits for others waits for all that is on its way.
             first = min((late if here else early for early, late in moments), default=np.inf)
-            if here and rule.together:
-                first = max((late for _, late in moments if late < np.inf), default=np.inf)
-        self._first[kind] = first, cells
-        return first, cells
+        return _Open(first, [(cell, late) for cell, (_, late) in zip(cells, moments, strict=True)])
+
+    def _count(self, state: State, kind: int, start_us: float) -> _Gain:
+        """What a kind brings if it starts then."""
+        cells = [
+            cell
+            for cell, late in self._open[kind].cells
+            if not self._rule.least_here[kind] or late <= start_us
+        ]
+        going = self._player.early(state, cells, start_us)
+        return _Gain(start_us, cells, sum([choice.gain for _, choice in going]))
 
     def _move(self, kind: int) -> Move:
-        board, (_, cells) = self._player.board, self._first[kind]
-        waits = self._rule.together and self._rule.least_here[kind] > 0
+        board, cells = self._player.board, self._gain[kind].cells
+        waits = self._rule.least_here[kind] > 0
         if len(cells) == len(self._player.cells[kind]):
             return Move(kind, waits)
         stay = np.ones((len(board.group), len(board.chunks)), dtype=np.bool_)
         stay.flat[[cell.number for cell in cells]] = False
         return Move(kind, waits, stay)
+
+
+class _Open(NamedTuple):
+    """When something useful may go over a kind, and its cells, each with when all that it gives is there."""
+
+    first_us: float
+    cells: list[tuple[Cell, float]]
+
+
+class _Gain(NamedTuple):
+    """What a kind brings from some moment on: the cells that may go, and contributions."""
+
+    start_us: float
+    cells: list[Cell]
+    contributions: int
 
 
 def _known(state: State, place: int) -> int:

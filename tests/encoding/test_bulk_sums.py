@@ -1,0 +1,292 @@
+"""Small AllReduces as a whole: who gives what to whom, the beginnings, and what the search makes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
+
+from taccl.collectives import make_collective
+from taccl.encoding.bulk import bulk_exchange, is_for_exchange
+from taccl.encoding.bulk.alike import kept_by, with_symmetry
+from taccl.encoding.bulk.anneal import anneal
+from taccl.encoding.bulk.block import expanded, in_one_block
+from taccl.encoding.bulk.board import Board, Move
+from taccl.encoding.bulk.exchange import Exchange, chosen
+from taccl.encoding.bulk.partners import as_exchanges, fullest, rounds
+from taccl.encoding.bulk.play import Played
+from taccl.encoding.bulk.sends import decisions, without_unused
+from taccl.encoding.bulk.teams import scattering, teams
+from taccl.encoding.combine import reducing
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.timing import in_order
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule
+from taccl.schedule.derivation import derive
+
+
+def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:
+    """Every rank has one way into a switch and one out of it."""
+    topology = full(ranks, alpha_us, beta)
+    ports = tuple((int(a), ranks + int(b)) for a, b in zip(topology.src, topology.dst, strict=True))
+    return replace(topology, ports=ports, port_names=tuple(map(str, range(2 * ranks))))
+
+
+def rails(alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:
+    """Two nodes of two ranks; inside a node alpha 1, beta 1; across from each rank to its like."""
+    inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    across = [(a, b, alpha_us, beta) for a, b in ((0, 2), (2, 0), (1, 3), (3, 1))]
+    return machine(4, inside + across, node_of=[0, 0, 1, 1])
+
+
+def board_of(small: Problem, exchanges_first: bool = False) -> Board:
+    return Board.of(small, symmetry_group(with_symmetry(small, exchanges_first)))
+
+
+def schedule_of(board: Board, played: Played) -> Schedule:
+    """A schedule that passed its checks."""
+    schedule = in_order(board.problem, decisions(board, played))
+    schedule.check()
+    return schedule
+
+
+def at_once(small: Problem) -> Schedule:
+    """The best of the textbook rounds: no search."""
+    *_, last = bulk_exchange(small, SolveOptions(), Budget(0.0), None)
+    assert last.schedule is not None
+    last.schedule.check()
+    return last.schedule
+
+
+def filled(player: Exchange, seed: int = 0, before: Played | None = None, hold: int | None = None) -> Played:
+    moves = fullest(player, np.random.default_rng(seed), Budget(60.0), before, hold)
+    assert moves is not None
+    return player.play(moves)
+
+
+@pytest.mark.parametrize("ranks", range(2, 14))
+def test_on_a_switch_it_takes_as_many_rounds_as_there_are_doublings(ranks: int) -> None:
+    """Also where the number of ranks is no power of two: a window of ranks before each doubles, or so."""
+    small = problem(switch(ranks), "allreduce")
+    assert at_once(small).makespan_us == pytest.approx(math.ceil(math.log2(ranks)) * (10.0 + ranks * 1.0))
+
+
+def test_where_all_are_linked_everyone_sends_its_own_to_everyone_at_once() -> None:
+    board = board_of(problem(full(8, alpha_us=10.0), "allreduce"))
+    played = filled(Exchange(board))
+    assert played.makespan_us == pytest.approx(10.0 + 8 * 1.0)
+    assert schedule_of(board, played).makespan_us == pytest.approx(18.0)
+
+
+def test_a_hypercube_of_nvlinks_takes_three_rounds() -> None:
+    """NDv2: two rounds over double links and one over single ones."""
+    small = problem(ndv2_node(), "allreduce", chunk_mb=1 / 8192)
+    assert at_once(small).makespan_us <= 3 * 0.3 + (23 + 23 + 46) / 1024 + 1e-9
+
+
+def test_inside_nodes_first_and_across_once() -> None:
+    assert at_once(problem(rails(), "allreduce")).makespan_us == pytest.approx((1.0 + 4.0) + (10.0 + 4.0))
+
+
+def test_across_slow_links_each_rank_carries_a_part() -> None:
+    """Scattered inside the nodes, each half crosses on its own rail: 3 + 21 + 3, and not 5 + 41."""
+    board = board_of(problem(rails(alpha_us=1.0, beta=10.0), "allreduce"))
+    player, random = Exchange(board), np.random.default_rng(0)
+    moves = scattering(board, board.problem.topology.node_of, 0.0, random)
+    assert moves is not None
+    mixed = filled(player, before=player.play(moves), hold=2)
+    assert schedule_of(board, mixed).makespan_us == pytest.approx(3.0 + 21.0 + 3.0)
+
+
+def test_what_does_not_overlap_is_given() -> None:
+    choice = chosen((0b0001, 0b0010, 0b1100), (0b100000, 0b010100))
+    assert choice is not None
+    assert (choice.take, choice.union, choice.gain, choice.stay) == ((0, 1), 0b0011, 2, (0, 1))
+
+
+def test_a_whole_sum_displaces_what_is_there() -> None:
+    choice = chosen((0b1111,), (0b0001, 0b0110))
+    assert choice is not None
+    assert (choice.union, choice.gain, choice.stay) == (0b1111, 1, ())
+
+
+def test_parts_that_together_bring_more_than_they_displace_are_given() -> None:
+    """Each alone brings no more than the three that it displaces."""
+    choice = chosen((0b000110, 0b111000), (0b001110,))
+    assert choice is not None
+    assert (choice.union, choice.gain) == (0b111110, 2)
+
+
+@pytest.mark.parametrize("theirs", [(0b11,), (0b01, 0b10), (0b111,)])
+def test_what_is_there_already_is_not_given(theirs: tuple[int, ...]) -> None:
+    assert chosen((0b01, 0b10), theirs) is None
+
+
+def test_nothing_is_given_of_nothing() -> None:
+    assert chosen((), (0b1,)) is None
+
+
+def test_one_part_more_than_are_kept_adds_up_two() -> None:
+    """In a star of 13 the middle hears of twelve others, one after another, and then tells them all."""
+    links = [(a, b, 1.0, 1.0) for rank in range(1, 13) for a, b in ((rank, 0), (0, rank))]
+    board = Board.of(star := problem(machine(13, links), "allreduce"), symmetry_group(star))
+    player = Exchange(board)
+    played = filled(player)
+    assert played.unmet == 0
+    assert max(map(len, played.states[-1].parts)) <= 10
+    schedule_of(board, played)
+
+
+def test_a_sequence_can_be_played_on_from_the_middle() -> None:
+    player = Exchange(board_of(problem(switch(8), "allreduce")))
+    one, other = filled(player, 1), filled(player, 2)
+    moves = [*one.moves[:2], *other.moves]
+    whole, continued = player.play(moves), player.play(moves, one, 2)
+    assert (whole.score, whole.moves) == (continued.score, continued.moves)
+
+
+def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
+    board = board_of(replace(problem(ring(3), "allreduce"), symmetry=(np.arange(3),)))
+    player = Exchange(board)
+    first, second = (int(np.flatnonzero(board.src[:, 0] == rank)[0]) for rank in (0, 1))
+    waiting = player.play([Move(first), Move(second)])
+    going = player.play([Move(first), Move(second, waits=False)])
+    assert [waiting.sets[1][0], going.sets[1][0]] == [0b011, 0b010]
+    assert [waiting.makespan_us, going.makespan_us] == [pytest.approx(8.0), pytest.approx(4.0)]
+
+
+@given(
+    networks(betas=ENGINE_BETAS),
+    st.lists(st.integers(0, 99), max_size=12),
+    st.integers(0, 9),
+    st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_every_sequence_that_completes_all_sums_is_a_schedule(
+    topology: LogicalTopology, kinds: list[int], seed: int, pieces: int
+) -> None:
+    collective = make_collective("allreduce", topology.num_ranks, pieces)
+    board = board_of(Problem(topology, collective, 0.5, max_group=3))
+    player = Exchange(board)
+    begun = player.play([Move(kind % board.num_kinds, bool(kind % 3)) for kind in kinds])
+    played = filled(player, seed, begun)
+    assert played.unmet == 0
+    schedule = schedule_of(board, played)
+    assert schedule.sends.count.max() <= 3
+    pruned = without_unused(schedule)
+    pruned.check()
+    assert pruned.makespan_us <= schedule.makespan_us + 1e-9
+    assert len(pruned) <= len(schedule)
+
+
+@given(st.sampled_from([switch(4), switch(6), ring(5, both=True), rails(), ndv2_node()]), st.integers(0, 9))
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedule(
+    topology: LogicalTopology, seed: int
+) -> None:
+    board = board_of(problem(topology, "allreduce", chunk_mb=0.1), exchanges_first=seed % 2 == 0)
+    player, random = Exchange(board), np.random.default_rng(seed)
+    played = anneal(player, filled(player, seed), 0.02, random)
+    schedule = schedule_of(board, played)
+    assert schedule.makespan_us == pytest.approx(played.makespan_us)
+    assert len(board.group) > 1
+    assert len(kept_by(schedule, board.group)) == len(board.group)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
+    small = problem(switch(6), "allreduce", 2)
+    for compact in reducing(greedy)(small, SolveOptions(), Budget(seconds), None):
+        assert compact.schedule is not None
+        group = kept_by(compact.schedule, symmetry_group(with_symmetry(small)))
+        player = Exchange(Board.of(small, group))
+        played = player.play(as_exchanges(player.board, compact.schedule))
+        assert played.unmet == 0
+        assert played.makespan_us == pytest.approx(compact.schedule.makespan_us)
+
+
+def test_a_schedule_that_is_given_is_only_improved_on() -> None:
+    small = problem(switch(4), "allreduce")
+    known = at_once(small)
+    assert not list(bulk_exchange(small, SolveOptions(), Budget(0.2), known))
+
+
+def test_rules_on_links_are_kept() -> None:
+    """What is homed at i may only cross between i and i + 2: two halves, each over its own rail."""
+    may_use = np.ones((4, 8), dtype=np.bool_)
+    may_use[[0, 2], 6:] = may_use[[1, 3], 4:6] = False
+    limited = problem(rails(), "allreduce", limits=RoutingLimits(may_use=may_use))
+    updates = list(bulk_exchange(limited, SolveOptions(), Budget(1.0), None))
+    best = updates[-1].schedule
+    assert best is not None
+    best.check()
+    assert best.makespan_us == pytest.approx((1.0 + 2.0) + (10.0 + 2.0) + (1.0 + 2.0))
+
+
+def test_what_no_output_is_made_of_is_left_out() -> None:
+    board = board_of(replace(problem(full(3), "allreduce"), symmetry=(np.arange(3),)))
+    player = Exchange(board)
+    played = filled(player)
+    # A sum of two that everyone receives anyway, and then whole, from a third.
+    detour = player.play([Move(0), *played.moves])
+    schedule = schedule_of(board, detour)
+    kept = without_unused(schedule)
+    kept.check()
+    facts = derive(kept)
+    used = {row for parts in (*facts.rows.values(), *facts.outputs.values()) for row in parts}
+    assert set(range(len(kept))) <= used
+
+
+def test_many_links_without_symmetry_are_looked_at_in_one_block() -> None:
+    topology = switch(6)
+    uneven = replace(topology, alpha_us=10.0 + 0.01 * np.arange(topology.num_links))
+    small = problem(uneven, "allreduce")
+    block = in_one_block(small)
+    assert block is not None
+    assert (block.problem.num_chunks, block.problem.chunk_mb) == (1, 6.0)
+    player = Exchange(block)
+    played = min((player.play(moves) for moves in rounds(block)), key=lambda played: played.score)
+    schedule = in_order(small, expanded(small, block, decisions(block, played)))
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(played.makespan_us)
+    assert set(schedule.sends.count.tolist()) == {6}
+
+
+def test_chunks_that_differ_or_do_not_fit_in_one_send_are_no_block() -> None:
+    assert in_one_block(problem(switch(4), "allreduce", max_group=3)) is None
+    assert in_one_block(problem(switch(4), "reducescatter")) is None
+    may_use = np.ones((4, 12), dtype=np.bool_)
+    may_use[0, 0] = False
+    assert in_one_block(problem(switch(4), "allreduce", limits=RoutingLimits(may_use=may_use))) is None
+
+
+def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
+    small = problem(switch(4), "allreduce")
+    assert is_for_exchange(small)
+    first = np.ones(12, dtype=np.bool_)
+    for other in (
+        problem(switch(4), "reducescatter"),
+        problem(switch(4), "allgather"),
+        problem(switch(4), "allreduce", chunk_mb=1000.0),
+        replace(small, limits=RoutingLimits(own_first=first)),
+        problem(full(65), "allreduce"),
+    ):
+        assert not is_for_exchange(other)
+        assert not list(bulk_exchange(other, SolveOptions(), Budget(0.1), None))
+
+
+def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
+    found = [team_of.tolist() for team_of in teams(problem(rails(), "allreduce"))]
+    assert sorted(found) == [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1]]
+
+
+def test_teams_without_links_inside_cannot_scatter() -> None:
+    board = board_of(problem(ring(4), "allreduce"))
+    assert scattering(board, np.array([0, 1, 0, 1]), 0.0, np.random.default_rng(0)) is None
