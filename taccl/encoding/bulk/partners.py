@@ -114,7 +114,7 @@ def fullest(
     before: Played | None = None,
     hold: int | None = None,
 ) -> list[Move] | None:
-    """Moves that complete every sum: of those that can start first, the one that brings most.
+    """Moves that complete all sums, if they can: of those that can start first, the one that brings most.
 
     They go on after `before`. As long as anything else helps, no sum leaves or reaches a rank that has fewer
     than `hold` contributions to it (by default, some number on slow links, of which often only a few are

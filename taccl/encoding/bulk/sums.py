@@ -23,7 +23,7 @@ from taccl.encoding.bulk.play import Played
 from taccl.encoding.bulk.sends import decisions, without_unused
 from taccl.encoding.bulk.teams import scattering, teams
 from taccl.encoding.engine import Budget, SolveOptions, Update
-from taccl.encoding.symmetry import SymmetryGroup, symmetry_group
+from taccl.encoding.symmetry import SymmetryGroup, symmetry_group, without_shared_ports
 from taccl.encoding.timing import in_order
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -39,6 +39,9 @@ _FROM_OTHERS = 5
 #: So many searches from the best that find nothing better are the end.
 _MOST_IN_VAIN = 2
 _TRIALS, _TRIALS_OF_TEAMS = 24, 4
+#: About how long one row takes from a sequence to a schedule that is checked. What takes longer than so many
+#: times what is left of the budget is given up, but for what is there soon.
+_ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
 
 
 def is_for_exchange(problem: Problem) -> bool:
@@ -63,6 +66,8 @@ def bulk_exchange(
     for found in _improving(problem, options, budget, incumbent):
         if found.played.unmet or found.played.makespan_us >= best_us - TOLERANCE_US:
             continue
+        if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
+            return
         board = found.player.board
         sends = decisions(board, found.played)
         schedule = without_unused(in_order(problem, expanded(problem, board, sends)))
@@ -82,6 +87,12 @@ class _Found:
     def value(self) -> tuple[int, float]:
         return self.played.unmet, self.played.score
 
+    @property
+    def seconds(self) -> float:
+        """About how long it takes to make a checked schedule of it."""
+        rows = sum([len(sets) for sets in self.played.sets]) * len(self.player.board.group)
+        return _ROW_S * rows
+
 
 def _improving(
     problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
@@ -100,10 +111,10 @@ def _improving(
         found.append(as_it_is)
     found, in_vain = _different(found), 0
     for number, part in enumerate(_STAGES if found else ()):
-        length = min(budget.remaining_s(), part * seconds)
-        if not length or in_vain == _MOST_IN_VAIN:
-            return
         best = min(found, key=lambda each: each.value)
+        length = min(budget.remaining_s() - best.seconds, part * seconds)
+        if length <= 0 or in_vain == _MOST_IN_VAIN:
+            return
         begin = found[number % len(found)] if number < _FROM_OTHERS else best
         later = _Found(begin.player, anneal(begin.player, begin.played, length, random))
         found.append(later)
@@ -128,12 +139,16 @@ def _as_it_is(problem: Problem, schedule: Schedule) -> _Found | None:
 
 
 def _boards(problem: Problem) -> Iterator[Board]:
-    """The problem with the symmetries that it has, and with others where those do not go together."""
+    """The problem with the symmetries that it has, and with others where those do not go together.
+
+    Also with fewer: two ranks that share a NIC and do alike use it twice where once may do.
+    """
     groups: list[SymmetryGroup] = []
     for exchanges_first in (False, True):
         group = symmetry_group(with_symmetry(problem, exchanges_first))
-        if not any(np.array_equal(group.rank_map, other.rank_map) for other in groups):
-            groups.append(group)
+        for part in (group, without_shared_ports(problem.topology, group)):
+            if not any(np.array_equal(part.rank_map, other.rank_map) for other in groups):
+                groups.append(part)
     cells = problem.num_chunks * problem.topology.num_links
     fitting = [group for group in groups if cells <= _MOST_CELLS * len(group)]
     yield from (Board.of(problem, group) for group in fitting)
