@@ -18,7 +18,8 @@ from taccl.encoding.bulk.anneal import anneal
 from taccl.encoding.bulk.block import expanded, in_one_block
 from taccl.encoding.bulk.board import Board, Move
 from taccl.encoding.bulk.exchange import Exchange, chosen
-from taccl.encoding.bulk.partners import as_exchanges, fullest, rounds
+from taccl.encoding.bulk.fullest import fullest
+from taccl.encoding.bulk.partners import as_exchanges, rounds
 from taccl.encoding.bulk.play import Played
 from taccl.encoding.bulk.sends import decisions, without_unused
 from taccl.encoding.bulk.teams import scattering, teams
