@@ -2,8 +2,9 @@
 what the designer ruled out.
 
 A *port* is anything that serves one transfer at a time. A plain link is its own port; links that
-share a GPU's way into a switch, a NIC or a PCIe bridge share that port. No engine, bound or check
-knows any other kind of hardware.
+share a GPU's way into a switch, a NIC or a PCIe bridge share that port. A port may be faster than the
+links that use it: a trunk between switches has room for several GPUs. So how long a transfer keeps a
+port busy belongs to the pair (link, port). No engine, bound or check knows any other kind of hardware.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ class LogicalTopology:
     alpha_us, beta_us_per_mb : shape (num_links,); cost of a transfer of s MB: alpha + s * beta.
     ports : per link, the ports it uses, at least one each.
     port_names : shape (num_ports,); for messages.
-    occupancy : `serial`: a transfer keeps its ports busy for alpha + s * beta; `pipelined`: for
-        s * beta only, alpha being pure latency.
+    occupancy : `serial`: a transfer keeps a port busy for alpha + s * b, b being the beta at which the
+        port serves its link; `pipelined`: for s * b only, alpha being pure latency.
+    port_betas : per link, the b of each of its ports, in the order of `ports`, us per MB. A transfer
+        lasts as long as its slowest port, so the largest is the link's beta. None: all are, as on a
+        machine whose ports are no faster than their links; what says so number by number becomes None.
 
     Raises
     ------
     TopologyError : columns of unequal length, a rank, port or cost out of range, a double link or
-        port, an unknown occupancy.
+        port, an unknown occupancy, a link whose beta is not that of its slowest port.
     """
 
     name: str
@@ -56,6 +60,7 @@ class LogicalTopology:
     ports: tuple[tuple[int, ...], ...]
     port_names: tuple[str, ...]
     occupancy: Occupancy = "serial"
+    port_betas: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if (
@@ -87,6 +92,30 @@ class LogicalTopology:
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
         if self.occupancy not in get_args(Occupancy):
             raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
+        if self.port_betas is not None:
+            self._check_port_betas(self.port_betas)
+            if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
+                object.__setattr__(self, "port_betas", None)
+
+    def _check_port_betas(self, port_betas: tuple[tuple[float, ...], ...]) -> None:
+        if len(port_betas) != self.num_links or any(
+            len(betas) != len(ports) for betas, ports in zip(port_betas, self.ports, strict=True)
+        ):
+            raise TopologyError(f"the port betas of {self.name!r} are not one for each port of each link")
+        betas = self.pair_betas
+        if not (np.isfinite(betas).all() and (betas >= 0).all()):
+            raise TopologyError(f"a port beta of {self.name!r} is negative or not finite")
+        if not self.num_links:
+            return
+        slowest = np.maximum.reduceat(betas, self.first_pair[:-1])
+        wrong = np.flatnonzero(slowest != self.beta_us_per_mb)
+        if len(wrong):
+            link = int(wrong[0])
+            raise TopologyError(
+                f"the link {self.describe_link(link)} of {self.name!r} has beta "
+                f"{self.beta_us_per_mb[link]:g} us/MB, but its slowest port has {slowest[link]:g}",
+                hint="a transfer lasts as long as its slowest port",
+            )
 
     def __repr__(self) -> str:
         return (
@@ -148,6 +177,26 @@ class LogicalTopology:
         return link, port
 
     @cached_property
+    def first_pair(self) -> IntArray:
+        """Where the pairs of each link begin in `incidence`, and their number, shape (num_links + 1,)."""
+        return np.concatenate([[0], np.cumsum([len(ports) for ports in self.ports], dtype=np.int64)])
+
+    @cached_property
+    def pair_betas(self) -> FloatArray:
+        """The beta of each pair (link, port) in `incidence`, us per MB."""
+        if self.port_betas is None:
+            return np.asarray(self.beta_us_per_mb[self.incidence[0]], dtype=np.float64)
+        return np.array([beta for betas in self.port_betas for beta in betas], dtype=np.float64)
+
+    def pairs_of(self, link: IntArray) -> tuple[IntArray, IntArray]:
+        """All pairs of each of `link`, one after another: a position in `link`, a pair in `incidence`."""
+        first = self.first_pair[link]
+        many = self.first_pair[link + 1] - first
+        position = np.repeat(np.arange(len(many)), many)
+        within = np.arange(len(position)) - np.repeat(np.cumsum(many) - many, many)
+        return position, first[position] + within
+
+    @cached_property
     def internode(self) -> BoolArray:
         """Whether each link joins two nodes, shape (num_links,)."""
         return np.asarray(self.node_of[self.src] != self.node_of[self.dst])
@@ -156,10 +205,35 @@ class LogicalTopology:
         """How long a group of `size_mb` takes from start to end on each link."""
         return np.asarray(self.alpha_us[link] + size_mb * self.beta_us_per_mb[link])
 
-    def busy_us(self, link: IntArray, size_mb: FloatArray | float) -> FloatArray:
-        """How long such a group keeps the ports of its link busy."""
-        alpha = self.alpha_us[link] if self.occupancy == "serial" else 0.0
-        return np.asarray(alpha + size_mb * self.beta_us_per_mb[link])
+    def port_busy_us(self, pair: IntArray, size_mb: FloatArray | float) -> FloatArray:
+        """How long such a group keeps a port busy; `pair` says over which link and which port (`incidence`)."""
+        busy = size_mb * self.pair_betas[pair]
+        return np.asarray(busy + self.alpha_us[self.incidence[0][pair]] if self.is_serial else busy)
+
+    def slowest_busy_us(self, link: IntArray, size_mb: FloatArray | float) -> FloatArray:
+        """How long such a group keeps the slowest port of its link busy: another over it waits so long."""
+        busy = size_mb * self.beta_us_per_mb[link]
+        return np.asarray(busy + self.alpha_us[link] if self.is_serial else busy)
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether ports are busy during alpha, too."""
+        return self.occupancy == "serial"
+
+    @cached_property
+    def reads_backwards(self) -> bool:
+        """Whether a schedule read backwards in time is one on `reversed()`, port by port.
+
+        A port is busy from the start of a transfer on. Read backwards it is busy up to the end, which
+        is the same but for a shift if on each port every transfer lasts equally long beyond its busy time.
+        That is so unless a port is faster than a link, or links of different alphas share a
+        port with `pipelined` occupancy. Total loads, distances and cuts do not ask when in a
+        transfer its ports are busy: what is proved from these alone holds backwards all the same.
+        """
+        if self.port_betas is not None:
+            return False
+        alphas = (self.alpha_us[list(links)] for links in self.port_links if links)
+        return self.is_serial or all(bool((each == each[0]).all()) for each in alphas)
 
     def reversed(self) -> LogicalTopology:
         """Every link turned round, with its number, costs and ports as they were."""

@@ -121,7 +121,7 @@ def _list_schedule(problem: Problem, hops: Sequence[Hop], dice: random.Random) -
         size = np.float64(len(group) * problem.chunk_mb)
         link = np.array([one.link])
         for port in ports:
-            port_free[port] = start + float(topology.busy_us(link, size)[0])
+            port_free[port] = start + float(topology.slowest_busy_us(link, size)[0])
         for h in group:
             hops[h].end_us = start + float(topology.duration_us(link, size)[0])
         open_hops -= set(group)

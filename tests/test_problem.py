@@ -23,6 +23,12 @@ def triangle(**changes) -> LogicalTopology:
     return LogicalTopology(**{**fields, **changes})
 
 
+def fast_nic(**changes) -> LogicalTopology:
+    """The triangle with ports of their own for its links, and a NIC that takes only 4 us for a MB."""
+    fields = {"ports": ((0, 1), (1, 3), (2,)), "port_names": ("0->1", "nic", "2->0", "1->2")}
+    return triangle(**{**fields, "port_betas": ((10.0, 4.0), (4.0, 20.0), (30.0,)), **changes})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -66,11 +72,65 @@ def test_links_are_found_by_their_ends_and_their_ports() -> None:
     assert it.describe_link(1) == "1 -> 2"
 
 
-@pytest.mark.parametrize(("occupancy", "busy"), [("serial", [6.0, 12.0]), ("pipelined", [5.0, 10.0])])
+@pytest.mark.parametrize(
+    ("occupancy", "busy"), [("serial", [6.0, 6.0, 12.0]), ("pipelined", [5.0, 5.0, 10.0])]
+)
 def test_alpha_keeps_ports_busy_only_if_occupancy_is_serial(occupancy: str, busy: list[float]) -> None:
     it, links = triangle(occupancy=occupancy), np.array([0, 1])
     assert it.duration_us(links, 0.5).tolist() == [6.0, 12.0]
-    assert it.busy_us(links, 0.5).tolist() == busy
+    assert it.port_busy_us(np.array([0, 1, 2]), 0.5).tolist() == busy
+    assert it.slowest_busy_us(links, 0.5).tolist() == busy[1:]
+
+
+@pytest.mark.parametrize(("occupancy", "busy"), [("serial", [6.0, 3.0, 4.0]), ("pipelined", [5.0, 2.0, 2.0])])
+def test_a_port_that_is_faster_than_its_links_is_busy_for_less_than_they_last(
+    occupancy: str, busy: list[float]
+) -> None:
+    it = fast_nic(occupancy=occupancy)
+    assert it.duration_us(np.array([0, 1]), 0.5).tolist() == [6.0, 12.0]
+    assert it.port_busy_us(np.array([0, 1, 2]), 0.5).tolist() == busy
+    assert it.slowest_busy_us(np.array([0, 1]), 0.5).tolist() == (
+        [6.0, 12.0] if it.is_serial else [5.0, 10.0]
+    )
+
+
+def test_pairs_of_links_and_ports_are_found_by_link() -> None:
+    it = fast_nic()
+    assert it.first_pair.tolist() == [0, 2, 4, 5]
+    assert it.pair_betas.tolist() == [10.0, 4.0, 4.0, 20.0, 30.0]
+    position, pair = it.pairs_of(np.array([2, 0, 0]))
+    assert (position.tolist(), pair.tolist()) == ([0, 1, 1, 2, 2], [4, 0, 1, 0, 1])
+    assert [len(column) for column in it.pairs_of(np.zeros(0, dtype=int))] == [0, 0]
+
+
+def test_port_betas_that_are_those_of_the_links_are_none() -> None:
+    assert triangle(port_betas=((10.0, 10.0), (20.0,), (30.0,))).port_betas is None
+
+
+@pytest.mark.parametrize(
+    ("port_betas", "message"),
+    [
+        (((10.0, 4.0), (20.0,)), "not one for each port of each link"),
+        (((10.0,), (20.0,), (30.0,)), "not one for each port of each link"),
+        (((10.0, -4.0), (20.0,), (30.0,)), "a port beta of 'triangle' is negative or not finite"),
+        (((10.0, np.inf), (20.0,), (30.0,)), "a port beta of 'triangle' is negative or not finite"),
+        (
+            ((8.0, 4.0), (20.0,), (30.0,)),
+            "0 -> 1 of 'triangle' has beta 10 us/MB, but its slowest port has 8",
+        ),
+        (((10.0, 12.0), (20.0,), (30.0,)), "has beta 10 us/MB, but its slowest port has 12"),
+    ],
+)
+def test_port_betas_that_cannot_be_are_refused(port_betas: tuple, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        triangle(port_betas=port_betas)
+
+
+def test_a_topology_reads_backwards_if_each_port_is_busy_for_the_same_part_of_its_transfers() -> None:
+    assert triangle().reads_backwards
+    assert not triangle(occupancy="pipelined").reads_backwards  # the NIC's links have alphas 1 and 2
+    assert triangle(occupancy="pipelined", alpha_us=np.array([1.0, 1.0, 3.0])).reads_backwards
+    assert not fast_nic().reads_backwards
 
 
 def test_costs_follow_sizes_that_differ_by_link() -> None:
@@ -83,6 +143,7 @@ def test_a_reversed_topology_turns_links_and_keeps_their_costs_and_ports() -> No
     assert turned.link_index == {(1, 0): 0, (2, 1): 1, (0, 2): 2}
     assert turned.alpha_us is it.alpha_us
     assert turned.ports == it.ports
+    assert fast_nic().reversed().port_betas == fast_nic().port_betas
     assert turned.reversed().link_index == it.link_index
 
 

@@ -73,7 +73,11 @@ class Ports:
         self._ports = topology.ports
         self._alpha: list[float] = topology.alpha_us.tolist()
         self._cost: list[float] = (topology.beta_us_per_mb * chunk_mb).tolist()
-        self._serial = topology.occupancy == "serial"
+        self._serial = topology.is_serial
+        #: Per link, how long one chunk keeps each of its ports busy; None where they are all as slow as it.
+        self._costs: list[list[float]] | None = None
+        if topology.port_betas is not None:
+            self._costs = [[beta * chunk_mb for beta in betas] for betas in topology.port_betas]
         self.free_us = [0.0] * topology.num_ports
 
     def ready(self, link: int) -> float:
@@ -86,12 +90,18 @@ class Ports:
         return self._alpha[link] + count * self._cost[link]
 
     def place(self, link: int, count: int, start_us: float) -> float:
-        """Occupy the link's ports from `start_us` on; returns the end of the send."""
+        """Occupy the link's ports from `start_us` on, each for as long as it takes; returns the send's end."""
+        alpha, free = self._alpha[link], self.free_us
         body = count * self._cost[link]
-        end = start_us + self._alpha[link] + body
-        busy_until = end if self._serial else start_us + body
-        for port in self._ports[link]:
-            self.free_us[port] = busy_until
+        end = start_us + alpha + body
+        if self._costs is None:
+            busy_until = end if self._serial else start_us + body
+            for port in self._ports[link]:
+                free[port] = busy_until
+            return end
+        begun = start_us + alpha if self._serial else start_us
+        for port, cost in zip(self._ports[link], self._costs[link], strict=True):
+            free[port] = begun + count * cost
         return end
 
 

@@ -28,6 +28,10 @@ from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
 
 _NEVER = np.inf
 
+#: Of a group's busy time on a port, the part by which the next may be early; and so many times the
+#: distance between two floats at that moment, since the clock is made of floats.
+_FORGIVEN, _ULPS = 1e-9, 8
+
 
 def check_schedule(schedule: Schedule) -> None:
     """Raise `ScheduleError` with what is wrong, unless all rules hold."""
@@ -191,27 +195,29 @@ def _durations_follow_the_cost_model(schedule: Schedule, facts: _Facts) -> str |
 
 
 def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: _Facts) -> str | None:
+    """Of two groups on a port, one has its busy time there before the other starts.
+
+    However short they are: what takes time is in the way. What is forgiven is a part of each one's
+    own busy time and the rounding of the clock, so over any stretch of time the groups on a port need no
+    more time, in all, than it has and the same part of it.
+    """
     sends, topology = schedule.sends, schedule.problem.topology
-    busy = topology.busy_us(sends.link, sends.count * schedule.problem.chunk_mb)
-    serves = np.flatnonzero(busy > TOLERANCE_US)  # what takes no time is in nobody's way
-    link, port = topology.incidence
-    ports_per_link = np.bincount(link, minlength=topology.num_links)
-    first_pair = np.concatenate([[0], np.cumsum(ports_per_link)[:-1]])
-    repeats = ports_per_link[sends.link[serves]]
-    send = np.repeat(serves, repeats)
-    within = np.arange(len(send)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    port_of = port[first_pair[sends.link[send]] + within]
-    order = np.lexsort((busy[send], sends.start_us[send], port_of))
-    send, port_of = send[order], port_of[order]
-    end = sends.start_us[send] + busy[send]
-    clash = (port_of[1:] == port_of[:-1]) & (sends.start_us[send[1:]] < end[:-1] - TOLERANCE_US)
-    bad = _first(clash)
+    send, pair = topology.pairs_of(sends.link)
+    busy = topology.port_busy_us(pair, sends.count[send] * schedule.problem.chunk_mb)
+    takes_time = busy > 0
+    send, busy, port = send[takes_time], busy[takes_time], topology.incidence[1][pair[takes_time]]
+    order = np.lexsort((busy, sends.start_us[send], port))
+    send, busy, port = send[order], busy[order], port[order]
+    start = sends.start_us[send]
+    end = start + busy * (1 - _FORGIVEN)
+    end -= _ULPS * np.spacing(np.abs(start) + busy)
+    bad = _first((port[1:] == port[:-1]) & (start[1:] < end[:-1]))
     if bad is None:
         return None
     one, other = (sends.first_row[send[bad + i]] for i in (0, 1))
     return (
         f"{_row(schedule, one)} and {_row(schedule, other)}: "
-        f"both use port {topology.port_names[port_of[bad]]} at once"
+        f"both use port {topology.port_names[port[bad]]} at once"
     )
 
 

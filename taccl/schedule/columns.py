@@ -110,15 +110,10 @@ class Schedule:
     @property
     def port_busy_us(self) -> FloatArray:
         """For how long each port is busy, shape (num_ports,)."""
-        topology = self.problem.topology
-        sends = self.sends
-        busy = np.bincount(
-            sends.link,
-            topology.busy_us(sends.link, sends.count * self.problem.chunk_mb),
-            minlength=topology.num_links,
-        )
-        link, port = topology.incidence
-        return np.bincount(port, busy[link], minlength=topology.num_ports).astype(np.float64)
+        topology, sends = self.problem.topology, self.sends
+        send, pair = topology.pairs_of(sends.link)
+        busy = topology.port_busy_us(pair, sends.count[send] * self.problem.chunk_mb)
+        return np.bincount(topology.incidence[1][pair], busy, topology.num_ports).astype(np.float64)
 
     def check(self) -> None:
         """Raise unless this schedule computes its collective under its topology's cost model.

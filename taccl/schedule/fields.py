@@ -70,14 +70,14 @@ class Fields:
         """Raise `FileError` with the file's path."""
         raise FileError(message, path=self.path, hint=hint)
 
-    def expect(self, keys: Collection[str]) -> None:
-        """Fail unless the object has exactly these keys."""
+    def expect(self, keys: Collection[str], optional: Collection[str] = ()) -> None:
+        """Fail unless the object has exactly these keys, and perhaps some of the optional ones."""
         missing = [key for key in keys if key not in self.values]
         if missing:
             self.fail(f"{self._label(missing[0])} is missing")
         for key in self.values:
-            if key not in keys:
-                near = difflib.get_close_matches(key, keys, n=1)
+            if key not in keys and key not in optional:
+                near = difflib.get_close_matches(key, [*keys, *optional], n=1)
                 self.fail(f"unknown key {self._label(key)}", hint=f"{near[0]}" if near else None)
 
     def inner(self, key: str) -> Fields:
@@ -130,6 +130,14 @@ class Fields:
         self._all_of(column, (list,), label, "a list")
         lists = [row for row in column if isinstance(row, list)]
         joined = self._integers(list(chain.from_iterable(lists)), f"{label} (joined)", 0, 2**62)
+        return np.split(joined, np.cumsum([len(row) for row in lists])[:-1]) if lists else []
+
+    def float_lists(self, key: str, length: int | None = None) -> list[FloatArray]:
+        """A column of lists of finite numbers."""
+        column, label = self._column(key, length), self._label(key)
+        self._all_of(column, (list,), label, "a list")
+        lists = [row for row in column if isinstance(row, list)]
+        joined = self._floats(list(chain.from_iterable(lists)), f"{label} (joined)")
         return np.split(joined, np.cumsum([len(row) for row in lists])[:-1]) if lists else []
 
     def floats(self, key: str, length: int | None = None) -> FloatArray:

@@ -24,6 +24,8 @@ _TOPOLOGY = (
     *("name", "occupancy", "node_of", "src", "dst", "alpha_us", "beta_us_per_mb"),
     *("ports", "port_names"),
 )
+#: Written only where a port is faster than a link that uses it, so files from before are read as they were.
+_PORT_BETAS = "port_betas"
 _LIMITS = ("may_use", "own_first", "link_preference", "spread_load")
 #: The keys of a problem in a file.
 PROBLEM_KEYS = ("topology", "collective", "chunk_mb", "max_group", "symmetry", "limits")
@@ -54,19 +56,25 @@ def read_problem(fields: Fields, rows: int) -> Problem:
 
 
 def _topology_values(topology: LogicalTopology) -> dict[str, object]:
-    return {
+    values = {
         "name": topology.name,
         "occupancy": topology.occupancy,
         **{name: getattr(topology, name).tolist() for name in _TOPOLOGY[2:7]},
         "ports": [[int(port) for port in ports] for ports in topology.ports],
         "port_names": list(topology.port_names),
     }
+    if topology.port_betas is None:
+        return values
+    return values | {_PORT_BETAS: [[float(beta) for beta in betas] for betas in topology.port_betas]}
 
 
 def _topology(fields: Fields) -> LogicalTopology:
-    fields.expect(_TOPOLOGY)
+    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS,))
     node_of = fields.integers("node_of")
     src = fields.integers("src")
+    port_betas = None
+    if _PORT_BETAS in fields.values:
+        port_betas = tuple(tuple(betas.tolist()) for betas in fields.float_lists(_PORT_BETAS, len(src)))
     return LogicalTopology(
         name=fields.text("name"),
         node_of=node_of,
@@ -77,6 +85,7 @@ def _topology(fields: Fields) -> LogicalTopology:
         ports=tuple(tuple(ports.tolist()) for ports in fields.integer_lists("ports", len(src))),
         port_names=fields.texts("port_names"),
         occupancy=_occupancy(fields),
+        port_betas=port_betas,
     )
 
 

@@ -90,7 +90,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(schedul
     path, sends = critical_sends(schedule), schedule.sends
     assert sends.end_us[path[-1]] == schedule.makespan_us
     assert sends.start_us[path[0]] == 0.0
-    freed = sends.start_us + schedule.problem.topology.busy_us(
+    freed = sends.start_us + schedule.problem.topology.slowest_busy_us(
         sends.link, sends.count * schedule.problem.chunk_mb
     )
     for before, after in pairwise(path):

@@ -65,7 +65,7 @@ def assert_keeps_the_schedules_times(program: Program, schedule: Schedule) -> No
 def _due_times(schedule: Schedule) -> dict[tuple[int, int], list[tuple[float, float, float]]]:
     """For each pair of ranks, when each send starts, frees its ports, and arrives."""
     sends, topology = schedule.sends, schedule.problem.topology
-    busy = topology.busy_us(sends.link, sends.count * schedule.problem.chunk_mb)
+    busy = topology.slowest_busy_us(sends.link, sends.count * schedule.problem.chunk_mb)
     due: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     columns = (sends.link, sends.start_us, sends.start_us + busy, sends.end_us)
     for link, *times in sorted(zip(*(column.tolist() for column in columns), strict=True)):

@@ -23,12 +23,18 @@ def machine(
     occupancy: Occupancy = "serial",
     shared: Sequence[Sequence[int]] = (),
     node_of: Sequence[int] | None = None,
+    rates: Sequence[float] = (),
 ) -> LogicalTopology:
-    """Each link is its own port; each entry of `shared` is one more port of several links."""
+    """Each link is its own port; each entry of `shared` is one more port of several links.
+
+    `rates` says for each of these what part of its links' time it is busy; without, all of it.
+    """
     ports = [[link] for link in range(len(links))]
+    betas = [[link[3]] for link in links]
     for port, users in enumerate(shared):
         for link in users:
             ports[link].append(len(links) + port)
+            betas[link].append(links[link][3] * (rates[port] if rates else 1.0))
     return LogicalTopology(
         name="napkin",
         node_of=np.zeros(ranks, dtype=np.int64) if node_of is None else np.array(node_of),
@@ -39,6 +45,7 @@ def machine(
         ports=tuple(map(tuple, ports)),
         port_names=(*(f"{a}-{b}" for a, b, *_ in links), *(f"port {i}" for i in range(len(shared)))),
         occupancy=occupancy,
+        port_betas=tuple(map(tuple, betas)),
     )
 
 

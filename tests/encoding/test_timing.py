@@ -54,6 +54,20 @@ def test_a_pipelined_port_is_free_again_after_the_body(place) -> None:
     assert schedule.makespan_us == 8.0
 
 
+@pytest.mark.parametrize("place", [in_order, list_schedule])
+@pytest.mark.parametrize(("occupancy", "second_us"), [("serial", 2.0), ("pipelined", 1.0)])
+def test_a_port_that_is_faster_than_its_links_is_free_before_they_are(
+    place, occupancy: Occupancy, second_us: float
+) -> None:
+    """Rank 0 sends to 1 and 2 over links of 2 us/MB through a port that takes 1 us for a MB."""
+    links = [(0, 1, 1.0, 2.0), (0, 2, 1.0, 2.0)]
+    topology = machine(3, links, occupancy, shared=[(0, 1)], rates=[0.5])
+    schedule = place(problem(topology, "broadcast"), [Decision((0,), 0), Decision((0,), 1)])
+    schedule.check()
+    assert starts(schedule) == {(0, 0): 0.0, (0, 1): second_us}
+    assert schedule.makespan_us == second_us + 3.0
+
+
 def test_chunks_that_share_a_send_pay_one_alpha_and_arrive_together() -> None:
     schedule = in_order(problem(line(), "broadcast", 2), [Decision((0, 1), 0), Decision((0, 1), 1)])
     schedule.check()

@@ -61,7 +61,7 @@ def everywhere(problem: Problem) -> np.ndarray:
 def busiest_us(problem: Problem, loads: np.ndarray) -> float:
     """How long the busiest port is busy with so many chunks over each link."""
     link, port = problem.topology.incidence
-    busy = problem.topology.busy_us(np.arange(problem.topology.num_links), problem.chunk_mb) * loads
+    busy = problem.topology.slowest_busy_us(np.arange(problem.topology.num_links), problem.chunk_mb) * loads
     return float(np.bincount(port, busy[link]).max())
 
 

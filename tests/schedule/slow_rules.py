@@ -5,6 +5,7 @@ it sends. What never happens, or happens too early, twice or in vain, is a fault
 """
 
 from collections import Counter, defaultdict
+from fractions import Fraction
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def _sends(schedule: Schedule) -> dict[int, list[int]]:
 def _local_faults(schedule: Schedule) -> set[str]:
     found, problem = set(), schedule.problem
     topology = problem.topology
-    busy = []
+    busy = defaultdict(list)
     for rows in _sends(schedule).values():
         alike = {(schedule.link[r], schedule.start_us[r], schedule.end_us[r]) for r in rows}
         if (
@@ -48,20 +49,35 @@ def _local_faults(schedule: Schedule) -> set[str]:
         alpha = topology.alpha_us[link]
         if abs(end - start - alpha - body) > TOLERANCE_US:
             found.add("duration")
-        until = start + body + (alpha if topology.occupancy == "serial" else 0.0)
-        busy += [(port, start, until) for port in topology.ports[link]]
+        betas = [topology.beta_us_per_mb[link]] * len(topology.ports[link])
+        if topology.port_betas is not None:
+            betas = topology.port_betas[link]
+        for port, beta in zip(topology.ports[link], betas, strict=True):
+            takes = Fraction(float(beta)) * Fraction(problem.chunk_mb) * len(rows)
+            if topology.occupancy == "serial":
+                takes += Fraction(float(alpha))
+            if takes:
+                busy[port].append((Fraction(float(start)), takes))
         for row in rows:
             home = problem.collective.home[schedule.chunk[row]]
             if problem.limits.may_use is not None and not problem.limits.may_use[home, schedule.link[row]]:
                 found.add("limit")
         if any(schedule.start_us[r] < -TOLERANCE_US for r in rows):
             found.add("start")
-    for i, (port, start, until) in enumerate(busy):
-        for other_port, other_start, other_until in busy[:i]:
-            overlap = min(until, other_until) - max(start, other_start)
-            if port == other_port and overlap > TOLERANCE_US:
-                found.add("port")
+    for served in busy.values():
+        if _queue_grows(sorted(served)):
+            found.add("port")
     return found
+
+
+def _queue_grows(served: list[tuple[Fraction, Fraction]]) -> bool:
+    """Whether a port that serves these (start, busy time) in turn falls behind, by more than rounding."""
+    free = load = Fraction(0)
+    for start, takes in served:
+        if start < free - load / 10**9 - free * len(served) / 10**14:
+            return True
+        free, load = max(free, start) + takes, load + takes
+    return False
 
 
 def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:

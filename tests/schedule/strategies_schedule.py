@@ -32,20 +32,26 @@ def machine(num_ranks: int, links: list[tuple[int, int]], **changes) -> LogicalT
 
 @st.composite
 def topologies(draw, min_ranks: int = 2, max_ranks: int = 4) -> LogicalTopology:
-    """A ring and some more links; costs may be zero, ports may be shared, either occupancy."""
+    """A ring and some more links; costs may be zero, ports may be shared and fast, either occupancy."""
     ranks = draw(st.integers(min_ranks, max_ranks))
     links = [(i, (i + 1) % ranks) for i in range(ranks)] if ranks > 1 else []
     others = [(a, b) for a in range(ranks) for b in range(ranks) if a != b and (a, b) not in links]
     links += draw(st.lists(st.sampled_from(others), unique=True)) if others else []
     count, shared = len(links), draw(st.integers(0, 2))
     cost = st.sampled_from(draw(st.sampled_from([[0.0, 0.25, 1.0, 3.0], [1.0, 3.0], [0.0]])))
+    ports = tuple((link, *draw(_some_of(range(count, count + shared)))) for link in range(count))
+    betas = draw(st.lists(cost, min_size=count, max_size=count))
+    share = st.sampled_from(draw(st.sampled_from([[1.0], [1.0, 0.5, 0.25, 0.0]])))
     return machine(
         ranks,
         links,
         node_of=np.array(draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks)), dtype=np.int64),
         alpha_us=np.array(draw(st.lists(cost, min_size=count, max_size=count)), dtype=np.float64),
-        beta_us_per_mb=np.array(draw(st.lists(cost, min_size=count, max_size=count)), dtype=np.float64),
-        ports=tuple((link, *draw(_some_of(range(count, count + shared)))) for link in range(count)),
+        beta_us_per_mb=np.array(betas, dtype=np.float64),
+        ports=ports,
+        port_betas=tuple(
+            (beta, *(beta * draw(share) for _ in own[1:])) for beta, own in zip(betas, ports, strict=True)
+        ),
         port_names=tuple(f"port {i}" for i in range(count + shared)),
         occupancy=draw(st.sampled_from(["serial", "pipelined"])),
     )
@@ -137,8 +143,9 @@ class _Board:
         start = max([ready, *(self.free[port] for port in topology.ports[link])])
         start += self.chance.choice([0.0, 0.0, 0.0, 0.5])
         size = len(chunks) * self.problem.chunk_mb
-        for port in topology.ports[link]:
-            self.free[port] = start + float(topology.busy_us(np.int64(link), size))
+        first = int(topology.first_pair[link])
+        for pair, port in enumerate(topology.ports[link], first):
+            self.free[port] = start + float(topology.port_busy_us(np.int64(pair), size))
         self.sends.append(Send(tuple(chunks), link, start, reduce))
         return start + float(topology.duration_us(np.int64(link), size))
 

@@ -214,6 +214,71 @@ def test_a_long_transfer_is_in_the_way_of_all_that_start_in_it() -> None:
     assert "port out of 0" in findings(edited(late, [2], start_us=50.0, end_us=53.0))[0]
 
 
+@pytest.mark.parametrize(("occupancy", "free_us"), [("serial", 1.5), ("pipelined", 0.5)])
+def test_a_port_that_is_faster_than_its_links_is_free_before_their_transfers_end(
+    occupancy: str, free_us: float
+) -> None:
+    fast = {"port_betas": ((2.0, 0.5), (2.0, 0.5)), "occupancy": occupancy}
+    shared_port(free_us, **fast).check()
+    assert "both use port out of 0 at once" in findings(shared_port(free_us - 0.25, **fast))[0]
+
+
+def test_a_port_is_busy_for_each_link_at_the_rate_that_it_has_for_that_link() -> None:
+    """Rank 0 sends over a link of 2 us/MB for which the shared port takes 0.5, and over one of 1 for 1."""
+    topology = machine(
+        3, [(0, 1), (0, 2)], alpha_us=np.zeros(2), beta_us_per_mb=np.array([2.0, 1.0]),
+        ports=((0, 1), (1,)), port_names=("0->1", "out of 0"), port_betas=((2.0, 0.5), (1.0,)),
+    )  # fmt: skip
+    there = planned("broadcast", [([0], (0, 1), 0.0), ([0], (0, 2), 0.5)], topology)
+    there.check()
+    assert there.port_busy_us.tolist() == [2.0, 1.5]
+    other_way_round = planned("broadcast", [([0], (0, 2), 0.0), ([0], (0, 1), 1.0)], topology)
+    other_way_round.check()
+    assert (there.makespan_us, other_way_round.makespan_us) == (2.0, 3.0)
+    assert findings(planned("broadcast", [([0], (0, 2), 0.0), ([0], (0, 1), 0.5)], topology))
+
+
+def many_at_once(
+    count: int, alpha_us: float, beta_us_per_mb: float, chunk_mb: float, step_us: float
+) -> Schedule:
+    """Rank 0's chunks over its one link, each by itself, one every `step_us`."""
+    topology = machine(2, [(0, 1)], alpha_us=np.array([alpha_us]), beta_us_per_mb=np.array([beta_us_per_mb]))
+    problem = Problem(topology, make_collective("broadcast", 2, count), chunk_mb=chunk_mb)
+    return schedule_from_sends(problem, [Send((chunk,), 0, chunk * step_us) for chunk in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("count", "alpha_us", "beta_us_per_mb", "chunk_mb", "takes_us"),
+    [
+        (2000, 0.0, 1.048576, 2.0**-20, 1e-6),  # one byte at 1 TB/s
+        (500, 0.0, 9e-7, 1.0, 9e-7),
+        (800, 1e-9, 0.0, 1.0, 1e-9),
+        (3, 0.0, 1e-12, 1.0, 1e-12),
+    ],
+)
+def test_no_send_is_too_short_to_take_its_turn(
+    count: int, alpha_us: float, beta_us_per_mb: float, chunk_mb: float, takes_us: float
+) -> None:
+    sends = (count, alpha_us, beta_us_per_mb, chunk_mb)
+    many_at_once(*sends, takes_us).check()
+    assert findings(many_at_once(*sends, 0.0)) != ()
+    assert findings(many_at_once(*sends, 0.999 * takes_us)) != ()
+
+
+def test_overlaps_that_are_small_beside_each_send_do_not_add_up() -> None:
+    """A million sends of 1 us, each 1e-6 us early, would save a whole one."""
+    many_at_once(1000, 0.0, 1.0, 1.0, 1.0).check()
+    assert findings(many_at_once(1000, 0.0, 1.0, 1.0, 1.0 - 1e-6)) != ()
+    assert findings(many_at_once(1000, 0.0, 1.0, 1.0, 1.0 - 1e-8)) != ()
+
+
+def test_late_sends_are_forgiven_the_rounding_of_the_clock() -> None:
+    """At 1e6 us the clock has steps of 1e-10 us: sums of costs in another order differ by some of them."""
+    schedule = many_at_once(50, 0.1, 0.3, 1.0, 0.4)
+    late = replace(schedule, start_us=schedule.start_us + 1e6, end_us=schedule.start_us + 1e6 + 0.4)
+    late.check()
+
+
 def test_what_takes_no_time_is_in_nobodys_way() -> None:
     topology = machine(
         3, [(0, 1), (0, 2)], alpha_us=np.array([9.0, 0.0]), beta_us_per_mb=np.array([0.0, 0.0]),

@@ -1,5 +1,6 @@
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,6 +75,21 @@ def test_limits_and_symmetry_are_read_back() -> None:
     assert [element.tolist() for element in problem.symmetry] == [[0, 1, 2]]
 
 
+def test_port_betas_are_read_back_and_written_only_where_a_port_is_faster_than_its_link() -> None:
+    text = schedule_to_json(broadcast())
+    assert "port_betas" not in text
+    topology = broadcast().problem.topology
+    shared = {"ports": ((0, 2), (1, 2)), "port_names": ("a", "b", "trunk")}
+    fast = replace(topology, **shared, port_betas=tuple((float(b), 0.5) for b in topology.beta_us_per_mb))
+    schedule = replace(broadcast(), problem=replace(broadcast().problem, topology=fast))
+    read = schedule_from_json(schedule_to_json(schedule)).schedule
+    assert_same_schedule(read, schedule)
+    assert read.problem.topology.port_betas == fast.port_betas
+    with pytest.raises(AssertionError, match="the problems differ in topology"):
+        slow = replace(fast, port_betas=None)
+        assert_same_schedule(read, replace(schedule, problem=replace(schedule.problem, topology=slow)))
+
+
 def test_a_standard_collective_is_written_by_its_name() -> None:
     content = json.loads(schedule_to_json(broadcast()))
     assert content["collective"] == {"name": "broadcast", "num_ranks": 3, "chunks_per_rank": 1, "root": 0}
@@ -130,6 +146,9 @@ def test_every_column_stands_on_one_line() -> None:
         ("collective.inputs", {}, "collective.chunks_per_size is missing"),
         ("topology.occupancy", "free", "topology.occupancy must be serial or pipelined"),
         ("topology.alpha_us", [1.0], "topology.alpha_us must have 2 entries"),
+        ("topology.port_betas", [[1.0]], "topology.port_betas must have 2 entries, not 1"),
+        ("topology.port_betas", [[1.0], 2.0], r"topology.port_betas\[1\] must be a list, not 2.0"),
+        ("topology.port_betas", [[1.0], ["x"]], r"topology.port_betas \(joined\)\[1\] must be a number"),
     ],
 )
 def test_a_file_that_cannot_be_understood_says_why(place: str, value: object, message: str) -> None:
@@ -145,6 +164,8 @@ def test_a_file_that_cannot_be_understood_says_why(place: str, value: object, me
         ("collective.name", "allgatherv", CollectiveError, "unknown collective"),
         ("topology.ports", [[0], [9]], TopologyError, "no port, or one that does not exist"),
         ("topology.dst", [1, 7], TopologyError, "ends at a rank outside 0 .. 2"),
+        ("topology.port_betas", [[2.0], [0.5]], TopologyError, "its slowest port has 0.5"),
+        ("topology.port_betas", [[2.0], []], TopologyError, "not one for each port of each link"),
     ],
 )
 def test_what_no_machine_and_no_collective_can_be_is_bad_input(place, value, error, message) -> None:

@@ -67,7 +67,7 @@ def critical_sends(schedule: Schedule) -> IntArray:
     topology = problem.topology
     if not len(sends):
         return np.zeros(0, dtype=np.int64)
-    busy = topology.busy_us(sends.link, sends.count * problem.chunk_mb)
+    busy = topology.slowest_busy_us(sends.link, sends.count * problem.chunk_mb)
     used = [topology.ports[link] for link in sends.link.tolist()]
     pairs = [(port, send) for send in np.flatnonzero(busy > 0).tolist() for port in used[send]]
     port, user = np.array(pairs, dtype=np.int64).reshape(-1, 2).T

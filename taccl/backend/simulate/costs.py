@@ -71,7 +71,7 @@ def costs_of(
     count = columns.count[transfers.step]
     size = count * chunk_mb * overhead
     busy, whole = np.zeros(len(transfers)), np.zeros(len(transfers))
-    busy[sends] = topology.busy_us(link[sends], size[sends])
+    busy[sends] = topology.slowest_busy_us(link[sends], size[sends])
     whole[sends] = topology.duration_us(link[sends], size[sends])
     moves = sends | (connections.receives_on >= 0)
     merged = np.array([len(transfers.sources.get(row, (0,))) for row in range(len(transfers))])

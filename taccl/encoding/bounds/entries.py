@@ -89,7 +89,7 @@ class Ways:
         link, size_mb = self.links[self.first][self.kind], self.count * problem.chunk_mb
         topology = problem.topology
         return ticks(topology.duration_us(link, size_mb), tick_us), ticks(
-            topology.busy_us(link, size_mb), tick_us
+            topology.slowest_busy_us(link, size_mb), tick_us
         )
 
 

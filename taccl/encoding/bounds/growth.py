@@ -127,7 +127,7 @@ def reach(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) 
     """
     columns = _Columns.of(problem, layers, outgoing=True)
     takes = ticks(problem.topology.duration_us(columns.link, problem.chunk_mb), tick_us)
-    busy = ticks(problem.topology.busy_us(columns.link, problem.chunk_mb), tick_us)
+    busy = ticks(problem.topology.slowest_busy_us(columns.link, problem.chunk_mb), tick_us)
     wants = np.concatenate([layer.wanted for layer in layers]).astype(np.int64)
     near = _within(problem, layers, tick_us, rows)
     before = int(max(takes.max(initial=1), busy.max(initial=1)))
@@ -161,7 +161,7 @@ def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: in
     row = np.repeat(np.arange(len(many)), many)
     count = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + 1
     link, src, slot = columns.link[row], columns.src[row], columns.slot[row]
-    busy = ticks(topology.busy_us(link, count * problem.chunk_mb), tick_us)
+    busy = ticks(topology.slowest_busy_us(link, count * problem.chunk_mb), tick_us)
     single = np.flatnonzero(count == 1)
     starts, single_starts = _starts(slot), _starts(slot[single])
     held = np.concatenate([problem.collective.pre[layer.chunks].sum(axis=0) for layer in layers])

@@ -189,7 +189,7 @@ class _Rules(Variables):
 
     def _ports_serve_one_at_a_time(self) -> None:
         topology = self.problem.topology
-        busy_us = topology.busy_us(np.arange(topology.num_links), self.problem.chunk_mb)
+        busy_us = topology.slowest_busy_us(np.arange(topology.num_links), self.problem.chunk_mb)
         items_on: dict[int, list[int]] = defaultdict(list)
         for item, link in self.pairs:
             if busy_us[link] > TOLERANCE_US and self._busy(link):

@@ -112,7 +112,7 @@ def whole_chunks(
 
 def _choices(problem: Problem, paths: dict[Pair, list[Path]]) -> _Choices:
     topology = problem.topology
-    busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
     pair, ports, costs = [], [], []
     for number, each in enumerate(paths.values()):
         for path in each:

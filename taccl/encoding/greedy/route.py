@@ -75,7 +75,7 @@ class _Loads:
         self._link_of, self._port_of = topology.incidence
         self._duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
         self._cost = topology.beta_us_per_mb * problem.chunk_mb
-        self._alpha = topology.busy_us(np.arange(topology.num_links), 0.0)
+        self._alpha = topology.slowest_busy_us(np.arange(topology.num_links), 0.0)
         self._sharing = sharing
         self._chunks = np.zeros(topology.num_links)
 

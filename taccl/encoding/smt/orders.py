@@ -109,7 +109,7 @@ def open_order(schedule: Schedule, symmetry: SymmetryGroup) -> OpenOrder | None:
     size_mb = np.array([len(decision.chunks) for decision in decisions]) * problem.chunk_mb
     duration_us, busy_us = (
         problem.topology.duration_us(link, size_mb),
-        problem.topology.busy_us(link, size_mb),
+        problem.topology.slowest_busy_us(link, size_mb),
     )
     users = _users(problem, variable, link, busy_us)
     if sum(len(each) ** 2 for each in users) > 2 * _MOST_CLASHES:

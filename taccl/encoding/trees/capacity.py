@@ -88,7 +88,7 @@ def _solved(
     budget: Budget,
 ) -> Solution:
     topology = problem.topology
-    busy = topology.busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
     busy = busy / (busy.max() or 1.0)
     model = LinearModel()
     lowest, highest = np.zeros(topology.num_links), np.where(usable, np.inf, 0.0)

@@ -86,7 +86,7 @@ def _local(node_of: IntArray) -> IntArray:
 def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) -> FloatArray | None:
     """How many of each source's chunks pass each link of `onward`, divisible."""
     topology, ranks, model = problem.topology, problem.num_ranks, LinearModel()
-    busy = topology.busy_us(onward.link, problem.chunk_mb)
+    busy = topology.slowest_busy_us(onward.link, problem.chunk_mb)
     scale = busy.max() or 1.0
     lowness = _LOWNESS / (onward.end_us.max() * weight.sum() * ranks)
     load = model.add_variables(len(onward.link), cost=lowness * onward.end_us)

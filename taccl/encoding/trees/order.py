@@ -45,7 +45,7 @@ class _Order:
                 self.after[earlier].append(index)
         count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
         link = np.array([decision.link for decision in decisions], dtype=np.int64)
-        self.busy: list[float] = topology.busy_us(link, count * problem.chunk_mb).tolist()
+        self.busy: list[float] = topology.slowest_busy_us(link, count * problem.chunk_mb).tolist()
         self.left = [0.0] * topology.num_ports
         for decision, busy in zip(decisions, self.busy, strict=True):
             for port in self.ports_of[decision.link]:
