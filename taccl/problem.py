@@ -169,6 +169,11 @@ class LogicalTopology:
                 links[port].append(link)
         return tuple(map(tuple, links))
 
+    @property
+    def num_pairs(self) -> int:
+        """How many pairs (link, port) there are."""
+        return int(self.first_pair[-1])
+
     @cached_property
     def incidence(self) -> tuple[IntArray, IntArray]:
         """The pairs (link, port) as two columns."""
@@ -188,6 +193,13 @@ class LogicalTopology:
             return np.asarray(self.beta_us_per_mb[self.incidence[0]], dtype=np.float64)
         return np.array([beta for betas in self.port_betas for beta in betas], dtype=np.float64)
 
+    @cached_property
+    def port_pairs(self) -> tuple[IntArray, ...]:
+        """The pairs of each port in `incidence`, in the order of `port_links`."""
+        port = self.incidence[1]
+        many = np.bincount(port, minlength=self.num_ports)
+        return tuple(np.split(np.argsort(port, kind="stable"), np.cumsum(many)[:-1]))
+
     def pairs_of(self, link: IntArray) -> tuple[IntArray, IntArray]:
         """All pairs of each of `link`, one after another: a position in `link`, a pair in `incidence`."""
         first = self.first_pair[link]
@@ -206,7 +218,7 @@ class LogicalTopology:
         return np.asarray(self.alpha_us[link] + size_mb * self.beta_us_per_mb[link])
 
     def port_busy_us(self, pair: IntArray, size_mb: FloatArray | float) -> FloatArray:
-        """How long such a group keeps a port busy; `pair` says over which link and which port (`incidence`)."""
+        """How long such a group keeps a port busy, for pairs (link, port) of `incidence`."""
         busy = size_mb * self.pair_betas[pair]
         return np.asarray(busy + self.alpha_us[self.incidence[0][pair]] if self.is_serial else busy)
 

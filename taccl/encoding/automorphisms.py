@@ -1,7 +1,7 @@
 """Symmetries found, where no sketch states them: renamings of the ranks that leave the problem as it was.
 
 An automorphism of a problem keeps nodes together, takes every link to one of the same cost, every port to a
-port, every rule of the sketch to itself, and every chunk to a chunk. What is looked for is a group of them in
+port that is as fast, every rule of the sketch to itself, and every chunk to a chunk. What is looked for is a group of them in
 which none but the identity leaves a rank in place, because only those shrink a model (`symmetry`).
 
 Tried first are renamings that machines are built with: ranks moved on in a ring, in equal groups or all
@@ -20,7 +20,7 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.engine import Budget
 from taccl.encoding.symmetry import extended, link_map, symmetry_group
-from taccl.problem import Problem
+from taccl.problem import LogicalTopology, Problem
 
 #: Machines with more ranks are left to their sketches.
 _MOST_RANKS = 256
@@ -91,10 +91,18 @@ def is_automorphism(problem: Problem, ranks: IntArray) -> bool:
             return False
     if limits.may_use is not None and (limits.may_use != limits.may_use[np.ix_(ranks, links)]).any():
         return False
-    ports = sorted(sorted(members) for members in topology.port_links)
-    if sorted(sorted(links[list(members)].tolist()) for members in topology.port_links) != ports:
+    if _ports_moved(topology, links) != _ports_moved(topology, np.arange(topology.num_links)):
         return False
     return problem.collective.chunk_map(ranks) is not None
+
+
+def _ports_moved(topology: LogicalTopology, links: IntArray) -> list[list[tuple[int, str]]]:
+    """Each port as the images of its links, with the rates that it has for them; all in order."""
+    link, beta = topology.incidence[0], topology.pair_betas
+    return sorted(
+        sorted((int(links[link[pair]]), f"{beta[pair]:.9g}") for pair in pairs.tolist())
+        for pairs in topology.port_pairs
+    )
 
 
 def _keeps_nodes(node_of: IntArray, ranks: IntArray) -> bool:
@@ -122,10 +130,12 @@ class _Search:
             topology.alpha_us.tolist(),
             topology.beta_us_per_mb.tolist(),
             shares,
+            topology.port_betas or ((),) * topology.num_links,
             strict=True,
         )
-        for src, dst, alpha, beta, shared in columns:
-            kind = (f"{alpha:.9g}", f"{beta:.9g}", shared, bool(same_node[src, dst]))
+        for src, dst, alpha, beta, shared, betas in columns:
+            rates = tuple(sorted(f"{each:.9g}" for each in betas))
+            kind = (f"{alpha:.9g}", f"{beta:.9g}", shared, rates, bool(same_node[src, dst]))
             self._kind[src, dst] = kinds.setdefault(kind, len(kinds))
 
     def candidates(self) -> Iterator[IntArray]:

@@ -227,13 +227,14 @@ _Pair = tuple[str, Schedule | None, Schedule | None]
 def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair | Update]:
     """Improving pairs of halves: the first schedule of each at once, then the better ones of each.
 
-    What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on.
+    What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
+    the topology's schedules read backwards are schedules.
     """
     if parts.sums is not None and parts.spread is None:
         for update in engine(parts.sums, options, budget, None):
             if update.schedule is not None:
                 yield update.stage, update.schedule, None
-            if update.lower_bound_us:
+            if update.lower_bound_us and parts.sums.topology.reads_backwards:
                 yield replace(update, schedule=None)
         return
     assert parts.sums is not None and parts.spread is not None

@@ -175,6 +175,9 @@ def _automorphism(problem: Problem, ranks: IntArray, columns: IntArray) -> IntAr
     may_use = problem.limits.may_use
     if may_use is not None and (may_use[ranks][:, links] != may_use).any():
         return None
+    rates = topology.port_betas
+    if rates is not None and any(rates[link] != rates[image] for link, image in enumerate(links.tolist())):
+        return None
     ports = _port_map(topology, columns, links)
     chunks = None if ports is None else problem.collective.chunk_map(ranks)
     if ports is None or chunks is None:

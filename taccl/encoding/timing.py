@@ -85,12 +85,16 @@ class Ports:
         free = self.free_us
         return max([free[port] for port in self._ports[link]])
 
+    def frees(self, link: int) -> set[float]:
+        """The moments at which ports of a link become free: several where some are faster than others."""
+        return {self.free_us[port] for port in self._ports[link]}
+
     def duration(self, link: int, count: int) -> float:
         """From start to end of `count` contiguous chunks."""
         return self._alpha[link] + count * self._cost[link]
 
     def place(self, link: int, count: int, start_us: float) -> float:
-        """Occupy the link's ports from `start_us` on, each for as long as it takes; returns the send's end."""
+        """Occupy the ports of a link from `start_us` on, each at its own rate; returns the end of the send."""
         alpha, free = self._alpha[link], self.free_us
         body = count * self._cost[link]
         end = start_us + alpha + body

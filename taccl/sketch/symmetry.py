@@ -7,6 +7,7 @@ one variable for each orbit of (chunk, link).
 
 from __future__ import annotations
 
+import math
 import numpy as np
 
 from taccl.collectives import Collective, IntArray
@@ -128,16 +129,36 @@ def _broken_links(ranks: IntArray, logical: LogicalTopology) -> str | None:
 
 def _broken_ports(ranks: IntArray, logical: LogicalTopology) -> str | None:
     links = _link_map(ranks, logical)
-    known = {frozenset(members) for members in logical.port_links}
+    link_of, beta = logical.incidence[0].tolist(), logical.pair_betas.tolist()
+    known: dict[frozenset[int], list[dict[int, float]]] = {}
+    for members, pairs in zip(logical.port_links, logical.port_pairs, strict=True):
+        rates = {link_of[pair]: beta[pair] for pair in pairs.tolist()}
+        known.setdefault(frozenset(members), []).append(rates)
     for port, members in enumerate(logical.port_links):
-        if frozenset(int(links[link]) for link in members) not in known:
+        theirs = known.get(frozenset(int(links[link]) for link in members), [])
+        if not theirs:
             link = members[0]
             return (
                 f"link {logical.describe_link(link)} shares port {logical.port_names[port]!r} with "
                 f"{len(members) - 1} others, but {_moved(link, ranks, logical)}, where it goes, "
                 "shares no port with the links that those go to"
             )
+        pairs = logical.port_pairs[port].tolist()
+        moved = {int(links[link_of[pair]]): beta[pair] for pair in pairs}
+        if not any(_same_rates(moved, rates) for rates in theirs):
+            link = next(each for each in members if not _same_rates(moved, theirs[0], int(links[each])))
+            return (
+                f"port {logical.port_names[port]!r} serves link {logical.describe_link(link)} at "
+                f"{moved[int(links[link])]:g} us/MB, but {_moved(link, ranks, logical)}, where it goes, "
+                f"is served at {theirs[0][int(links[link])]:g}"
+            )
     return None
+
+
+def _same_rates(some: dict[int, float], others: dict[int, float], link: int | None = None) -> bool:
+    """Whether a port is as fast as another for one link, or for all."""
+    links = some if link is None else (link,)
+    return all(math.isclose(some[each], others[each], rel_tol=1e-9) for each in links)
 
 
 def _broken_limits(ranks: IntArray, logical: LogicalTopology, limits: RoutingLimits) -> str | None:

@@ -142,9 +142,8 @@ def plain(order: OpenOrder, limit: int) -> z3.CheckSatResult:
         solver.add(start >= 0, start + duration <= limit)
     for (i, j), lag in zip(order.after.tolist(), order.lag.tolist(), strict=True):
         solver.add(starts[j] >= starts[i] + lag)
-    busy = order.busy.tolist()
-    for i, j in order.clashes.tolist():
-        solver.add(z3.Or(starts[j] >= starts[i] + busy[i], starts[i] >= starts[j] + busy[j]))
+    for (i, j), (by, back) in zip(order.clashes.tolist(), order.gaps.tolist(), strict=True):
+        solver.add(z3.Or(starts[j] >= starts[i] + by, starts[i] >= starts[j] + back))
     return solver.check()
 
 

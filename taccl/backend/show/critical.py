@@ -60,18 +60,18 @@ def critical_sends(schedule: Schedule) -> IntArray:
     """The sends (rows of `schedule.sends`) on one critical path, in the order of time.
 
     A send waits for its chunks to arrive (of a sum, all of its parts) and for its ports to be free.
-    Where both end at once, the chunk is the reason. A send that keeps its ports busy for no time makes
-    nobody wait for them.
+    Where both end at once, the chunk is the reason. A send that keeps a port busy for no time makes
+    nobody wait for it.
     """
     sends, problem = schedule.sends, schedule.problem
     topology = problem.topology
     if not len(sends):
         return np.zeros(0, dtype=np.int64)
-    busy = topology.slowest_busy_us(sends.link, sends.count * problem.chunk_mb)
     used = [topology.ports[link] for link in sends.link.tolist()]
-    pairs = [(port, send) for send in np.flatnonzero(busy > 0).tolist() for port in used[send]]
-    port, user = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    port_users = InOrder(port, user, (sends.start_us + busy)[user], topology.num_ports)
+    user, pair = topology.pairs_of(sends.link)
+    busy = topology.port_busy_us(pair, sends.count[user] * problem.chunk_mb)
+    user, pair, busy = user[busy > 0], pair[busy > 0], busy[busy > 0]
+    port_users = InOrder(topology.incidence[1][pair], user, sends.start_us[user] + busy, topology.num_ports)
     arrivals = InOrder(
         _place(schedule, schedule.chunk, schedule.dst, schedule.reduce),
         sends.of_row,

@@ -48,6 +48,25 @@ const freeAt = (bar) =>
     ? Math.max(bars.start[bar], bars.end[bar] - topology.alpha[bars.link[bar]])
     : bars.end[bar];
 
+// A port that is faster than its link is free before the others.
+const portFreeAt = (bar, port) => {
+  const link = bars.link[bar];
+  if (!topology.portBetas || !topology.beta[link]) return freeAt(bar);
+  const share = topology.portBetas[link][topology.ports[link].indexOf(port)] / topology.beta[link];
+  const alpha = topology.occupancy === "pipelined" ? 0 : topology.alpha[link];
+  const begin = Math.min(bars.start[bar] + alpha, freeAt(bar));
+  return begin + (freeAt(bar) - begin) * share;
+};
+
+const portsOf = (link) =>
+  topology.ports[link]
+    .map((port, i) => {
+      const beta = topology.portBetas ? topology.portBetas[link][i] : topology.beta[link];
+      const rate = beta < topology.beta[link] ? ` (${trim(beta)} us/MB)` : "";
+      return topology.portNames[port] + rate;
+    })
+    .join(", ");
+
 const time = (t) => (data.unit === "us" ? `${trim(t)} us` : `step ${trim(t)}`);
 const trim = (x) => String(Number(x.toPrecision(7)));
 const percent = (x) => `${(100 * x).toFixed(1)}%`;

@@ -205,10 +205,19 @@ def _port_users(
 ) -> InOrder | None:
     if simulation is None:
         return None
+    topology = simulation.topology
     steps = np.flatnonzero(ran & (links >= 0) & (times.done > times.start))
-    pairs = [(port, step) for step in steps.tolist() for port in simulation.topology.ports[links[step]]]
-    port, row = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return InOrder(port, row, times.done[row], simulation.topology.num_ports)
+    user, pair = topology.pairs_of(links[steps])
+    row, link = steps[user], links[steps[user]]
+    until = times.done[row]
+    if topology.port_betas is not None:
+        # The thread block is done when the slowest port is; a faster one is free when it has its share.
+        begin = times.start[row] + (topology.alpha_us[link] if topology.is_serial else 0.0)
+        share = topology.pair_betas[pair] / np.where(
+            topology.beta_us_per_mb[link] > 0, topology.beta_us_per_mb[link], 1
+        )
+        until = np.where(share < 1, begin + (until - begin) * share, until)
+    return InOrder(topology.incidence[1][pair], row, until, topology.num_ports)
 
 
 def _lane_name(execution: Execution, block: int) -> str:

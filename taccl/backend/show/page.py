@@ -75,6 +75,7 @@ def _topology(timeline: Timeline) -> dict[str, object] | None:
         "alpha": topology.alpha_us.tolist(),
         "beta": topology.beta_us_per_mb.tolist(),
         "ports": topology.ports,
+        "portBetas": topology.port_betas,
         "portNames": topology.port_names,
     }
 

@@ -16,7 +16,7 @@ function findPorts() {
       if (!uses.has(port)) uses.set(port, { port, busy: 0, list: [], longest: 0 });
       const use = uses.get(port);
       use.list.push(bar);
-      use.busy += freeAt(bar) - bars.start[bar];
+      use.busy += portFreeAt(bar, port) - bars.start[bar];
       use.longest = Math.max(use.longest, bars.end[bar] - bars.start[bar]);
     }
   }
@@ -59,7 +59,7 @@ function drawUses(pen, width, y, use) {
     const bar = use.list[i];
     if (bars.start[bar] > view.t1) break;
     const x = toX(bars.start[bar], width);
-    const w = Math.max(1, toX(freeAt(bar), width) - x - (i + 1 < use.list.length ? 0.6 : 0));
+    const w = Math.max(1, toX(portFreeAt(bar, use.port), width) - x - (i + 1 < use.list.length ? 0.6 : 0));
     if (w <= 1 && Math.floor(x) === last) continue;
     last = Math.floor(x);
     pen.fillRect(x, y + 2, w, PORT_ROW - 4);

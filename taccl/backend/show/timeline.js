@@ -240,7 +240,7 @@ function describeBar(bar) {
   if (data.unit === "us") rows.push(["takes", time(bars.end[bar] - bars.start[bar])]);
   if (link >= 0) {
     rows.push(["cost", `${trim(topology.alpha[link])} us + ${trim(topology.beta[link])} us/MB`]);
-    rows.push(["ports", topology.ports[link].map((port) => topology.portNames[port]).join(", ")]);
+    rows.push(["ports", portsOf(link)]);
   }
   if (isCritical[bar]) rows.push(["", "on the critical path"]);
   return [data.labels[bars.label[bar]] || kind, rows];

@@ -158,7 +158,7 @@ topologyCanvas.addEventListener("pointermove", (event) => {
   if (topology) {
     rows.push(["in use", `${time(found.load)}, ${percent(found.load / span)} of the time`]);
     rows.push(["cost", `${trim(topology.alpha[found.link])} us + ${trim(topology.beta[found.link])} us/MB`]);
-    rows.push(["ports", topology.ports[found.link].map((port) => topology.portNames[port]).join(", ")]);
+    rows.push(["ports", portsOf(found.link)]);
   }
   return showTip(event, `rank ${found.src} to rank ${found.dst}`, rows);
 });

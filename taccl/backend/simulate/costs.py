@@ -31,7 +31,8 @@ class Costs:
     Parameters
     ----------
     link : shape (num_transfers,); over which a transfer sends, -1 if it does not.
-    busy_us : for how long it keeps its ports, and its thread block.
+    busy_us : for how long it keeps its thread block, and the slowest of its ports.
+    ports_us : for how long it keeps each port of its link; None where that is `busy_us` for all.
     latency_us : from then until the receiver has what it sent.
     local_us : how long a local step takes.
     pieces : room that what it sends takes in its connection.
@@ -40,6 +41,7 @@ class Costs:
 
     link: IntArray
     busy_us: FloatArray
+    ports_us: list[list[float]] | None
     latency_us: FloatArray
     local_us: FloatArray
     pieces: IntArray
@@ -80,12 +82,26 @@ def costs_of(
     return Costs(
         link=link,
         busy_us=busy,
+        ports_us=_ports_us(topology, link, size),
         latency_us=np.maximum(0.0, whole - busy),
         local_us=np.where(moves, 0.0, count * merged * chunk_mb * copy_us_per_mb),
         pieces=-(-count // per_piece),
         slots=SLOTS[protocol] if slots is None else slots,
         chunks_per_piece=per_piece,
     )
+
+
+def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) -> list[list[float]] | None:
+    """For how long each transfer keeps each port of its link, in the order of the ports."""
+    if topology.port_betas is None:
+        return None
+    sends = np.flatnonzero(link >= 0)
+    send, pair = topology.pairs_of(link[sends])
+    busy = topology.port_busy_us(pair, size_mb[sends[send]])
+    ports_us: list[list[float]] = [[] for _ in range(len(link))]
+    for row, busy_us in zip(sends[send].tolist(), busy.tolist(), strict=True):
+        ports_us[row].append(busy_us)
+    return ports_us
 
 
 def _links(transfers: Transfers, connections: Connections, topology: LogicalTopology) -> IntArray:

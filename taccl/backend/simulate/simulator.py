@@ -2,8 +2,8 @@
 
 - A thread block runs its steps in order; a step waits for what it depends on.
 - A send starts when its connection has room for it (or, if it is larger than that, when its receiver is
-  there to take it) and all ports of its link are free. It keeps its thread block and these ports
-  for as long as `occupancy` says, and its receiver has the data at its end.
+  there to take it) and all ports of its link are free. It keeps each of these for as long as `occupancy`
+  and its rate say, its thread block for as long as the slowest, and its receiver has the data at its end.
 - A receive is done at the end of what it takes, and then gives the room back.
 - A fused step receives, then sends, each as above: the cost model knows no cut-through between steps.
 - A port goes to the most urgent send, the one with the longest way behind it to the end of the program;
@@ -42,8 +42,9 @@ _MOMENT_US = 1e-9
 _FLOAT_ERROR = 1e-13
 _FINDINGS = 5
 
-#: Kinds of event: a send has left its ports, a receiver has it, a local step is done.
-_SENT, _ARRIVED, _COMPUTED = range(3)
+#: Kinds of event: a send has left its ports, a receiver has it, a local step is done; a send has left a
+#: port that is faster than its link (the event has the port in place of the transfer).
+_SENT, _ARRIVED, _COMPUTED, _PASSED = range(4)
 
 #: Which send a port serves first: (- urgency, moment at which it got ready, block row, transfer)
 Turn = tuple[float, float, int, int]
@@ -178,6 +179,7 @@ class _Run:
         self.receives_on: list[int] = connections.receives_on.tolist()
         self.link: list[int] = costs.link.tolist()
         self.busy_us: list[float] = costs.busy_us.tolist()
+        self.ports_us = costs.ports_us
         self.latency_us: list[float] = costs.latency_us.tolist()
         self.local_us: list[float] = costs.local_us.tolist()
         self.pieces: list[int] = costs.pieces.tolist()
@@ -217,8 +219,10 @@ class _Run:
             while self.events and self.events[0][0] <= until:
                 self.now, kind, row = heapq.heappop(self.events)
                 if kind == _SENT:
-                    freed += self.topology.ports[self.link[row]]
+                    freed += self._slow_ports(row)
                     self._done(row)
+                elif kind == _PASSED:
+                    freed.append(row)
                 elif kind == _ARRIVED:
                     self.arrived[self.target[row]] = True
                     self.todo.append(self.target[row])
@@ -254,13 +258,23 @@ class _Run:
 
     def _start(self, row: int, ports: Sequence[int]) -> None:
         busy, now = self.busy_us[row], self.now
-        for port in ports:
+        ports_us = [busy] * len(ports) if self.ports_us is None else self.ports_us[row]
+        for port, busy_us in zip(ports, ports_us, strict=True):
             self.port_taken[port] = True
-            self.port_busy_us[port] += busy
+            self.port_busy_us[port] += busy_us
+            if busy_us < busy:
+                heapq.heappush(self.events, (now + busy_us, _PASSED, port))
         self.start_us[row] = now
         self.end_us[row] = now + busy + self.latency_us[row]
         heapq.heappush(self.events, (now + busy, _SENT, row))
         heapq.heappush(self.events, (self.end_us[row], _ARRIVED, row))
+
+    def _slow_ports(self, row: int) -> Sequence[int]:
+        """The ports that a send keeps as long as its thread block."""
+        ports, busy = self.topology.ports[self.link[row]], self.busy_us[row]
+        if self.ports_us is None:
+            return ports
+        return [port for port, busy_us in zip(ports, self.ports_us[row], strict=True) if busy_us >= busy]
 
     def _reach(self, row: int) -> None:
         self.reached[row] = True

@@ -1,16 +1,29 @@
-"""How many whole chunks a set of links can have let through by a moment."""
+r"""How many whole chunks a set of links can have let through by a moment.
+
+Let a group of n chunks take alpha_l + n s beta_l over link l, and keep port p busy for n s beta_lp of it, and
+for alpha_l with serial occupancy. Groups through p take turns, so k chunks keep it busy for k s beta_p at
+least, beta_p being the least beta_lp. The group whose turn is last ends no sooner than alpha_l + s (beta_l -
+beta_lp) after it would if it only had to pass the port: that is its alpha, which its turn may or may not
+have in it, and what its first chunk takes on slower ports. With alpha_p the least of these over the links,
+
+    k chunks are not through before  alpha_p + k s beta_p.
+
+Read backwards the first group begins so much before its turn, so this holds for sums, too.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
 
+import numpy as np
+
 from taccl.collectives import IntArray
 from taccl.problem import Problem
 
 
 def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, float]]:
-    """The ports of `port_cover`: port -> (least alpha, least time per chunk)."""
+    """The ports of `port_cover`: port -> (alpha_p, least time per chunk), in microseconds."""
     return _rates(problem, port_cover(problem, links))
 
 
@@ -19,14 +32,16 @@ def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
 
     Any such choice gives a valid bound, and the one with the least bandwidth a good one. Tried are
     each link's first port, each one's last (the sender's and the receiver's side of a switch),
-    and a greedy cover.
+    a greedy cover, and where ports have rates of their own each link's slowest.
     """
-    ports = problem.topology.ports
-    choices = (
+    ports, betas = problem.topology.ports, problem.topology.port_betas
+    choices = [
         {int(link): ports[link][0] for link in links},
         {int(link): ports[link][-1] for link in links},
         _greedy_cover(problem, links),
-    )
+    ]
+    if betas is not None:
+        choices.append({int(link): ports[link][int(np.argmax(betas[link]))] for link in links})
     return min(choices, key=lambda choice: chunks_per_us(_rates(problem, choice)))
 
 
@@ -54,7 +69,11 @@ def _rates(problem: Problem, port_of: dict[int, int]) -> dict[int, tuple[float, 
     topology = problem.topology
     rates: dict[int, tuple[float, float]] = {}
     for link, port in port_of.items():
-        alpha, cost = topology.alpha_us[link], topology.beta_us_per_mb[link] * problem.chunk_mb
+        pair = topology.first_pair[link] + topology.ports[link].index(port)
+        beta, slowest = topology.pair_betas[pair], topology.beta_us_per_mb[link]
+        alpha, cost = topology.alpha_us[link], beta * problem.chunk_mb
+        if beta < slowest:
+            alpha += (slowest - beta) * problem.chunk_mb
         old = rates.get(port, (math.inf, math.inf))
         rates[port] = (min(old[0], float(alpha)), min(old[1], float(cost)))
     return rates

@@ -9,8 +9,8 @@ for a chunk c with sources U(c) and wanting ranks D(c),
 
 The entry that first serves the farthest rank starts no earlier than head(c) and ends at least
 tail(c) before the schedule does. Links that share a port take turns, so by time T, between h and
-T - t, port p can let at most floor((T - h - t - alpha_p) / (s * beta_p)) chunks of s MB in, where alpha_p
-and beta_p are the least of its links. Hence for every pair of thresholds (h, t)
+T - t, port p can let at most floor((T - h - t - alpha_p) / (s * beta_p)) chunks of s MB in, with alpha_p
+and beta_p as in `capacity`. Hence for every pair of thresholds (h, t)
 
     |{c in C : head(c) >= h, tail(c) >= t}| <= sum over ports of E(W) of that floor,
 

@@ -45,12 +45,14 @@ _MOST_CLASSES = 4
 class Ways:
     """All groups that can cross: a row for a number of chunks over links that cost the same, by port.
 
-    Links of one port and one cost are one row: what one of them allows, all are allowed.
+    Links of one port and one cost, their own and at the port, are one row: what one of them allows, all
+    are allowed.
 
     Parameters
     ----------
     links : shape (num_links,), row after row; `first`, shape (num_kinds,), is where each kind of them begins.
     kind, count, slot : shape (num_rows,); which links, how many chunks, and which of `ports`.
+    pair : shape (len(links),); each link with its port, of the topology's `incidence`.
     """
 
     links: IntArray
@@ -59,20 +61,26 @@ class Ways:
     count: IntArray
     slot: IntArray
     ports: tuple[int, ...]
+    pair: IntArray
 
     @staticmethod
     def over(problem: Problem, links: IntArray, most: IntArray) -> Ways:
         """Groups of up to `most` chunks, shape (len(links),), over each link."""
         topology, cover = problem.topology, port_cover(problem, links)
         port = np.array([cover[int(link)] for link in links], dtype=np.int64)
-        costs = np.stack([port, topology.alpha_us[links], topology.beta_us_per_mb[links]])
+        pair = np.array(
+            [topology.first_pair[link] + topology.ports[link].index(cover[link]) for link in links.tolist()],
+            dtype=np.int64,
+        )
+        betas = topology.beta_us_per_mb[links], topology.pair_betas[pair]
+        costs = np.stack([port, topology.alpha_us[links], *betas])
         order = np.lexsort(costs[::-1])
         first = np.flatnonzero((np.diff(costs[:, order], prepend=-1) != 0).any(axis=0))
         many = np.minimum(np.maximum.reduceat(most[order], first), problem.max_group)
         kind = np.repeat(np.arange(len(first)), many)
         count = np.arange(len(kind)) - np.repeat(np.cumsum(many) - many, many) + 1
         ports, slot = np.unique(port[order][first][kind], return_inverse=True)
-        return Ways(links[order], first, kind, count, slot, tuple(ports.tolist()))
+        return Ways(links[order], first, kind, count, slot, tuple(ports.tolist()), pair[order])
 
     def links_of(self, slot: int) -> IntArray:
         """The links that use a port."""
@@ -87,9 +95,9 @@ class Ways:
     def ticks(self, problem: Problem, tick_us: float) -> tuple[IntArray, IntArray]:
         """How long each row takes, and how long it keeps its port busy, in ticks."""
         link, size_mb = self.links[self.first][self.kind], self.count * problem.chunk_mb
-        topology = problem.topology
+        topology, pair = problem.topology, self.pair[self.first][self.kind]
         return ticks(topology.duration_us(link, size_mb), tick_us), ticks(
-            topology.slowest_busy_us(link, size_mb), tick_us
+            topology.port_busy_us(pair, size_mb), tick_us
         )
 
 

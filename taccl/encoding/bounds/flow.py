@@ -6,7 +6,7 @@ multicommodity flow of AlltoAll, aggregated by source).
 
 A solver's objective is right up to its tolerance, which is no proof. Its prices y of the ports are: with
 y >= 0 and sum 1, some port is busy for at least the average load, and every MB from u to v adds at least
-its shortest way under the lengths beta_l * (sum of y over the ports of l). Hence, for any such y,
+its shortest way under the lengths sum of beta_lp * y_p over the ports p of l. Hence, for any such y,
 
     T  >=  sum over u, v of d[u, v] * dist_y(u, v).
 """
@@ -30,10 +30,10 @@ _MAX_FLOWS = 200_000
 
 def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
-    price = port_prices(problem, problem.topology.beta_us_per_mb, time_limit_s)
+    price = port_prices(problem, problem.topology.pair_betas, time_limit_s)
     if price is None:
         return Bound(0.0, "no flow bound", "flow")
-    length = lengths(problem, price, problem.topology.beta_us_per_mb * problem.chunk_mb)
+    length = lengths(problem, price, problem.topology.pair_betas * problem.chunk_mb)
     value_us = sum(
         float(distances_from(problem.topology, length, rank, usable)[target].sum())
         for rank, target, usable in commodities(problem)
@@ -44,6 +44,7 @@ def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
 def port_prices(problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: float) -> FloatArray | None:
     """Prices of the ports, shape (num_ports,), of sum 1; None without a program, or if it takes too long.
 
+    `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
     Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
     """
     topology = problem.topology
@@ -61,10 +62,13 @@ def port_prices(problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: floa
 
 
 def lengths(problem: Problem, price: FloatArray, cost: FloatArray) -> FloatArray:
-    """How dear it is to pass each link once: `cost`, shape (num_links,), at the prices of its ports."""
+    """How dear it is to pass each link once, shape (num_links,): what that costs each port at its price.
+
+    `cost` has an entry for each pair (link, port) of the topology's `incidence`.
+    """
     topology = problem.topology
     link, port = topology.incidence
-    length = cost * np.bincount(link, price[port], topology.num_links)
+    length = np.bincount(link, cost * price[port], topology.num_links)
     # Prices moved by a symmetry are prices too, and so is the average of all of them.
     return np.asarray(length[symmetry_group(problem).link_map].mean(axis=0))
 

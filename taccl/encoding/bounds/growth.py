@@ -11,7 +11,7 @@ over the links out of u and onwards. Links of u that share a port take turns, an
     V(u, p, t) =  max over links l of p of  w(dst(l), t - d_l) + V(u, p, t - b_l),
                   and no more than the sum over links l of p of w(dst(l), t - d_l)
 
-where one chunk takes d_l on link l and keeps its port busy for b_l; and no more than there are wanting
+where one chunk takes d_l on link l and keeps the port busy for b_l; and no more than there are wanting
 ranks within t over shortest paths. With one port and equal links this is the doubling of one-port
 broadcast; with alpha as pure latency, the postal model (Bar-Noy and Kipnis 1994).
 
@@ -22,9 +22,10 @@ cannot leave a rank that holds fewer:
     G(r, p, t) =  max over links l of p and n  of  G(r, p, t - b_ln) + min(n, K(src(l), t - b_ln)),
                   and no more than the sum over links l of p of K(src(l), t - b_l1)
 
-where n chunks keep the ports of link l busy for b_ln, and a_p is 0 if that includes alpha (serial
-occupancy), else the least alpha of p. No more come through p than chunks of S may use it, and
-no more are at r than could have come by then over shortest paths.
+where n chunks over link l keep p busy for b_ln, and a_p is the least time, over the links of p, from when
+a group leaves p to its end: 0, or alpha if that is not in b_ln (pipelined occupancy), and for a port that is
+faster than its link, what one chunk takes longer on the link than on the port. No more come through p
+than chunks of S may use it, and no more are at r than could have come by then over shortest paths.
 """
 
 from __future__ import annotations
@@ -78,11 +79,13 @@ class Layer:
 class _Columns:
     """The usable links of all layers side by side, sorted by the slot in which they take turns.
 
-    A node is a rank of a layer, layer * num_ranks + rank; a slot is a port at one end of a node.
+    A node is a rank of a layer, layer * num_ranks + rank; a slot is a port at one end of a node. `pair` is
+    the link with that port, of the topology's `incidence`.
     """
 
     layer: IntArray
     link: IntArray
+    pair: IntArray
     src: IntArray  # node
     dst: IntArray  # node
     slot: IntArray
@@ -92,27 +95,35 @@ class _Columns:
     def of(problem: Problem, layers: Sequence[Layer], outgoing: bool) -> _Columns:
         topology = problem.topology
         layer, link = np.nonzero(np.array([one.may_use.any(axis=0) for one in layers]))
-        port = _port_at_end(problem, topology.src if outgoing else topology.dst)
+        at_end = _port_at_end(problem, topology.src if outgoing else topology.dst)
+        pair, port = at_end[link], topology.incidence[1][at_end]
         src = layer * topology.num_ranks + topology.src[link]
         dst = layer * topology.num_ranks + topology.dst[link]
         node = src if outgoing else dst
         keys, slot = np.unique(node * topology.num_ports + port[link], return_inverse=True)
         order = np.argsort(slot, kind="stable")
-        layer, link, src, dst, slot = (column[order] for column in (layer, link, src, dst, slot))
-        return _Columns(layer, link, src, dst, slot, keys // topology.num_ports)
+        layer, link, pair, src, dst, slot = (
+            column[order] for column in (layer, link, pair, src, dst, slot)
+        )
+        return _Columns(layer, link, pair, src, dst, slot, keys // topology.num_ports)
 
 
 def _port_at_end(problem: Problem, rank: IntArray) -> IntArray:
-    """For each link the port that it shares with most others of its end, shape (num_links,).
+    """For each link the port that it shares with most others of its end, as a pair, shape (num_links,).
 
-    `rank` is the rank at that end of each link.
+    `rank` is the rank at that end of each link. Where ports have rates of their own, it is the one that one
+    chunk over each of those links keeps busy longest.
     """
-    link, port = problem.topology.incidence
-    key = rank[link] * problem.topology.num_ports + port
-    _, inverse, shared = np.unique(key, return_inverse=True, return_counts=True)
-    order = np.lexsort((port, -shared[inverse.ravel()], link))
+    topology = problem.topology
+    link, port = topology.incidence
+    key = rank[link] * topology.num_ports + port
+    inverse = np.unique(key, return_inverse=True)[1].ravel()
+    shared = np.bincount(inverse)
+    if topology.port_betas is not None:
+        shared = np.bincount(inverse, topology.port_busy_us(np.arange(topology.num_pairs), problem.chunk_mb))
+    order = np.lexsort((port, -shared[inverse], link))
     first = np.flatnonzero(np.diff(link[order], prepend=-1))
-    return np.asarray(port[order][first])
+    return np.asarray(order[first])
 
 
 def _starts(slot: IntArray) -> IntArray:
@@ -127,7 +138,7 @@ def reach(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) 
     """
     columns = _Columns.of(problem, layers, outgoing=True)
     takes = ticks(problem.topology.duration_us(columns.link, problem.chunk_mb), tick_us)
-    busy = ticks(problem.topology.slowest_busy_us(columns.link, problem.chunk_mb), tick_us)
+    busy = ticks(problem.topology.port_busy_us(columns.pair, problem.chunk_mb), tick_us)
     wants = np.concatenate([layer.wanted for layer in layers]).astype(np.int64)
     near = _within(problem, layers, tick_us, rows)
     before = int(max(takes.max(initial=1), busy.max(initial=1)))
@@ -160,16 +171,13 @@ def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: in
         return by_distance.reshape(rows, len(layers), problem.num_ranks)
     row = np.repeat(np.arange(len(many)), many)
     count = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + 1
-    link, src, slot = columns.link[row], columns.src[row], columns.slot[row]
-    busy = ticks(topology.slowest_busy_us(link, count * problem.chunk_mb), tick_us)
+    pair, src, slot = columns.pair[row], columns.src[row], columns.slot[row]
+    busy = ticks(topology.port_busy_us(pair, count * problem.chunk_mb), tick_us)
     single = np.flatnonzero(count == 1)
     starts, single_starts = _starts(slot), _starts(slot[single])
     held = np.concatenate([problem.collective.pre[layer.chunks].sum(axis=0) for layer in layers])
     most_in_slot = _most_through(problem, layers, columns)
-    lag = np.zeros(len(columns.node_of_slot), dtype=np.int64)
-    if topology.occupancy == "pipelined":
-        alpha = ticks(topology.alpha_us[columns.link], tick_us)
-        lag = np.minimum.reduceat(alpha, _starts(columns.slot))
+    lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), _starts(columns.slot))
     before = int(max(busy.max(initial=1), lag.max(initial=1)))
     k = np.zeros((before + rows, len(held)), dtype=np.int64)
     came = np.zeros((before + rows, len(lag)), dtype=np.int64)
@@ -188,6 +196,14 @@ def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: in
         )
         k[now] = np.minimum(k[now], held + arrived)
     return k[before:].reshape(rows, len(layers), problem.num_ranks)
+
+
+def _after_port_us(problem: Problem, columns: _Columns) -> FloatArray:
+    """The least time from when a group leaves its port to its end, for each column: that of one chunk."""
+    topology = problem.topology
+    later = topology.beta_us_per_mb[columns.link] - topology.pair_betas[columns.pair]
+    alpha = 0.0 if topology.is_serial else topology.alpha_us[columns.link]
+    return np.asarray(alpha + later * problem.chunk_mb)
 
 
 def _within(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:

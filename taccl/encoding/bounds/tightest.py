@@ -19,7 +19,7 @@ from ortools.graph.python import max_flow
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.cuts import Cut
-from taccl.problem import FloatArray, Problem
+from taccl.problem import FloatArray, LogicalTopology, Problem
 
 #: The largest capacity: sums over thousands of links must stay below 2**63.
 _SCALE = 2**40
@@ -52,15 +52,22 @@ def tightest_cut(problem: Problem) -> Cut | None:
     return Cut(frozenset(ranks), f"into the set {{{', '.join(map(str, ranks))}}}")
 
 
+def _port_rates(topology: LogicalTopology) -> FloatArray:
+    """MB per microsecond through each port, over the link that it serves fastest; 0 if it has none."""
+    rate = np.zeros(topology.num_ports)
+    with np.errstate(divide="ignore"):
+        np.maximum.at(rate, topology.incidence[1], 1.0 / topology.pair_betas)
+    return rate
+
+
 class _Network:
     """Ranks and ports as nodes; a link leads through its ports one after another."""
 
     def __init__(self, problem: Problem) -> None:
         topology = problem.topology
         self._ranks = topology.num_ranks
-        rate = 1.0 / topology.beta_us_per_mb
-        port_rate = np.array([rate[list(links)].max(initial=0.0) for links in topology.port_links])
-        self._unit = port_rate.max() / _SCALE
+        port_rate = _port_rates(topology)
+        self._unit = port_rate[np.isfinite(port_rate)].max() / _SCALE
         self._tail: list[int] = []
         self._head: list[int] = []
         self._rate: list[float] = []

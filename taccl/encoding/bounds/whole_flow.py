@@ -1,15 +1,15 @@
 r"""Flows of whole chunks: what the flow bound says again once chunks cannot be divided and sends cost alphas.
 
 For collectives in which every chunk has one source and one destination. Both bounds hold for any prices
-y >= 0 of the ports; with Y_l the sum of y over the ports of link l:
+y >= 0 of the ports; with Y_l the sum of y over the ports of link l, and B_l the sum of y_p beta_lp:
 
-*Counted.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p. Chunk c passes
-links of at least dist_Y(u_c, v_c) in all, so
+*Counted.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p and
+beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
 
     sum over p of y_p N_p(T)  >=  sum over chunks of dist_Y(u_c, v_c).
 
 *Paid.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some go
-over the link u -> v itself, in a group that no other pair can claim. With lengths Y_l s beta_l, dist those of
+over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
 shortest ways and round those of ways that begin with another link,
 
     T  >=  sum over pairs (u, v) of min(k round(u, v), Y_uv alpha_uv + k dist(u, v)).
@@ -48,8 +48,8 @@ def whole_flow_bound(problem: Problem, known_us: float, time_limit_s: float = 10
 
 def _paid_us(problem: Problem, budget: Budget) -> float:
     topology, chunk_mb = problem.topology, problem.chunk_mb
-    alpha = topology.alpha_us if topology.occupancy == "serial" else np.zeros(topology.num_links)
-    cost = topology.beta_us_per_mb * chunk_mb
+    cost = topology.pair_betas * chunk_mb
+    alpha = topology.alpha_us[topology.incidence[0]] if topology.is_serial else np.zeros_like(cost)
     price = port_prices(problem, (alpha + cost) / chunk_mb, budget.remaining_s())
     # Where many ports are as busy as each other, the program may price one of them alone.
     even = np.full(topology.num_ports, 1.0 / topology.num_ports)
@@ -77,9 +77,7 @@ def _paid_at(problem: Problem, price: FloatArray, alpha: FloatArray, cost: Float
 def _counted_us(problem: Problem, known_us: float, budget: Budget) -> float:
     """The first moment, from `known_us` on, at which no prices show that too few chunks are through."""
     topology = problem.topology
-    used = [np.array(links, dtype=np.int64) for links in topology.port_links]
-    alpha = np.array([topology.alpha_us[links].min(initial=np.inf) for links in used])
-    cost = np.array([topology.beta_us_per_mb[links].min(initial=np.inf) for links in used]) * problem.chunk_mb
+    alpha, cost = _least_of_ports(problem)
     used_ports = np.isfinite(alpha)
     if not (cost > 0).all() or (known_us / cost[used_ports]).min() > _MOST_COUNTED:
         return 0.0
@@ -103,17 +101,29 @@ def _counted_us(problem: Problem, known_us: float, budget: Budget) -> float:
     return float(moments[proved + 1]) if 0 <= proved < len(moments) - 1 else 0.0
 
 
+def _least_of_ports(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """alpha_p and s beta_p, as in `capacity`, each of shape (num_ports,); inf for a port without links."""
+    topology, chunk_mb = problem.topology, problem.chunk_mb
+    link, port = topology.incidence
+    alpha, cost = np.full((2, topology.num_ports), np.inf)
+    later = topology.beta_us_per_mb[link] - topology.pair_betas
+    np.minimum.at(alpha, port, topology.alpha_us[link] + later * chunk_mb)
+    np.minimum.at(cost, port, topology.pair_betas * chunk_mb)
+    return alpha, cost
+
+
 def _shows_too_few(problem: Problem, through: FloatArray, budget: Budget) -> bool:
     """Whether some prices show that not all chunks can pass, with so many through each port."""
     topology = problem.topology
     link, port = topology.incidence
     slowest = np.full(topology.num_links, np.inf)
     np.minimum.at(slowest, link, through[port])
-    price = port_prices(problem, 1.0 / np.maximum(slowest, 0.5) / problem.chunk_mb, budget.remaining_s())
+    each = 1.0 / np.maximum(slowest, 0.5) / problem.chunk_mb
+    price = port_prices(problem, each[link], budget.remaining_s())
     if price is None:
         return False
     price = price / np.maximum(through, 0.5)  # of a chunk, and not of all that fit
-    length = lengths(problem, price, np.ones(topology.num_links))
+    length = lengths(problem, price, np.ones(topology.num_pairs))
     needed = sum(
         distances_from(topology, length, rank, usable)[target].sum()
         for rank, target, usable in commodities(problem)

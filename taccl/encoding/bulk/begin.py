@@ -75,10 +75,9 @@ def doubling(board: Board, random: np.random.Generator, few: bool = True) -> lis
         value = count / alone * (1 + 0.3 * random.random(len(count)))
         kind = int(np.where(start <= start.min() + 1e-9, value, -1.0).argmax())
         moves.append(Move(kind, waits=False))
-        lasts, busy = board.busy_us(kind, int(count[kind]))
-        free[list(board.ports[kind])] = start[kind] + busy
+        end = board.place(kind, int(count[kind]), float(start[kind]), free)
         goes = useful[kind] & (at[kind] <= start[kind])
-        arrive[board.dst[kind]] = np.where(goes, start[kind] + lasts, to[kind])
+        arrive[board.dst[kind]] = np.where(goes, end, to[kind])
 
 
 def some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:

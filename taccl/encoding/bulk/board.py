@@ -52,6 +52,8 @@ class Board:
     alpha_us, chunk_us : per kind, its alpha, and how long one chunk takes beside it.
     ports : per kind, the ports of its first link, each by the least port of its orbit.
     turns : per kind, how many images of a link use the same port, one after another.
+    at_ports : per kind and port, how many images of a link use it, and how long one chunk keeps it busy;
+        None where no port is faster than its links.
     """
 
     problem: Problem
@@ -68,6 +70,7 @@ class Board:
     chunk_us: list[float]
     ports: list[tuple[int, ...]]
     turns: list[int]
+    at_ports: list[list[tuple[int, float]]] | None
 
     @staticmethod
     def of(problem: Problem, group: SymmetryGroup) -> Board:
@@ -102,6 +105,7 @@ class Board:
             chunk_us=(topology.beta_us_per_mb[deciding] * problem.chunk_mb).tolist(),
             ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
             turns=[_turns(problem, images) for images in links],
+            at_ports=None if topology.port_betas is None else [_at_ports(problem, images) for images in links],
         )
 
     @cached_property
@@ -128,13 +132,26 @@ class Board:
     def num_ports(self) -> int:
         return self.problem.topology.num_ports
 
-    def busy_us(self, kind: int, count: int) -> tuple[float, float]:
-        """From the start of a move of `count` cells to its end, and until its ports are free again."""
+    def place(self, kind: int, count: int, start_us: float, free_us: list[float] | FloatArray) -> float:
+        """Let a move of `count` cells start, and write down when its ports are free again; returns its end.
+
+        Images that share a port take turns there. Of those that share a port which is faster than
+        their links, the last begins when the others have left it, and all of them overlap.
+        """
         sends = -(-count // self.problem.max_group)
-        body = count * self.chunk_us[kind]
-        lasts = (sends * self.alpha_us[kind] + body) * self.turns[kind]
-        serial = self.problem.topology.occupancy == "serial"
-        return lasts, lasts if serial else body * self.turns[kind]
+        alphas, body = sends * self.alpha_us[kind], count * self.chunk_us[kind]
+        serial = self.problem.topology.is_serial
+        if self.at_ports is None:
+            lasts = (alphas + body) * self.turns[kind]
+            busy = lasts if serial else body * self.turns[kind]
+            for port in self.ports[kind]:
+                free_us[port] = start_us + busy
+            return start_us + lasts
+        own = [(turns, count * cost + alphas * serial) for turns, cost in self.at_ports[kind]]
+        last = start_us + max([(turns - 1) * busy for turns, busy in own])
+        for port, (_, busy) in zip(self.ports[kind], own, strict=True):
+            free_us[port] = last + busy
+        return last + alphas + body
 
     def decisions(self, kind: int, cells: BoolArray) -> list[Decision]:
         """The sends of one move, cut where they are too large for one step."""
@@ -165,3 +182,14 @@ def _turns(problem: Problem, images: IntArray) -> int:
     """How many images of a link use the port that most of them share."""
     ports = [port for link in images for port in problem.topology.ports[link]]
     return int(np.bincount(ports).max())
+
+
+def _at_ports(problem: Problem, images: IntArray) -> list[tuple[int, float]]:
+    """For each port of the first image, how many images use it, and how long one chunk keeps it busy."""
+    topology, link = problem.topology, int(images[0])
+    users = np.bincount([port for image in images for port in topology.ports[image]])
+    betas = topology.pair_betas[topology.first_pair[link] : topology.first_pair[link + 1]].tolist()
+    return [
+        (int(users[port]), beta * problem.chunk_mb)
+        for port, beta in zip(topology.ports[link], betas, strict=True)
+    ]

@@ -120,14 +120,12 @@ class Spread:
                     times = at[cells]
             else:
                 start = max(start, newest)
-            lasts, busy = board.busy_us(kind, times.size)
             free = free.copy()
-            for port in board.ports[kind]:
-                free[port] = start + busy
-            to[cells] = start + lasts
+            end = board.place(kind, times.size, start, free)
+            to[cells] = end
             arrive = arrive.copy()
             arrive[board.dst[kind]] = to
-            last = max(last, start + lasts)
+            last = max(last, end)
             kept.append(move)
             carried.append(cells)
         states.append((arrive, free, last))
@@ -174,11 +172,9 @@ class Route:
             if not going.size:
                 continue
             start = max([float(at[going].max()), *[free[port] for port in board.ports[kind]]])
-            lasts, busy = board.busy_us(kind, going.size)
-            for port in board.ports[kind]:
-                free[port] = start + busy
-            at[going] = start + lasts
-            last = max(last, start + lasts)
+            end = board.place(kind, going.size, start, free)
+            at[going] = end
+            last = max(last, end)
             rank[going] = board.dst[kind][image]
             kept.append(move)
             carried.append(cells)

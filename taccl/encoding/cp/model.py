@@ -17,7 +17,8 @@ one of each orbit of such pairs:
     one root        sum over r of root[c, r] = 1, and root[c, r]  =>  at[c, r] >= at[sum of c, r]
     held first      use[c, l] <= sum over links k into src(l) of use[c, k]
     presence        use[i, l]  =>  start >= at[i, src(l)]  and  at[i, dst(l)] >= end
-    ports           the intervals of a port's links do not overlap (without alpha if occupancy is pipelined)
+    ports           the intervals of a port's links do not overlap (without alpha if occupancy is pipelined,
+                    and shorter where the port is faster than a link)
     own first       the sender's own chunks end before any other starts, where the sketch says so
 
 Images of a send that share a port with it cannot start together. So what is used is decided for an orbit of
@@ -83,7 +84,8 @@ def build(
     any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
     `lasting[1]`. For take a fastest schedule. Of the copies of a chunk that come to a rank, all but the
     first can be left out, and so can what nobody uses and what comes back to a source: groups get
-    smaller, nothing gets later. A group over a link without alpha can be sent one by one in the same time.
+    smaller, nothing gets later. A group over a link without alpha can be sent one by one in the same time,
+    unless a port of the link is faster than it.
     What is left passes every rule of the model, except that starts are no whole ticks. Rounded down,
     with durations rounded down, they are, and the rules still hold (see `ticks`).
     """
@@ -189,33 +191,46 @@ class _Rules(Variables):
 
     def _ports_serve_one_at_a_time(self) -> None:
         topology = self.problem.topology
-        busy_us = topology.slowest_busy_us(np.arange(topology.num_links), self.problem.chunk_mb)
+        busy_us = topology.port_busy_us(np.arange(topology.num_pairs), self.problem.chunk_mb)
         items_on: dict[int, list[int]] = defaultdict(list)
         for item, link in self.pairs:
-            if busy_us[link] > TOLERANCE_US and self._busy(link):
-                items_on[link].append(item)
-        seen: set[frozenset[tuple[str, int, int, int]]] = set()
-        for links in topology.port_links:
-            intervals = {}
-            for link in links:
+            items_on[link].append(item)
+        seen: set[frozenset[tuple[str, int, int, int, int]]] = set()
+        for links, pairs in zip(topology.port_links, topology.port_pairs, strict=True):
+            cost = {
+                link: self.cost_at[pair]
+                for link, pair in zip(links, pairs.tolist(), strict=True)
+                if busy_us[pair] > TOLERANCE_US and self._busy(link, self.cost_at[pair])
+            }
+            intervals, loads = {}, {}
+            for link, each in cost.items():
                 home = int(self.group.link_representative[link])
                 for item in items_on[link]:
                     one, over = self.timed_as[item, link]
-                    intervals["alone", one, over, 0] = self._own_interval(one, over)
+                    name = "alone", one, over, 0, each
+                    if name not in intervals:
+                        intervals[name] = self._own_interval(one, over, each)
+                        loads[name] = self._busy(over, each) * self.alone[one, over].active
                     phase = item // self.num_chunks
                     for k, slot in enumerate(self.slots.get((home, phase), [])):
-                        intervals["slot", home, phase, k] = self._slot_interval(slot, home)
+                        name = "slot", home, phase, k, each
+                        if name not in intervals:
+                            intervals[name] = self._slot_interval(slot, home, each)
+                            loads[name] = self._slot_load(slot, home, each)
             signature = frozenset(intervals)
             if signature not in seen and len(intervals) > 1:
                 seen.add(signature)
                 self.cp.add_no_overlap(intervals.values())
-                self.cp.add(sum(self._load(*name) for name in intervals) <= self.finish)
-                self._whole_items_fit(items_on, links)
+                self.cp.add(sum(loads.values()) <= self.finish)
+                self._whole_items_fit(items_on, cost)
 
-    def _whole_items_fit(self, items_on: dict[int, list[int]], links: tuple[int, ...]) -> None:
-        """How many items a port has time for: a whole number, which CP-SAT does not see by itself."""
-        used = [(item, link) for link in links for item in items_on[link]]
-        unit = math.gcd(*(self.cost[link] for _, link in used))
+    def _whole_items_fit(self, items_on: dict[int, list[int]], cost: dict[int, int]) -> None:
+        """How many items a port has time for: a whole number, which CP-SAT does not see by itself.
+
+        `cost` says for how many ticks an item on each of its links keeps it busy.
+        """
+        used = [(item, link) for link in cost for item in items_on[link]]
+        unit = math.gcd(*(cost[link] for _, link in used))
         if not unit:
             return
         head = min(int(self.ways.head[item, self.src[link]]) for item, link in used)
@@ -223,30 +238,33 @@ class _Rules(Variables):
         alpha = min(self.alpha[link] for _, link in used)
         # With `pipelined`, alpha comes after the last of them: again, once.
         room = max(0, self.horizon - head - tail - alpha) // unit
-        counted = [self.cost[link] // unit * use[0] for item, link in used for use in self.uses(item, link)]
-        if sum(self.cost[link] // unit for _, link in used) > room:
+        counted = [cost[link] // unit * use[0] for item, link in used for use in self.uses(item, link)]
+        if sum(cost[link] // unit for _, link in used) > room:
             self.cp.add(sum(counted) <= room)
 
-    def _busy(self, link: int) -> int:
-        """Ticks for which an item keeps the ports of a link busy: with none, it is in nobody's way."""
-        return int(self.cost[link] + (self.alpha[link] if self.serial else 0))
+    def _busy(self, link: int, cost: int) -> int:
+        """Ticks for which an item on a link keeps a port busy, at its cost there: with none, it is in
+        nobody's way.
+        """
+        return int(cost + (self.alpha[link] if self.serial else 0))
 
-    def _load(self, kind: str, item: int, link: int, k: int) -> Any:
-        """Ticks that a send keeps its ports busy, if it is made."""
-        if kind == "alone":
-            return self._busy(link) * self.alone[item, link].active
-        slot = self.slots[item, link][k]
-        alpha = self.alpha[item] if self.serial else 0
-        return alpha * slot.active + self.cost[item] * sum(slot.members.values())
+    def _slot_load(self, slot: Slot, link: int, cost: int) -> Any:
+        """Ticks for which a shared send keeps a port busy, if it is made."""
+        alpha = self.alpha[link] if self.serial else 0
+        return alpha * slot.active + cost * sum(slot.members.values())
 
-    def _own_interval(self, item: int, link: int) -> Any:
+    def _own_interval(self, item: int, link: int, cost: int) -> Any:
         own = self.alone[item, link]
-        return self.cp.new_optional_fixed_size_interval_var(own.start, self._busy(link), own.active, "i")
+        return self.cp.new_optional_fixed_size_interval_var(own.start, self._busy(link, cost), own.active, "i")
 
-    def _slot_interval(self, slot: Slot, link: int) -> Any:
-        alpha = 0 if self.serial else self.alpha[link]
+    def _slot_interval(self, slot: Slot, link: int, cost: int) -> Any:
         size = self.cp.new_int_var(0, self.horizon, "n")
-        return self.cp.new_optional_interval_var(slot.start, size, slot.end - alpha, slot.active, "g")
+        if cost == self.cost[link]:
+            alpha = 0 if self.serial else self.alpha[link]
+            return self.cp.new_optional_interval_var(slot.start, size, slot.end - alpha, slot.active, "g")
+        self.cp.add(size == self._slot_load(slot, link, cost)).only_enforce_if(slot.active)
+        end = self.cp.new_int_var(0, self.horizon, "e")
+        return self.cp.new_optional_interval_var(slot.start, size, end, slot.active, "g")
 
     def _own_chunks_go_first(self) -> None:
         own_first, home = self.problem.limits.own_first, self.problem.collective.home

@@ -55,7 +55,7 @@ class Ticks:
 def ticks_of(problem: Problem, known_us: float) -> Ticks:
     """The longest exact tick, if that is not too short for a schedule of `known_us`, else a rounded one."""
     topology = problem.topology
-    costs = np.unique(np.concatenate([topology.alpha_us, topology.beta_us_per_mb * problem.chunk_mb]))
+    costs = np.unique(np.concatenate([topology.alpha_us, topology.pair_betas * problem.chunk_mb]))
     exact = _common_measure(costs[costs > 0].tolist())
     if exact is not None and known_us <= _MOST_TICKS * exact:
         return Ticks(exact, True)

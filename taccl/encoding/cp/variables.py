@@ -57,7 +57,8 @@ class Variables:
         self.num_items = len(ways.allowed)
         self.alpha = ticks.of(topology.alpha_us).tolist()
         self.cost = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
-        self.serial = topology.occupancy == "serial"
+        self.cost_at: list[int] = ticks.of(topology.pair_betas * problem.chunk_mb).tolist()  # per (link, port)
+        self.serial = topology.is_serial
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.whole = _of_items(symmetry, self.num_items // self.num_chunks)
         self.group = without_shared_ports(problem.topology, self.whole)
@@ -150,7 +151,7 @@ class Variables:
     def _choices(self, link: int, items: list[int]) -> list[Slot]:
         """Which items share the sends of a link, as yet without times."""
         most = min(len(items), self.problem.max_group)
-        if most < 2 or self.alpha[link] == 0:
+        if most < 2 or (self.alpha[link] == 0 and not self._has_fast_port(link)):
             return []  # where an alpha costs nothing, sharing one is of no use
         choices = []
         for k in range(self._most_slots(link, len(items))):
@@ -164,6 +165,13 @@ class Variables:
         for one, other in itertools.pairwise(choices):
             self.cp.add_implication(other.active, one.active)
         return choices
+
+    def _has_fast_port(self, link: int) -> bool:
+        """Whether a port of a link serves it faster than it is: a group is then through there at once, and
+        chunks one by one need the port again and again.
+        """
+        first, end = self.problem.topology.first_pair[link : link + 2]
+        return bool(min(self.cost_at[first:end]) < self.cost[link])
 
     def _most_slots(self, link: int, items: int) -> int:
         """Each shared send takes two items or more, and time on the ports of its link."""

@@ -54,7 +54,8 @@ def flows(problem: Problem, options: SolveOptions, budget: Budget, best: Schedul
 def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
     """Which chunks pass which links; None where no flow is found in time."""
     topology = problem.topology
-    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb) / problem.chunk_mb
+    every = np.arange(topology.num_pairs)
+    busy = topology.port_busy_us(every, problem.chunk_mb) / problem.chunk_mb
     flow = least_busy_flow(problem, busy, budget.remaining_s(), _SHORTNESS)
     if flow is None:
         return None

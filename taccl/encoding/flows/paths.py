@@ -112,13 +112,14 @@ def whole_chunks(
 
 def _choices(problem: Problem, paths: dict[Pair, list[Path]]) -> _Choices:
     topology = problem.topology
-    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    every = np.arange(topology.num_pairs)
+    busy_at = np.split(topology.port_busy_us(every, problem.chunk_mb), topology.first_pair[1:-1])
     pair, ports, costs = [], [], []
     for number, each in enumerate(paths.values()):
         for path in each:
             pair.append(number)
             ports.append(np.array([p for link in path.links for p in topology.ports[link]], dtype=np.int64))
-            costs.append(np.array([busy[link] for link in path.links for _ in topology.ports[link]]))
+            costs.append(np.concatenate([busy_at[link] for link in path.links]))
     return _Choices(pair, ports, costs)
 
 

@@ -1,12 +1,12 @@
 r"""The multicommodity flow that keeps the busiest port busy for the least time.
 
 For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather).
-With f[u, l] the MB of rank u's chunks that pass link l, d[u, v] the MB from u that v wants, and busy_l how
-long one MB keeps the ports of l busy:
+With f[u, l] the MB of rank u's chunks that pass link l, d[u, v] the MB from u that v wants, and busy_lp how
+long one MB over l keeps port p busy:
 
     minimise    T
     subject to  sum of f[u, l] over l into v  -  sum over l out of v  =  d[u, v]     for all u, v != u
-                sum of busy_l * f[u, l] over u and l of port p                <=  T      for all p
+                sum of busy_lp * f[u, l] over u and l of port p               <=  T      for all p
                 f >= 0
 
 One commodity for each source is enough: what leaves a source is divided up afterwards. An average
@@ -54,11 +54,14 @@ def least_busy_flow(
 ) -> Flow | None:
     """The flow of a problem that `moves_pairwise`; None if there is none in time.
 
+    `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
     `shortness` weighs the sum of all busy times against T: a little of it keeps flow off detours and out
     of circles.
     """
     topology, model = problem.topology, LinearModel()
-    pairs = _Pairs.of(problem, model, shortness * busy_us_per_mb)
+    slowest = np.zeros(topology.num_links)
+    np.maximum.at(slowest, topology.incidence[0], busy_us_per_mb)
+    pairs = _Pairs.of(problem, model, shortness * slowest)
     finish = int(model.add_variables(1, cost=1.0)[0])
     _what_enters_stays_or_leaves(model, problem, pairs)
     _ports_finish_in_time(model, problem, pairs, busy_us_per_mb, finish)
@@ -127,16 +130,15 @@ def _ports_finish_in_time(
 ) -> None:
     """Sum of busy * flow over the links of a port <= T."""
     topology = problem.topology
-    link, port = topology.incidence
-    ports_per_link = np.bincount(link, minlength=topology.num_links)
-    first = np.cumsum(ports_per_link) - ports_per_link
+    port, first = topology.incidence[1], topology.first_pair
+    ports_per_link = np.diff(first)
     rows, columns, values = [], [], []
     for nth in range(int(ports_per_link.max(initial=0))):
         has = ports_per_link[pairs.link] > nth
-        over = pairs.link[has]
-        rows.append(port[first[over] + nth])
+        pair = first[pairs.link[has]] + nth
+        rows.append(port[pair])
         columns.append(pairs.variable[has])
-        values.append(busy_us_per_mb[over])
+        values.append(busy_us_per_mb[pair])
     every_port = np.arange(topology.num_ports)
     model.add_rows(
         topology.num_ports,

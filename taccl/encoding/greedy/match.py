@@ -200,8 +200,9 @@ class _Match:
         chunk, receiver = int(gains.argmax()), int(self.dst[link])
         if gains[chunk] == -np.inf:
             return
-        end = self.ports.place(link, 1, now)
-        self.sends.append(Send((chunk,), link, now))
+        start = max(now, self.ports.ready(link))
+        end = self.ports.place(link, 1, start)
+        self.sends.append(Send((chunk,), link, start))
         self.lacks[receiver, chunk] = False
         self.to_come[receiver] -= 1
         self._bring_near(self.lack_us, chunk, receiver)
@@ -209,7 +210,8 @@ class _Match:
         self._judge(chunk)
         self._weigh(slice(chunk, chunk + 1), now)
         heapq.heappush(self.arrivals, (end, chunk, receiver))
-        heapq.heappush(self.moments, self.ports.ready(link))
+        for moment in self.ports.frees(link):
+            heapq.heappush(self.moments, moment)
         heapq.heappush(self.moments, end)
 
     def _bring_near(self, far_us: FloatArray, chunk: int, rank: int, after_us: float = 0.0) -> None:

@@ -76,6 +76,7 @@ class _Loads:
         self._duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
         self._cost = topology.beta_us_per_mb * problem.chunk_mb
         self._alpha = topology.slowest_busy_us(np.arange(topology.num_links), 0.0)
+        self._pair_cost = topology.pair_betas * problem.chunk_mb
         self._sharing = sharing
         self._chunks = np.zeros(topology.num_links)
 
@@ -90,10 +91,12 @@ class _Loads:
         """
         used = self._chunks > 0
         alphas = used if self._sharing else self._chunks
-        busy = alphas * self._alpha + self._chunks * self._cost
-        load = np.bincount(self._port_of, busy[self._link_of])
-        more = self._cost + np.where(used & self._sharing, 0.0, self._alpha)
-        added = np.bincount(self._link_of, load[self._port_of] * more[self._link_of], len(more))
+        busy = (alphas * self._alpha)[self._link_of] + self._chunks[self._link_of] * self._pair_cost
+        load = np.bincount(self._port_of, busy)
+        alpha = np.where(used & self._sharing, 0.0, self._alpha)
+        more = self._cost + alpha
+        per_pair = self._pair_cost + alpha[self._link_of]
+        added = np.bincount(self._link_of, load[self._port_of] * per_pair, len(more))
         scale = load.max(initial=0.0)
         length = np.maximum(more, _SHORTEST_US) if self._sharing else self._duration
         return length + (congestion * added / scale if scale > 0 else 0.0)

@@ -14,7 +14,8 @@ time of the given schedule, n the most chunks per send, and a link's cost c = s 
     (together)   s_i <= s_next(i) <= s_i + U (1 - j_i),   e_i >= e_next(i) - U (1 - j_i)
     (size)       k_next(i) >= k_i + 1 - n (1 - j_i),  g_i >= k_i,  g_i >= g_next(i) - n (1 - j_i),  g_i <= n
 
-The busy end is s_i + c g_i, plus alpha under serial occupancy. One variable stands for an orbit of
+The busy end is s_i + c g_i, plus alpha under serial occupancy, with the c of the slowest port that the two
+share: c for neighbours on a port that is faster than the link is what a chunk takes there. One variable stands for an orbit of
 transfers where the schedule is symmetric. TACCL (Shah et al., NSDI 2023), section 5.2 step 3, with the
 sizes of sends exact and without its relaxation of who waits for whom.
 """
@@ -44,12 +45,14 @@ class _Order:
     variable : shape (num_rows,); the orbit that each transfer belongs to.
     presence : pairs (earlier, later): the earlier brings the chunk that the later sends on.
     neighbours : pairs that follow each other on a port, over different links or not joinable.
+    cost_us : shape (num_neighbours,); the longest that a chunk of the first keeps such a port busy.
     joinable : pairs that follow each other over one link and on all of its ports.
     """
 
     variable: IntArray
     presence: IntArray
     neighbours: IntArray
+    cost_us: FloatArray
     joinable: IntArray
 
 
@@ -97,9 +100,10 @@ class _Columns:
 
 
 def _order(schedule: Schedule, symmetry: SymmetryGroup) -> _Order:
-    links, ports = schedule.link, schedule.problem.topology.ports
+    topology, links = schedule.problem.topology, schedule.link
+    ports, betas = topology.ports, topology.pair_betas.tolist()
     last_on_port: dict[int, int] = {}
-    neighbours: set[tuple[int, int]] = set()
+    neighbours: dict[tuple[int, int], float] = {}
     joinable: list[tuple[int, int]] = []
     for row, link in enumerate(links.tolist()):
         before = {last_on_port.get(port, -1) for port in ports[link]}
@@ -108,12 +112,18 @@ def _order(schedule: Schedule, symmetry: SymmetryGroup) -> _Order:
         if len(before) == 1 and same_kind and links[one] == link and _may_share(schedule, one, row):
             joinable.append((one, row))
         else:
-            neighbours |= {(earlier, row) for earlier in before if earlier >= 0}
+            for port in ports[link]:
+                earlier = last_on_port.get(port, -1)
+                if earlier >= 0:
+                    first = int(topology.first_pair[links[earlier]])
+                    beta = betas[first + ports[links[earlier]].index(port)]
+                    neighbours[earlier, row] = max(beta, neighbours.get((earlier, row), 0.0))
         last_on_port.update(dict.fromkeys(ports[link], row))
     return _Order(
         variable=_orbits(schedule, symmetry),
         presence=_presence(schedule),
         neighbours=np.array(sorted(neighbours), dtype=np.int64).reshape(-1, 2),
+        cost_us=np.array([neighbours[pair] for pair in sorted(neighbours)]) * schedule.problem.chunk_mb,
         joinable=np.array(joinable, dtype=np.int64).reshape(-1, 2),
     )
 
@@ -218,6 +228,8 @@ def _ports_serve_one_at_a_time(model: LinearModel, schedule: Schedule, order: _O
             continue
         place, earlier, later = _distinct(pairs, order)
         alpha, cost = _costs(schedule, pairs[place, 0])
+        if join is None:
+            cost = order.cost_us[place]
         row = np.arange(len(later))
         terms: list[_Term] = [
             (row, x.start[later], 1.0),

@@ -1,15 +1,15 @@
 r"""Which links each chunk takes: TACCL's routing program, with bandwidth relaxed.
 
 One binary x[c, l] says that chunk c travels over link l; t[c, r] is when it is at rank r if nothing but
-its own way delays it. With d_l = alpha_l + s beta_l, w_l the time that a chunk keeps the ports of l busy,
-and U an upper bound on the time:
+its own way delays it. With d_l = alpha_l + s beta_l, w_lp the time that a chunk over l keeps port p busy, w_l
+the longest of these, and U an upper bound on the time:
 
     minimise T + small * (what using links costs)
     (received once)   sum over l into r of x[c, l]  = 1 where r wants c,  <= 1 elsewhere
     (held first)      x[c, l]  <=  sum over links k into src(l) of x[c, k]        where src(l) has no c
     (arrival)         t[c, dst(l)]  >=  t[c, src(l)] + d_l - (U + d_l) (1 - x[c, l])
     (in time)         T  >=  t[c, r] where r wants c
-    (relaxed load)    T  >=  head_p + sum over c and l of port p of w_l x[c, l] + tail_p
+    (relaxed load)    T  >=  head_p + sum over c and l of port p of w_lp x[c, l] + tail_p
     (own connection)  y_l  >=  x[c, l]                                 where the sketch prices connections
     (spread load)     Z    >=  sum over c of w_l x[c, l]          inside nodes, where the sketch asks
 
@@ -136,17 +136,17 @@ def _port_load_us(problem: Problem, options: RoutingOptions, links: IntArray) ->
     """Head, relaxed load and tail of each port when these links are used, shape (num_ports,)."""
     busy, head, tail = _port_times_us(problem, options)
     link, port = problem.topology.incidence
-    load = np.bincount(links, busy[links], problem.topology.num_links)
-    return np.bincount(port, load[link], problem.topology.num_ports) + head + tail
+    load = busy * np.bincount(links, minlength=problem.topology.num_links)[link]
+    return np.bincount(port, load, problem.topology.num_ports) + head + tail
 
 
 def _port_times_us(problem: Problem, options: RoutingOptions) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(w per link, head per port, tail per port)."""
+    """(w per pair (link, port), head per port, tail per port)."""
     topology, collective = problem.topology, problem.collective
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     distance = distances_us(topology, duration)
-    alpha = topology.alpha_us if topology.occupancy == "serial" else 0.0 * topology.alpha_us
-    busy = options.alpha_share * alpha + topology.beta_us_per_mb * problem.chunk_mb
+    alpha = topology.alpha_us if topology.is_serial else 0.0 * topology.alpha_us
+    busy = options.alpha_share * alpha[topology.incidence[0]] + topology.pair_betas * problem.chunk_mb
     is_source, is_wanting = collective.pre.any(axis=0), (collective.post & ~collective.pre).any(axis=0)
     before = distance[is_source].min(axis=0)[topology.src]
     after = distance[:, is_wanting].min(axis=1)[topology.dst]
@@ -252,17 +252,19 @@ def _wanted_chunks_arrive_in_time(model: LinearModel, problem: Problem, x: _Spac
 
 
 def _ports_have_room(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> None:
-    """Relaxed load: T - sum of w_l x[c, l] >= head + tail, for each port that may be used."""
+    """Relaxed load: T - sum of w_lp x[c, l] >= head + tail, for each port that may be used."""
     busy, head, tail = _port_times_us(problem, options)
     rows, columns, values = [], [], []
     ports: list[int] = []
     pairs_of_link = _pairs_by_link(x, problem.topology.num_links)
     for port, links in enumerate(problem.topology.port_links):
-        pairs = np.concatenate([pairs_of_link[link] for link in links])
-        if len(pairs):
-            rows.append(np.full(len(pairs) + 1, len(ports)))
-            columns.append(np.append(x.use[pairs], x.finish))
-            values.append(np.append(-busy[x.link[pairs]], 1.0))
+        over = [pairs_of_link[link] for link in links]
+        uses = np.concatenate(over)
+        if len(uses):
+            at_port = busy[problem.topology.port_pairs[port]]
+            rows.append(np.full(len(uses) + 1, len(ports)))
+            columns.append(np.append(x.use[uses], x.finish))
+            values.append(np.append(-np.repeat(at_port, [len(each) for each in over]), 1.0))
             ports.append(port)
     model.add_rows(
         len(ports),
@@ -309,15 +311,17 @@ def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOption
     """Spread load: Z - sum of w_l x[c, l] >= 0 for each link inside a node, Z at a small price."""
     if not problem.limits.spread_load:
         return
-    busy, _, _ = _port_times_us(problem, options)
+    topology = problem.topology
+    slowest = np.zeros(topology.num_links)
+    np.maximum.at(slowest, topology.incidence[0], _port_times_us(problem, options)[0])
     busiest = model.add_variables(1, cost=_PREFERENCE)
-    inside = np.flatnonzero(~problem.topology.internode[x.link])
+    inside = np.flatnonzero(~topology.internode[x.link])
     links, row = np.unique(x.link[inside], return_inverse=True)
     model.add_rows(
         len(links),
         np.concatenate([row, np.arange(len(links))]),
         np.concatenate([x.use[inside], np.repeat(busiest, len(links))]),
-        np.concatenate([-busy[x.link[inside]], np.ones(len(links))]),
+        np.concatenate([-slowest[x.link[inside]], np.ones(len(links))]),
         lower=0.0,
     )
 

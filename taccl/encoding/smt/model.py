@@ -186,10 +186,11 @@ def ports_have_room_in_all(model: Model) -> Iterator[_Bool]:
 
 def _load(model: Model, port: int, steps: Sequence[int]) -> list[tuple[_Bool, int]]:
     """Every send through a port in these steps, with what it takes of the port."""
-    chunks = range(model.problem.num_chunks)
+    chunks, topology = range(model.problem.num_chunks), model.problem.topology
+    weights = model.network.weight[topology.port_pairs[port]].tolist()
     return [
-        (model.sent[chunk, link, step], int(model.network.weight[link]))
-        for link in model.problem.topology.port_links[port]
+        (model.sent[chunk, link, step], int(weight))
+        for link, weight in zip(topology.port_links[port], weights, strict=True)
         for chunk in chunks
         for step in steps
         if (chunk, link, step) in model.sent

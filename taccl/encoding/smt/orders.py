@@ -1,19 +1,20 @@
 r"""The orders of given sends as difference logic: routes and groups stay, only who goes first is open.
 
-With d_i from start to end of send i, b_i <= d_i while it keeps its ports, and a limit L, all in ticks:
+With d_i from start to end of send i, b_ip <= d_i while it keeps port p, b_i the longest of these, b_ij the
+longest at a port that i and j both use, and a limit L, all in ticks:
 
     s_j - s_i >= d_i                            i brings a chunk that j takes on
     s_j - s_i >= b_i                            i carries its sender's own chunks, which j must let go first
-    s_j - s_i >= b_i   or   s_i - s_j >= b_j    i and j use one port
+    s_j - s_i >= b_ij  or   s_i - s_j >= b_ji   i and j use one port
     h_i <= s_i <= L - t_i                       nothing lets i start before its head h_i, and from its start
                                                 to the end of all that waits for it takes its tail t_i
 
-Where h_i + b_i + t_j > L, i cannot go before j, so j goes first; that makes heads and tails longer, and
-decides more. Of the sends on a port that start no sooner than h and have q to come after them, the first
-starts at h, so h, all their b_i and q must fit into L. What is left is for the solver (Balas 1969; Carlier
+Where h_i + b_ij + t_j > L, i cannot go before j, so j goes first; that makes heads and tails longer, and
+decides more. Of the sends on a port p that start no sooner than h and have q to come after them, the first
+starts at h, so h, all their b_ip and q must fit into L. What is left is for the solver (Balas 1969; Carlier
 and Pinson 1989). One variable stands for the images of a send under a symmetry that the schedule has.
 
-A tick is as coarse as the costs allow: each d_i and b_i is a whole number of ticks to within a share of
+A tick is as coarse as the costs allow: each d_i and b_ip is a whole number of ticks to within a share of
 `TOLERANCE_US` so small that the errors of all sends together stay below half of it.
 """
 
@@ -45,22 +46,25 @@ class OpenOrder:
     decisions : the sends, in an order in which everything stands after what it waits for.
     variable : shape (num_sends,); the variable of each send.
     tick_us : microseconds in a tick.
-    duration, busy : shape (num_variables,); ticks from start to end, and while the ports are kept.
+    duration : shape (num_variables,); ticks from start to end.
     after : shape (n, 2); pairs (i, j) where j cannot start before i has started, and
     lag : shape (n,); by how much.
-    users : for each port, the variables that use it, sorted; ports with the same users only once.
+    users : for each port, the variables that use it, sorted, and the ticks for which each keeps it; ports
+        that are the same in this only once.
     clashes : shape (m, 2); pairs that share a port.
+    gaps : shape (m, 2); ticks from the start of the first of a pair to that of the second if it goes first,
+        and the other way round.
     """
 
     decisions: list[Decision]
     variable: IntArray
     tick_us: float
     duration: IntArray
-    busy: IntArray
     after: IntArray
     lag: IntArray
-    users: tuple[IntArray, ...]
+    users: tuple[tuple[IntArray, IntArray], ...]
     clashes: IntArray
+    gaps: IntArray
 
     @property
     def is_symmetric(self) -> bool:
@@ -107,19 +111,25 @@ def open_order(schedule: Schedule, symmetry: SymmetryGroup) -> OpenOrder | None:
     )
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
     size_mb = np.array([len(decision.chunks) for decision in decisions]) * problem.chunk_mb
-    duration_us, busy_us = (
-        problem.topology.duration_us(link, size_mb),
-        problem.topology.slowest_busy_us(link, size_mb),
-    )
-    users = _users(problem, variable, link, busy_us)
-    if sum(len(each) ** 2 for each in users) > 2 * _MOST_CLASHES:
-        return None
+    topology = problem.topology
     _, one = np.unique(variable, return_index=True)
-    tick_us, ticks = _ticks(np.concatenate([duration_us[one], busy_us[one]]), len(decisions))
-    duration, busy = np.split(ticks, 2)
+    send, pair = topology.pairs_of(link)
+    busy_us = topology.port_busy_us(pair, size_mb[send])
+    duration_us = topology.duration_us(link[one], size_mb[one])
+    tick_us, ticks = _ticks(np.concatenate([duration_us, busy_us]), len(decisions))
+    duration, busy_at = np.split(ticks, [len(one)])
+    takes_time = busy_us > TOLERANCE_US  # what takes none is in nobody's way
+    users = _users(
+        topology.num_ports,
+        *(column[takes_time] for column in (topology.incidence[1][pair], variable[send], busy_at)),
+    )
+    if sum(len(each) ** 2 for each, _ in users) > 2 * _MOST_CLASHES:
+        return None
+    busy = np.zeros_like(duration)
+    np.maximum.at(busy, variable[send], busy_at)
     after, lag = _waits(problem, decisions, variable, duration, busy)
-    clashes = _pairs(users, len(duration))
-    return OpenOrder(decisions, variable, tick_us, duration, busy, after, lag, users, clashes)
+    clashes, gaps = _clashes(users, len(duration))
+    return OpenOrder(decisions, variable, tick_us, duration, after, lag, users, clashes, gaps)
 
 
 def _waits(
@@ -182,23 +192,31 @@ def _ticks(times_us: FloatArray, num_sends: int) -> tuple[float, IntArray]:
     return tick_us, ticks.astype(np.int64)
 
 
-def _users(problem: Problem, variable: IntArray, link: IntArray, busy_us: FloatArray) -> tuple[IntArray, ...]:
-    """The variables on each port, where there are several; what takes no time is in nobody's way."""
-    on_port: list[set[int]] = [set() for _ in range(problem.topology.num_ports)]
-    for number in np.flatnonzero(busy_us > TOLERANCE_US).tolist():
-        for port in problem.topology.ports[link[number]]:
-            on_port[port].add(int(variable[number]))
-    distinct = {tuple(sorted(users)) for users in on_port if len(users) > 1}
-    return tuple(np.array(users, dtype=np.int64) for users in sorted(distinct))
+def _users(
+    num_ports: int, port: IntArray, variable: IntArray, busy: IntArray
+) -> tuple[tuple[IntArray, IntArray], ...]:
+    """The variables on each port, where there are several, and for how many ticks each keeps it."""
+    on_port: list[dict[int, int]] = [{} for _ in range(num_ports)]
+    for place, one, takes in zip(port.tolist(), variable.tolist(), busy.tolist(), strict=True):
+        on_port[place][one] = takes
+    distinct = {tuple(sorted(users.items())) for users in on_port if len(users) > 1}
+    columns = (np.array(users, dtype=np.int64).T for users in sorted(distinct))
+    return tuple((users, takes) for users, takes in columns)
 
 
-def _pairs(users: tuple[IntArray, ...], num_variables: int) -> IntArray:
-    """All pairs that share a port, the lesser variable first, each once; shape (m, 2)."""
-    keys = [np.zeros(0, dtype=np.int64)]
-    for each in users:
+def _clashes(
+    users: tuple[tuple[IntArray, IntArray], ...], num_variables: int
+) -> tuple[IntArray, IntArray]:
+    """All pairs that share a port, the lesser variable first, each once, and the longest that they keep one."""
+    keys, gaps = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
+    for each, busy in users:
         first, second = np.triu_indices(len(each), 1)
         keys.append(each[first] * num_variables + each[second])
-    return np.stack(np.divmod(np.unique(np.concatenate(keys)), num_variables), axis=1)
+        gaps.append(np.stack([busy[first], busy[second]], axis=1))
+    pairs, which = np.unique(np.concatenate(keys), return_inverse=True)
+    longest = np.zeros((len(pairs), 2), dtype=np.int64)
+    np.maximum.at(longest, which.ravel(), np.concatenate(gaps))
+    return np.stack(np.divmod(pairs, num_variables), axis=1), longest
 
 
 def windows(order: OpenOrder, limit: int) -> Windows | None:
@@ -212,8 +230,8 @@ def windows(order: OpenOrder, limit: int) -> Windows | None:
             return None
         if (head + tail > limit).any() or not _ports_have_room(order, head, tail, limit):
             return None
-        forward = head[one] + order.busy[one] + tail[other] <= limit
-        backward = head[other] + order.busy[other] + tail[one] <= limit
+        forward = head[one] + order.gaps[:, 0] + tail[other] <= limit
+        backward = head[other] + order.gaps[:, 1] + tail[one] <= limit
         if not (forward | backward).all():
             return None
         decided = (first == 0) & (forward != backward)
@@ -224,12 +242,12 @@ def windows(order: OpenOrder, limit: int) -> Windows | None:
 
 def _ports_have_room(order: OpenOrder, head: IntArray, tail: IntArray, limit: int) -> bool:
     """Whether, for all h and q, what a port gets no sooner than h and must end by L - q fits in between."""
-    for users in order.users:
-        rest = tail[users] - order.busy[users]
+    for users, busy in order.users:
+        rest = tail[users] - busy
         longest_first = np.argsort(-rest, kind="stable")
         sends, rest = users[longest_first], rest[longest_first]
         since = head[sends][:, None]
-        load = np.cumsum((head[sends] >= since) * order.busy[sends], axis=1)  # (h, q)
+        load = np.cumsum((head[sends] >= since) * busy[longest_first], axis=1)  # (h, q)
         if ((since + load + rest > limit) & (load > 0)).any():
             return False
     return True
@@ -239,7 +257,7 @@ def _decided(order: OpenOrder, first: IntArray) -> tuple[IntArray, IntArray]:
     """All pairs (i, j) with s_j >= s_i + lag: given ones, and those of decided clashes."""
     forward, backward = order.clashes[first > 0], order.clashes[first < 0][:, ::-1]
     pairs = np.concatenate([order.after, forward, backward])
-    return pairs, np.concatenate([order.lag, order.busy[forward[:, 0]], order.busy[backward[:, 0]]])
+    return pairs, np.concatenate([order.lag, order.gaps[first > 0, 0], order.gaps[first < 0, 1]])
 
 
 def _longest(length: IntArray, pairs: IntArray, lag: IntArray, limit: int) -> bool:
@@ -262,8 +280,11 @@ def difference_logic(order: OpenOrder, limit: int, known: Windows) -> str:
         lines.append(f"(assert (>= s{i} {head}))(assert (<= s{i} {limit - tail}))")
     pairs, lag = _decided(order, known.first)
     lines += [f"(assert {_later(i, j, by)})" for (i, j), by in zip(pairs.tolist(), lag.tolist(), strict=True)]
-    for i, j in order.clashes[known.first == 0].tolist():
-        lines.append(f"(assert (or {_later(i, j, order.busy[i])} {_later(j, i, order.busy[j])}))")
+    still_open = known.first == 0
+    for (i, j), (by, back) in zip(
+        order.clashes[still_open].tolist(), order.gaps[still_open].tolist(), strict=True
+    ):
+        lines.append(f"(assert (or {_later(i, j, by)} {_later(j, i, back)}))")
     return "\n".join(lines)
 
 

@@ -1,14 +1,14 @@
 r"""Bandwidth in whole chunks per round, and how few rounds any algorithm needs.
 
-Link l carries b_l chunks in a round, so a chunk takes the share 1 / b_l of a round from each port of
-the link. With L the least common multiple of all b_l, a port has L units in each round and a chunk on
-link l takes w_l = L / b_l of them.
+Port p lets b_lp chunks of link l through in a round, so such a chunk takes the share 1 / b_lp of a round
+from it: as many as the link carries, or more if the port is faster. With L the least common multiple of
+all b_lp, a port has L units in each round and a chunk on link l takes w_lp = L / b_lp of them.
 
 Let W be a set of ranks. Each chunk that is wanted in W and starts outside enters W at least once, so
 
     rounds >= |{chunks that must enter W}| / B(W),
 
-where B(W) sums, over ports that all links into W pass, the largest b_l of each. Where each chunk goes
+where B(W) sums, over ports that all links into W pass, the largest b_lp of each. Where each chunk goes
 to one rank only, every chunk also takes at least d_c units of all ports together, the length of its
 shortest path in units, and rounds >= sum of d_c / (L * number of ports that are used).
 """
@@ -44,9 +44,10 @@ class RoundNetwork:
 
     Parameters
     ----------
-    rate : shape (num_links,); chunks that each link carries in a round.
+    rate : shape (num_pairs,); for each pair (link, port) of `topology.incidence`, how many chunks of the
+        link the port lets through in a round.
     units : what a port has to give in each round.
-    weight : shape (num_links,); what a chunk on each link takes of it.
+    weight : shape (num_pairs,); what a chunk on the link takes of that.
     """
 
     topology: LogicalTopology
@@ -68,15 +69,15 @@ class RoundBound:
 
 
 def round_network(topology: LogicalTopology) -> RoundNetwork:
-    """The topology with each link's bandwidth as a small integer, relative to the slowest.
+    """The topology with each bandwidth, of a link and at its ports, as a small integer.
 
     Raises
     ------
     TopologyError : a link takes no time per MB, or no small integers have the links' ratios.
     """
-    beta = topology.beta_us_per_mb
+    beta, link_of = topology.pair_betas, topology.incidence[0]
     if (beta <= 0).any():
-        free = topology.describe_link(int(np.flatnonzero(beta <= 0)[0]))
+        free = topology.describe_link(int(link_of[np.flatnonzero(beta <= 0)[0]]))
         raise TopologyError(
             f"the link {free} of {topology.name!r} has unlimited bandwidth, and rounds count bandwidth",
             hint="give it a beta",
@@ -91,7 +92,7 @@ def round_network(topology: LogicalTopology) -> RoundNetwork:
             units = math.lcm(*rate.tolist())
             return RoundNetwork(topology, rate, units, units // rate)
     slow, fast = int(beta.argmax()), int(beta.argmin())
-    ends = topology.describe_link(fast), topology.describe_link(slow)
+    ends = topology.describe_link(int(link_of[fast])), topology.describe_link(int(link_of[slow]))
     raise TopologyError(
         f"the bandwidths of {topology.name!r} are in no ratio of small whole numbers: the link "
         f"{ends[0]} is {ratio.max():.2f} times as fast as {ends[1]}",
@@ -169,16 +170,19 @@ def _of_cut(problem: Problem, network: RoundNetwork, ranks: frozenset[int], name
 def _bandwidth(network: RoundNetwork, links: IntArray, which: int) -> int:
     """Chunks in a round through the first (0) or last (-1) port of each link."""
     best: dict[int, int] = {}
-    for link in links:
-        port = network.topology.ports[link][which]
-        best[port] = max(best.get(port, 0), int(network.rate[link]))
+    topology = network.topology
+    for link in links.tolist():
+        port = topology.ports[link][which]
+        pair = topology.first_pair[link] if which == 0 else topology.first_pair[link + 1] - 1
+        best[port] = max(best.get(port, 0), int(network.rate[pair]))
     return sum(best.values())
 
 
 def _of_paths(problem: Problem, network: RoundNetwork) -> RoundBound:
     topology, collective = problem.topology, problem.collective
-    uses = np.array([len(ports) for ports in topology.ports])
-    length = distances_us(topology, (network.weight * uses).astype(np.float64))
+    weight = np.zeros(topology.num_links)
+    np.add.at(weight, topology.incidence[0], network.weight)
+    length = distances_us(topology, weight)
     need = sum(
         int(length[collective.pre[chunk]][:, collective.post[chunk]].min())
         for chunk in range(problem.num_chunks)

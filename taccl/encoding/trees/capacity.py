@@ -8,10 +8,10 @@ that bring every chunk everywhere exist if and only if enough enters every set o
 The best k spreads the work over the ports, however they share links:
 
     minimise    T
-    subject to  sum of busy(l) * k(l) over the links l of p  <=  T          for every port p
+    subject to  sum of busy(l, p) * k(l) over the links l of p  <=  T       for every port p
                 the sets of ranks above;  k(l) >= 0 whole
 
-busy(l) being how long one chunk keeps the ports of l busy. The sets are too many to write down; those
+busy(l, p) being how long one chunk over l keeps p busy. The sets are too many to write down; those
 that a solution breaks are found by minimum cuts and added, first with divisible chunks, then with
 whole ones. As the answer is whole, measured costs with any number of decimals are no difficulty.
 """
@@ -88,7 +88,7 @@ def _solved(
     budget: Budget,
 ) -> Solution:
     topology = problem.topology
-    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    busy = topology.port_busy_us(np.arange(topology.num_pairs), problem.chunk_mb)
     busy = busy / (busy.max() or 1.0)
     model = LinearModel()
     lowest, highest = np.zeros(topology.num_links), np.where(usable, np.inf, 0.0)
@@ -113,7 +113,7 @@ def _ports_finish_in_time(model: LinearModel, problem: Problem, busy: FloatArray
         len(every),
         np.concatenate([port, every]),
         np.concatenate([link, np.full(len(every), finish)]),
-        np.concatenate([busy[link], np.full(len(every), -1.0)]),
+        np.concatenate([busy, np.full(len(every), -1.0)]),
         upper=0.0,
     )
 
@@ -121,15 +121,16 @@ def _ports_finish_in_time(model: LinearModel, problem: Problem, busy: FloatArray
 def _links_share_evenly(model: LinearModel, problem: Problem, busy: FloatArray, uneven: int) -> None:
     """No link of a shared port much busier than its part of it: loads on many links make low trees."""
     link, port = problem.topology.incidence
-    sharers = np.zeros(problem.topology.num_links)
-    np.maximum.at(sharers, link, np.bincount(port)[port])
-    shared = np.flatnonzero(sharers > 1)
+    sharers = np.bincount(port)[port]
+    part = np.zeros(problem.topology.num_links)
+    np.maximum.at(part, link, np.where(sharers > 1, busy * sharers, 0.0))
+    shared = np.flatnonzero(part)
     row = np.arange(len(shared))
     model.add_rows(
         len(shared),
         np.concatenate([row, row]),
         np.concatenate([shared, np.full(len(shared), uneven)]),
-        np.concatenate([(busy * sharers)[shared], np.full(len(shared), -1.0)]),
+        np.concatenate([part[shared], np.full(len(shared), -1.0)]),
         upper=0.0,
     )
 

@@ -80,8 +80,9 @@ def promised_us(problem: Problem, carried: Sequence[Carried], grouping: Grouping
     decisions = in_groups(carried, grouping)
     count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
-    busy = np.bincount(link, topology.slowest_busy_us(link, count * problem.chunk_mb), topology.num_links)
-    of_link, port = topology.incidence
+    send, pair = topology.pairs_of(link)
+    busy = topology.port_busy_us(pair, count[send] * problem.chunk_mb)
+    load = np.bincount(topology.incidence[1][pair], busy)
     last = np.cumsum([sum(1 for _ in grouping.cut(each.chunks)) for each in carried]) - 1
     tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
-    return float(np.bincount(port, busy[of_link]).max(initial=0.0) + tails[last].max(initial=0.0))
+    return float(load.max(initial=0.0) + tails[last].max(initial=0.0))

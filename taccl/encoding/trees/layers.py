@@ -6,7 +6,7 @@ ranks is left. With w(u) chunks at u, and k(u, l) of them over link l,
 
     minimise    T  +  a little of  sum of k(u, l) * (distance from u to the far end of l, by way of l)
     subject to  sum of k(u, l) over links l into v from earlier ranks  =  w(u)      for all u, v != u
-                sum of busy(l) * k(u, l) over u and the links l of port p  <=  T    for every port p
+                sum of busy(l, p) * k(u, l) over u and the links l of port p  <=  T     for every port p
 
 The second term keeps the trees low among those that are equally fast. On a torus or a switch this is the
 optimum of all trees at no more than the height that distances ask for; elsewhere `capacity.py` may do
@@ -86,8 +86,6 @@ def _local(node_of: IntArray) -> IntArray:
 def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) -> FloatArray | None:
     """How many of each source's chunks pass each link of `onward`, divisible."""
     topology, ranks, model = problem.topology, problem.num_ranks, LinearModel()
-    busy = topology.slowest_busy_us(onward.link, problem.chunk_mb)
-    scale = busy.max() or 1.0
     lowness = _LOWNESS / (onward.end_us.max() * weight.sum() * ranks)
     load = model.add_variables(len(onward.link), cost=lowness * onward.end_us)
     finish = int(model.add_variables(1, cost=1.0 / max(1, int(weight.sum())))[0])
@@ -95,26 +93,24 @@ def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) 
     wanted = np.repeat(weight[sources], ranks).astype(np.float64)
     wanted[np.arange(len(sources)) * ranks + sources] = 0.0
     model.add_rows(len(wanted), row * ranks + topology.dst[onward.link], load, 1.0, wanted, wanted)
-    _ports_finish_in_time(model, problem, onward.link, load, busy / scale, finish)
+    _ports_finish_in_time(model, problem, onward.link, load, finish)
     values = solve(model, time_limit_s=budget.remaining_s()).values
     return None if values is None else values[load]
 
 
 def _ports_finish_in_time(
-    model: LinearModel, problem: Problem, link: IntArray, load: IntArray, busy: FloatArray, finish: int
+    model: LinearModel, problem: Problem, link: IntArray, load: IntArray, finish: int
 ) -> None:
+    """Sum of busy * load over the links of a port <= T, in parts of the longest busy time."""
     topology = problem.topology
-    of_link, port = topology.incidence
-    count = np.bincount(of_link, minlength=topology.num_links)
-    first = np.cumsum(count) - count
-    repeats = count[link]
-    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    position, pair = topology.pairs_of(link)
+    busy = topology.port_busy_us(pair, problem.chunk_mb)
     every = np.arange(topology.num_ports)
     model.add_rows(
         len(every),
-        np.concatenate([port[np.repeat(first[link], repeats) + within], every]),
-        np.concatenate([np.repeat(load, repeats), np.full(len(every), finish)]),
-        np.concatenate([np.repeat(busy, repeats), np.full(len(every), -1.0)]),
+        np.concatenate([topology.incidence[1][pair], every]),
+        np.concatenate([load[position], np.full(len(every), finish)]),
+        np.concatenate([busy / (busy.max(initial=0.0) or 1.0), np.full(len(every), -1.0)]),
         upper=0.0,
     )
 

@@ -45,11 +45,13 @@ class _Order:
                 self.after[earlier].append(index)
         count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
         link = np.array([decision.link for decision in decisions], dtype=np.int64)
-        self.busy: list[float] = topology.slowest_busy_us(link, count * problem.chunk_mb).tolist()
+        send, pair = topology.pairs_of(link)
+        busy = topology.port_busy_us(pair, count[send] * problem.chunk_mb).tolist()
+        self.busy: list[list[tuple[int, float]]] = [[] for _ in decisions]  # at each port of each send
         self.left = [0.0] * topology.num_ports
-        for decision, busy in zip(decisions, self.busy, strict=True):
-            for port in self.ports_of[decision.link]:
-                self.left[port] += busy
+        for index, port, busy_us in zip(send.tolist(), topology.incidence[1][pair].tolist(), busy, strict=True):
+            self.busy[index].append((port, busy_us))
+            self.left[port] += busy_us
         self.queues: list[list[tuple[float, int]]] = [[] for _ in range(topology.num_links)]
         self.open: set[int] = set()
         self.arrivals: list[tuple[float, int]] = []
@@ -131,10 +133,11 @@ class _Order:
         if not self.queues[link]:
             self.open.discard(link)
         end = self.ports.place(link, len(self.decisions[index].chunks), now)
-        for port in self.ports_of[link]:
-            self.left[port] -= self.busy[index]
+        for port, busy_us in self.busy[index]:
+            self.left[port] -= busy_us
         self.sends.append(Send(self.decisions[index].chunks, link, now, False))
-        heapq.heappush(self.moments, self.ports.ready(link))
+        for moment in self.ports.frees(link):
+            heapq.heappush(self.moments, moment)
         for later in self.after[index]:
             self.ready[later] = max(self.ready[later], end)
             self.missing[later] -= 1
