@@ -26,22 +26,28 @@ class Hop:
 
 
 def random_network(ranks: int, dice: random.Random) -> LogicalTopology:
-    """A ring with some chords; some ranks send through one port; small costs, some of them zero."""
+    """A ring with some chords; some ranks send through one port, perhaps a fast one; small costs or none."""
     ring = [(r, (r + 1) % ranks) for r in range(ranks)]
     chords = [(a, b) for a in range(ranks) for b in range(ranks) if a != b and dice.random() < 0.4]
     links = sorted(set(ring) | set(chords)) if ranks > 1 else []
     shared = {r: dice.random() < 0.5 for r in range(ranks)}
     names = [f"link {a}-{b}" for a, b in links] + [f"out {r}" for r in range(ranks)]
+    beta = np.array([dice.choice([0.0, 1.0, 3.0]) for _ in links], dtype=np.float64)
+    share = {r: dice.choice([1.0, 1.0, 0.5, 0.25]) for r in range(ranks)}
     return LogicalTopology(
         name="random",
         node_of=np.zeros(ranks, dtype=np.int64),
         src=np.array([a for a, _ in links], dtype=np.int64),
         dst=np.array([b for _, b in links], dtype=np.int64),
         alpha_us=np.array([dice.choice([0.0, 1.0, 2.0]) for _ in links], dtype=np.float64),
-        beta_us_per_mb=np.array([dice.choice([0.0, 1.0, 3.0]) for _ in links], dtype=np.float64),
+        beta_us_per_mb=beta,
         ports=tuple((i, len(links) + a) if shared[a] else (i,) for i, (a, _) in enumerate(links)),
         port_names=tuple(names),
         occupancy=dice.choice(["serial", "pipelined"]),
+        port_betas=tuple(
+            (float(each), float(each) * share[a]) if shared[a] else (float(each),)
+            for each, (a, _) in zip(beta, links, strict=True)
+        ),
     )
 
 
@@ -120,8 +126,9 @@ def _list_schedule(problem: Problem, hops: Sequence[Hop], dice: random.Random) -
         start = max([0.0, *held, *(port_free[p] for p in ports)])
         size = np.float64(len(group) * problem.chunk_mb)
         link = np.array([one.link])
-        for port in ports:
-            port_free[port] = start + float(topology.slowest_busy_us(link, size)[0])
+        busy = topology.port_busy_us(topology.pairs_of(link)[1], size).tolist()
+        for port, takes in zip(ports, busy, strict=True):
+            port_free[port] = start + takes
         for h in group:
             hops[h].end_us = start + float(topology.duration_us(link, size)[0])
         open_hops -= set(group)

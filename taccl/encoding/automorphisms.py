@@ -1,8 +1,9 @@
 """Symmetries found, where no sketch states them: renamings of the ranks that leave the problem as it was.
 
 An automorphism of a problem keeps nodes together, takes every link to one of the same cost, every port to a
-port that is as fast, every rule of the sketch to itself, and every chunk to a chunk. What is looked for is a group of them in
-which none but the identity leaves a rank in place, because only those shrink a model (`symmetry`).
+port that is as fast, every rule of the sketch to itself, and every chunk to a chunk. What is looked for is a
+group of them in which none but the identity leaves a rank in place, because only those shrink a model
+(`symmetry`).
 
 Tried first are renamings that machines are built with: ranks moved on in a ring, in equal groups or all
 together, and ranks with bits of their numbers flipped (the hypercubes of NVLink). Then a search: ranks are

@@ -94,7 +94,7 @@ class Ports:
         return self._alpha[link] + count * self._cost[link]
 
     def place(self, link: int, count: int, start_us: float) -> float:
-        """Occupy the ports of a link from `start_us` on, each at its own rate; returns the end of the send."""
+        """Occupy the ports of a link from `start_us` on, each at its rate; returns the end of the send."""
         alpha, free = self._alpha[link], self.free_us
         body = count * self._cost[link]
         end = start_us + alpha + body

@@ -1,9 +1,10 @@
 """Sketch and machine -> logical topology: which links there are, what they cost, what they share.
 
 A logical link is a path of the machine that the sketch lets be used. Every physical link of a path
-is a port, because it serves one transfer at a time. A port whose links all use another port as well
-adds nothing, since the other one already keeps them apart, and is left out: so a plain link keeps
-one port, a GPU below an NVSwitch one in and one out, and a NIC one each way.
+is a port, because it serves one transfer at a time, each at its own rate. A port whose links all use
+another port as well, one that is no faster, adds nothing, since the other one already keeps them apart
+for longer, and is left out: so a plain link keeps one port, a GPU below an NVSwitch one in and one out, a
+NIC one each way, and a trunk between switches that is faster than the GPUs one beside theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
     static = sketch.internode.nic_sharing == "static"
     if static:
         beta = beta * _static_shares(paths, topology, layout)
-    ports, names = _ports(paths, topology, layout, static)
+    ports, names, betas = _ports(paths, topology, layout, beta, static)
     return LogicalTopology(
         name=topology.name,
         node_of=layout.node_of,
@@ -45,6 +46,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         ports=ports,
         port_names=names,
         occupancy=topology.occupancy,
+        port_betas=betas,
     )
 
 
@@ -126,28 +128,42 @@ def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: La
 
 
 def _ports(
-    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, static: bool
-) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
-    """Ports of each path, and the names of the ports."""
+    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, beta: FloatArray, static: bool
+) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[tuple[float, ...], ...]]:
+    """Ports of each path, the names of the ports, and the beta of each port of each path.
+
+    With `static`, a path between nodes is its own port, as slow as its share of the NICs.
+    """
     used = [
         (-1 - link,) if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] else p.links
         for link, p in enumerate(paths)
     ]
+    beta_of = {port: topology.links[port].beta_us_per_mb for ports in used for port in ports if port >= 0}
+    beta_of |= {-1 - link: float(each) for link, each in enumerate(beta)}
     links_of: dict[int, set[int]] = {}
     for link, physical in enumerate(used):
         for port in physical:
             links_of.setdefault(port, set()).add(link)
-    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of))
+    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of, beta_of))
     number = {port: position for position, port in enumerate(kept)}
     ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
-    return ports, tuple(_port_name(port, paths, topology) for port in kept)
+    betas = tuple(tuple(beta_of[port] for port in physical if port in number) for physical in used)
+    return ports, tuple(_port_name(port, paths, topology) for port in kept), betas
 
 
-def _is_covered(port: int, used: Sequence[tuple[int, ...]], links_of: dict[int, set[int]]) -> bool:
-    """Whether another port keeps all links of this one apart; of equal ports the first stays."""
-    links = links_of[port]
+def _is_covered(
+    port: int, used: Sequence[tuple[int, ...]], links_of: dict[int, set[int]], beta_of: dict[int, float]
+) -> bool:
+    """Whether another port, as slow or slower, keeps all links of this one apart; of equal ports the first
+    stays.
+    """
+    links, beta = links_of[port], beta_of[port]
     others = set.intersection(*(set(used[link]) for link in links)) - {port}
-    return any(len(links_of[other]) > len(links) or other < port for other in others)
+    return any(
+        beta_of[other] >= beta
+        and (len(links_of[other]) > len(links) or beta_of[other] > beta or other < port)
+        for other in others
+    )
 
 
 def _port_name(port: int, paths: Sequence[Path], topology: PhysicalTopology) -> str:

@@ -8,6 +8,7 @@ one variable for each orbit of (chunk, link).
 from __future__ import annotations
 
 import math
+
 import numpy as np
 
 from taccl.collectives import Collective, IntArray

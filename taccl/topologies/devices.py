@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,3 +49,22 @@ class Path:
     links: tuple[int, ...]
     alpha_us: float
     beta_us_per_mb: float
+
+
+def bundled(links: Sequence[Link]) -> tuple[Link, ...]:
+    """Links of which no two lead from one device to another, in the order of the first of each bundle.
+
+    Parallel links carry a message together: bandwidths add up, and the largest alpha counts.
+    """
+    bundles: dict[tuple[str, str], list[Link]] = {}
+    for link in links:
+        bundles.setdefault((link.src, link.dst), []).append(link)
+    if len(bundles) == len(links):
+        return tuple(links)
+    return tuple(one[0] if len(one) == 1 else _bundle(one) for one in bundles.values())
+
+
+def _bundle(links: Sequence[Link]) -> Link:
+    betas = [link.beta_us_per_mb for link in links]
+    beta = 1 / sum(1 / beta for beta in betas) if all(betas) else 0.0
+    return Link(links[0].src, links[0].dst, max(link.alpha_us for link in links), beta)

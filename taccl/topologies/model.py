@@ -16,7 +16,7 @@ import networkx as nx
 
 from taccl.errors import TopologyError
 from taccl.problem import OCCUPANCIES, Occupancy
-from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path
+from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
 
@@ -31,13 +31,14 @@ class PhysicalTopology:
     ----------
     name : how the machine is called in files and results.
     devices : every device; the GPUs among them are the ranks, in this order.
-    links : every directed link; at most one from one device to another.
+    links : every directed link. Several from one device to another become one, which cuts each message
+        into as many parts: their bandwidths add up, and the largest alpha is that of the last part to come.
     occupancy : `serial` (a port is busy for alpha + size * beta) or `pipelined` (for size * beta).
     chunk_bytes : the chunk size that the costs were measured for, where a profile says so.
 
     Raises
     ------
-    TopologyError : a duplicate name or link, an unknown end, a cost that is negative or not finite.
+    TopologyError : a duplicate name, an unknown end, a cost that is negative or not finite.
     """
 
     name: str
@@ -56,15 +57,10 @@ class PhysicalTopology:
             raise TopologyError(f"topology {self.name!r} has two devices called {name!r}")
         if self.occupancy not in OCCUPANCIES:
             raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
-        known, seen = set(names), set()
+        known = set(names)
         for link in self.links:
             self._check_link(link, known)
-            if (link.src, link.dst) in seen:
-                raise TopologyError(
-                    f"topology {self.name!r} has two links from {link.src} to {link.dst}",
-                    hint="make them one link with half the beta",
-                )
-            seen.add((link.src, link.dst))
+        object.__setattr__(self, "links", bundled(self.links))
 
     def _check_link(self, link: Link, known: set[str]) -> None:
         for end in (link.src, link.dst):

@@ -164,16 +164,10 @@ def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
 
 def _links(node: Node, devices: Devices) -> tuple[Link, ...]:
     links: list[Link] = []
-    line_of: dict[tuple[str, str], int] = {}
     for entry in node.elements():
         keys = entry.mapping(("from", "to", "pairs", "match", "one_way", *_COST_KEYS), required=("alpha_us",))
         alpha, beta = _cost(entry, keys)
-        for src, dst in _ends(entry, keys, devices):
-            if (src, dst) in line_of:
-                first = line_of[src, dst]
-                raise entry.error(f"the link from {src} to {dst} is already on line {first}")
-            line_of[src, dst] = entry.line
-            links.append(Link(src, dst, alpha, beta))
+        links += [Link(src, dst, alpha, beta) for src, dst in _ends(entry, keys, devices)]
         if len(links) > MAX_LINKS:
             raise entry.error(f"a node has more than {MAX_LINKS} links")
     return tuple(links)

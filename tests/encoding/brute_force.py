@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
+from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: A gain smaller than this is none.
 _LEAST_GAIN = 2e-6
@@ -59,6 +59,10 @@ class _Search:
         self.src, self.dst, self.ports = topology.src.tolist(), topology.dst.tolist(), topology.ports
         self.alpha = topology.alpha_us.tolist()
         self.cost = (topology.beta_us_per_mb * problem.chunk_mb).tolist()
+        betas = topology.port_betas or [
+            [beta] * len(p) for beta, p in zip(topology.beta_us_per_mb, self.ports, strict=True)
+        ]
+        self.port_cost = [[beta * problem.chunk_mb for beta in each] for each in betas]
         self.serial = topology.occupancy == "serial"
         self.reduces = collective.reduces.tolist()
         self.pre, self.post = collective.pre.tolist(), collective.post.tolist()
@@ -160,10 +164,14 @@ class _Search:
         src, dst = self.src[link], self.dst[link]
         there = state.partial if reduce else state.held
         body = len(group) * self.cost[link]
-        busy = body + (self.alpha[link] if self.serial else 0.0)
+        alpha = self.alpha[link] if self.serial else 0.0
+        busy = {
+            port: len(group) * cost + alpha
+            for port, cost in zip(self.ports[link], self.port_cost[link], strict=True)
+            if len(group) * cost + alpha > 0  # what takes no time is in nobody's way
+        }
         start = max(there[chunk, src] for chunk in group)
-        if busy > TOLERANCE_US:  # what takes no time is in nobody's way
-            start = max(start, *(state.port_free[port] for port in self.ports[link]))
+        start = max([start, *(state.port_free[port] for port in busy)])
         if start < state.now - 1e-9 or self._is_out_of_turn(state, group, link, reduce, start):
             return None
         end = start + self.alpha[link] + body
@@ -176,9 +184,8 @@ class _Search:
             else:
                 held[chunk, dst] = end
         free = list(state.port_free)
-        if busy > TOLERANCE_US:
-            for port in self.ports[link]:
-                free[port] = start + busy
+        for port, takes in busy.items():
+            free[port] = start + takes
         after = _State(
             held,
             partial,

@@ -118,7 +118,7 @@ def networks(
     alphas: Sequence[float] = _ALPHAS,
     betas: Sequence[float] = _BETAS,
 ) -> LogicalTopology:
-    """A ring with some chords; some links share ports; perhaps two nodes; either occupancy."""
+    """A ring with some chords; some links share ports, fast or not; perhaps two nodes; either occupancy."""
     ranks = draw(st.integers(2, most_ranks))
     pairs = {(r, (r + 1) % ranks) for r in range(ranks)}
     pairs |= draw(st.sets(st.sampled_from([(a, b) for a in range(ranks) for b in range(ranks) if a != b])))
@@ -127,7 +127,8 @@ def networks(
     users = st.lists(st.integers(0, len(links) - 1), min_size=2, max_size=3, unique=True)
     shared = draw(st.lists(users, max_size=2))
     nodes = draw(st.sampled_from([[0] * ranks, [int(r >= ranks / 2) for r in range(ranks)]]))
-    return machine(ranks, links, draw(st.sampled_from(["serial", "pipelined"])), shared, nodes)
+    rates = draw(st.lists(st.sampled_from((1.0, 1.0, 0.5, 0.25)), min_size=2, max_size=2))
+    return machine(ranks, links, draw(st.sampled_from(["serial", "pipelined"])), shared, nodes, rates)
 
 
 @st.composite

@@ -10,6 +10,7 @@ from small_problems import (
     custom,
     custom_problems,
     full,
+    machine,
     networks,
     problem,
     problems,
@@ -20,6 +21,7 @@ from small_problems import (
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.combine import halves, joined, mirrored, overlapped, reducing
+from taccl.encoding.cp import cp
 from taccl.encoding.engine import Budget, SolveOptions
 from taccl.encoding.greedy import greedy
 from taccl.encoding.quotient import quotient
@@ -45,7 +47,7 @@ def test_an_allgather_read_backwards_is_a_reduce_scatter_that_takes_as_long(gath
     schedule = in_order(scattered, mirrored(scattered, gathered))
     schedule.check()
     assert schedule.reduce.all()
-    if scattered.topology.occupancy == "serial":
+    if scattered.topology.reads_backwards:
         assert schedule.makespan_us <= gathered.makespan_us + TOLERANCE_US
 
 
@@ -189,3 +191,18 @@ def test_where_ranks_are_alike_sums_are_decided_once_and_stay_valid() -> None:
     lifted = alike.lifted(part)
     lifted.check()
     assert lifted.makespan_us == first.makespan_us
+
+
+def test_what_is_proved_of_a_mirror_image_that_no_schedule_read_backwards_is_does_not_count() -> None:
+    """Rank 0 takes from rank 1 with alpha 10 and from rank 2, which waits for rank 3, through one port.
+
+    Pipelined, both can end at 11: 1's part keeps the port from 0 to 1, and 2's from 10 to 11. Read backwards
+    both would start at 0, but of two copies out of one port the second starts at 1 and ends at 12.
+    """
+    links = [(1, 0, 10.0, 1.0), (2, 0, 0.0, 1.0), (3, 2, 9.0, 1.0)]
+    reduced = problem(machine(4, links, "pipelined", shared=[(0, 1)]), "reduce")
+    assert not reduced.topology.reads_backwards
+    updates = list(reducing(cp)(reduced, SolveOptions(), Budget(2.0), None))
+    assert min(each.schedule.makespan_us for each in updates if each.schedule) == pytest.approx(11.0)
+    assert max(each.lower_bound_us for each in updates) <= 11.0
+    assert lower_bound(reduced).value_us <= 11.0

@@ -61,8 +61,8 @@ def everywhere(problem: Problem) -> np.ndarray:
 def busiest_us(problem: Problem, loads: np.ndarray) -> float:
     """How long the busiest port is busy with so many chunks over each link."""
     link, port = problem.topology.incidence
-    busy = problem.topology.slowest_busy_us(np.arange(problem.topology.num_links), problem.chunk_mb) * loads
-    return float(np.bincount(port, busy[link]).max())
+    busy = problem.topology.port_busy_us(np.arange(problem.topology.num_pairs), problem.chunk_mb)
+    return float(np.bincount(port, busy * loads[link]).max())
 
 
 def loads_and_trees(problem: Problem) -> tuple[np.ndarray, list[Tree]]:

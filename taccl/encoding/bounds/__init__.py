@@ -43,15 +43,18 @@ def all_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...
     """
     best: dict[Kind, Bound] = {}
     budget = Budget(time_limit_s)
-    for each in _computed(problem):
-        for bound in _of_one(each, budget):
+    for each, reads_backwards in _computed(problem):
+        for bound in _of_one(each, budget, in_time=reads_backwards):
             if bound.kind not in best or bound.value_us > best[bound.kind].value_us:
                 best[bound.kind] = bound
     return tuple(sorted(best.values(), key=lambda bound: -bound.value_us))
 
 
-def _computed(problem: Problem) -> Iterator[Problem]:
+def _computed(problem: Problem) -> Iterator[tuple[Problem, bool]]:
     """Problems that every schedule of this one solves too, so that their bounds hold for it.
+
+    With each comes whether a schedule is one of it as it is, moment by moment. Of a mirror image that
+    may not be so (`LogicalTopology.reads_backwards`); then bounds by distances and loads hold alone.
 
     A problem that only sums is bounded by its mirror image. One that sums and then copies also
     computes the sums alone. It computes the copies too, where each starts at a rank that contributes
@@ -59,16 +62,16 @@ def _computed(problem: Problem) -> Iterator[Problem]:
     """
     parts = halves(problem)
     if parts.spread is None and parts.sums is not None:
-        yield parts.sums
+        yield parts.sums, problem.topology.reads_backwards
         return
-    yield problem
+    yield problem, True
     if parts.sums is not None and parts.spread is not None:
-        yield parts.sums
+        yield parts.sums, problem.topology.reads_backwards
         if (parts.spread.collective.pre <= problem.collective.pre).all():
-            yield parts.spread
+            yield parts.spread, True
 
 
-def _of_one(problem: Problem, budget: Budget) -> Iterator[Bound]:
+def _of_one(problem: Problem, budget: Budget, in_time: bool) -> Iterator[Bound]:
     distance = _distances_us(problem)
     cuts = simple_cuts(problem)
     tightest = tightest_cut(problem)
@@ -84,7 +87,7 @@ def _of_one(problem: Problem, budget: Budget) -> Iterator[Bound]:
     known_us = max(bound.value_us for bound in simple)
     yield from simple
     yield whole_flow_bound(problem, known_us, budget.remaining_s() / 2)
-    for bound in _by_growth(problem, distance, known_us) if known_us else ():
+    for bound in _by_growth(problem, distance, known_us) if known_us and in_time else ():
         yield bound
         if not budget.remaining_s():
             return
@@ -94,6 +97,8 @@ def _by_growth(problem: Problem, distance: FloatArray, known_us: float) -> Itera
     """Bounds that count in ticks how chunks and holdings grow; `known_us` tells them where to look."""
     cuts = _one_of_each_orbit(problem, node_cuts(problem))
     if problem.collective.is_reduction:
+        if not problem.topology.reads_backwards:
+            return  # they count how contributions come together as a spread, read backwards
         yield meeting_bound(problem, distance, known_us)
         for cut in cuts:
             yield two_way_bound(problem, cut, distance, known_us)

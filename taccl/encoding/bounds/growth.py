@@ -102,9 +102,7 @@ class _Columns:
         node = src if outgoing else dst
         keys, slot = np.unique(node * topology.num_ports + port[link], return_inverse=True)
         order = np.argsort(slot, kind="stable")
-        layer, link, pair, src, dst, slot = (
-            column[order] for column in (layer, link, pair, src, dst, slot)
-        )
+        layer, link, pair, src, dst, slot = (column[order] for column in (layer, link, pair, src, dst, slot))
         return _Columns(layer, link, pair, src, dst, slot, keys // topology.num_ports)
 
 

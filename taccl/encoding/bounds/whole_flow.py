@@ -3,8 +3,8 @@ r"""Flows of whole chunks: what the flow bound says again once chunks cannot be 
 For collectives in which every chunk has one source and one destination. Both bounds hold for any prices
 y >= 0 of the ports; with Y_l the sum of y over the ports of link l, and B_l the sum of y_p beta_lp:
 
-*Counted.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p and
-beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
+*Counted.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p
+and beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
 
     sum over p of y_p N_p(T)  >=  sum over chunks of dist_Y(u_c, v_c).
 
@@ -76,7 +76,6 @@ def _paid_at(problem: Problem, price: FloatArray, alpha: FloatArray, cost: Float
 
 def _counted_us(problem: Problem, known_us: float, budget: Budget) -> float:
     """The first moment, from `known_us` on, at which no prices show that too few chunks are through."""
-    topology = problem.topology
     alpha, cost = _least_of_ports(problem)
     used_ports = np.isfinite(alpha)
     if not (cost > 0).all() or (known_us / cost[used_ports]).min() > _MOST_COUNTED:

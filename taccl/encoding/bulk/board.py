@@ -105,7 +105,9 @@ class Board:
             chunk_us=(topology.beta_us_per_mb[deciding] * problem.chunk_mb).tolist(),
             ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
             turns=[_turns(problem, images) for images in links],
-            at_ports=None if topology.port_betas is None else [_at_ports(problem, images) for images in links],
+            at_ports=None
+            if topology.port_betas is None
+            else [_at_ports(problem, images) for images in links],
         )
 
     @cached_property

@@ -255,7 +255,9 @@ class _Rules(Variables):
 
     def _own_interval(self, item: int, link: int, cost: int) -> Any:
         own = self.alone[item, link]
-        return self.cp.new_optional_fixed_size_interval_var(own.start, self._busy(link, cost), own.active, "i")
+        return self.cp.new_optional_fixed_size_interval_var(
+            own.start, self._busy(link, cost), own.active, "i"
+        )
 
     def _slot_interval(self, slot: Slot, link: int, cost: int) -> Any:
         size = self.cp.new_int_var(0, self.horizon, "n")

@@ -57,7 +57,9 @@ class Variables:
         self.num_items = len(ways.allowed)
         self.alpha = ticks.of(topology.alpha_us).tolist()
         self.cost = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
-        self.cost_at: list[int] = ticks.of(topology.pair_betas * problem.chunk_mb).tolist()  # per (link, port)
+        self.cost_at: list[int] = ticks.of(
+            topology.pair_betas * problem.chunk_mb
+        ).tolist()  # per (link, port)
         self.serial = topology.is_serial
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.whole = _of_items(symmetry, self.num_items // self.num_chunks)

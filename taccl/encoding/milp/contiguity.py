@@ -15,9 +15,9 @@ time of the given schedule, n the most chunks per send, and a link's cost c = s 
     (size)       k_next(i) >= k_i + 1 - n (1 - j_i),  g_i >= k_i,  g_i >= g_next(i) - n (1 - j_i),  g_i <= n
 
 The busy end is s_i + c g_i, plus alpha under serial occupancy, with the c of the slowest port that the two
-share: c for neighbours on a port that is faster than the link is what a chunk takes there. One variable stands for an orbit of
-transfers where the schedule is symmetric. TACCL (Shah et al., NSDI 2023), section 5.2 step 3, with the
-sizes of sends exact and without its relaxation of who waits for whom.
+share: for neighbours on a port that is faster than the link it is what a chunk takes there. One variable
+stands for an orbit of transfers where the schedule is symmetric. TACCL (Shah et al., NSDI 2023), section
+5.2 step 3, with the sizes of sends exact and without its relaxation of who waits for whom.
 """
 
 from __future__ import annotations

@@ -204,10 +204,8 @@ def _users(
     return tuple((users, takes) for users, takes in columns)
 
 
-def _clashes(
-    users: tuple[tuple[IntArray, IntArray], ...], num_variables: int
-) -> tuple[IntArray, IntArray]:
-    """All pairs that share a port, the lesser variable first, each once, and the longest that they keep one."""
+def _clashes(users: tuple[tuple[IntArray, IntArray], ...], num_variables: int) -> tuple[IntArray, IntArray]:
+    """All pairs that share a port, the lesser variable first, each once; how long each keeps one at most."""
     keys, gaps = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
     for each, busy in users:
         first, second = np.triu_indices(len(each), 1)

@@ -49,7 +49,9 @@ class _Order:
         busy = topology.port_busy_us(pair, count[send] * problem.chunk_mb).tolist()
         self.busy: list[list[tuple[int, float]]] = [[] for _ in decisions]  # at each port of each send
         self.left = [0.0] * topology.num_ports
-        for index, port, busy_us in zip(send.tolist(), topology.incidence[1][pair].tolist(), busy, strict=True):
+        for index, port, busy_us in zip(
+            send.tolist(), topology.incidence[1][pair].tolist(), busy, strict=True
+        ):
             self.busy[index].append((port, busy_us))
             self.left[port] += busy_us
         self.queues: list[list[tuple[float, int]]] = [[] for _ in range(topology.num_links)]
