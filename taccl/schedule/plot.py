@@ -148,13 +148,9 @@ def _by_link(topology: LogicalTopology, bars: Bars) -> _Drawn:
 
 def _by_port(topology: LogicalTopology, bars: Bars) -> _Drawn:
     """Ports by number, each bar once for each port of its link, for as long as that is busy."""
-    link, port = topology.incidence
-    count = np.bincount(link, minlength=topology.num_links)
-    first = np.cumsum(count) - count
-    bar = np.repeat(np.arange(len(bars)), count[bars.link])
-    nth = np.arange(len(bar)) - np.repeat(np.cumsum(count[bars.link]) - count[bars.link], count[bars.link])
-    used, lane = np.unique(port[first[bars.link[bar]] + nth], return_inverse=True)
-    end_us = bars.start_us[bar] + topology.busy_us(bars.link[bar], bars.size_mb[bar])
+    bar, pair = topology.pairs_of(bars.link)
+    used, lane = np.unique(topology.incidence[1][pair], return_inverse=True)
+    end_us = bars.start_us[bar] + topology.port_busy_us(pair, bars.size_mb[bar])
     return lane, bar, end_us, [topology.port_names[each] for each in used.tolist()]
 
 
