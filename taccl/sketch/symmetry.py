@@ -147,11 +147,12 @@ def _broken_ports(ranks: IntArray, logical: LogicalTopology) -> str | None:
         pairs = logical.port_pairs[port].tolist()
         moved = {int(links[link_of[pair]]): beta[pair] for pair in pairs}
         if not any(_same_rates(moved, rates) for rates in theirs):
-            link = next(each for each in members if not _same_rates(moved, theirs[0], int(links[each])))
+            other = min(theirs, key=lambda rates: sum(abs(moved[each] - rates[each]) for each in moved))
+            link = next(each for each in members if not _same_rates(moved, other, int(links[each])))
             return (
                 f"port {logical.port_names[port]!r} serves link {logical.describe_link(link)} at "
                 f"{moved[int(links[link])]:g} us/MB, but {_moved(link, ranks, logical)}, where it goes, "
-                f"is served at {theirs[0][int(links[link])]:g}"
+                f"is served at {other[int(links[link])]:g}"
             )
     return None
 

@@ -49,9 +49,9 @@ def alltoall_loads_us(topology: PhysicalTopology, size: str | int) -> FloatArray
     """How long each link is busy when every rank sends `size` to every other rank, in microseconds.
 
     Each message takes one route, the fastest on an idle machine (of equal ones, the first found), so
-    this is the load of a plain AlltoAll and no bound on the best one. A link is busy for the whole of
-    each transfer over it: for alpha + size * beta of the transfer's path, or for size * beta only
-    where the machine's occupancy is pipelined.
+    this is the load of a plain AlltoAll and no bound on the best one. A link is busy with each transfer
+    over it for size * beta at its own beta, and for the alpha of the transfer's path too unless the
+    machine's occupancy is pipelined.
 
     Returns
     -------
@@ -64,6 +64,7 @@ def alltoall_loads_us(topology: PhysicalTopology, size: str | int) -> FloatArray
     size_bytes = parse_size(size)
     costs, via = _shortest(_hop_times(topology, size_bytes))
     loads = np.zeros(len(topology.links))
+    beta = np.array([link.beta_us_per_mb for link in topology.links])
     for src in range(topology.num_ranks):
         for dst in range(topology.num_ranks):
             if np.isinf(costs[src, dst]):
@@ -73,8 +74,9 @@ def alltoall_loads_us(topology: PhysicalTopology, size: str | int) -> FloatArray
                 step = int(via[at, dst])
                 path = _hop(topology, at, step)
                 assert path is not None
-                time = size_bytes / MB * path.beta_us_per_mb
-                loads[list(path.links)] += time + (path.alpha_us if topology.occupancy == "serial" else 0.0)
+                links = list(path.links)
+                alpha = path.alpha_us if topology.occupancy == "serial" else 0.0
+                loads[links] += size_bytes / MB * beta[links] + alpha
                 at = step
     return loads
 

@@ -16,7 +16,6 @@ GPUS = (Device("a", "gpu", 0, 0), Device("b", "gpu", 0, 1))
         ((*GPUS, GPUS[0]), (), "two devices called 'a'"),
         (GPUS, (Link("a", "c", 1, 1),), "ends at 'c'"),
         (GPUS, (Link("a", "a", 1, 1),), "from a to itself"),
-        (GPUS, (Link("a", "b", 1, 1), Link("a", "b", 1, 1)), "two links from a to b"),
         (GPUS, (Link("a", "b", -1, 1),), "alpha_us of a -> b"),
         (GPUS, (Link("a", "b", 1, math.inf),), "beta_us_per_mb of a -> b"),
     ],
@@ -24,6 +23,15 @@ GPUS = (Device("a", "gpu", 0, 0), Device("b", "gpu", 0, 1))
 def test_a_machine_that_cannot_be_is_refused(devices, links, message):
     with pytest.raises(TopologyError, match=message):
         PhysicalTopology("m", devices, links)
+
+
+def test_parallel_links_are_one_whose_bandwidths_add_up_and_whose_last_part_comes_with_the_largest_alpha():
+    links = (Link("a", "b", 1, 6), Link("b", "a", 1, 6), Link("a", "b", 2, 3), Link("a", "b", 0.5, 2))
+    topology = PhysicalTopology("m", GPUS, links)
+    assert topology.links == (Link("a", "b", 2, 1), Link("b", "a", 1, 6))
+    assert (topology.path(0, 1).alpha_us, topology.path(0, 1).beta_us_per_mb) == (2, 1)
+    free = PhysicalTopology("m", GPUS, (Link("a", "b", 1, 0), Link("a", "b", 1, 6)))
+    assert free.links == (Link("a", "b", 1, 0),)
 
 
 def test_the_graph_has_every_device_and_every_link():

@@ -154,11 +154,20 @@ def test_a_faulty_link_is_named_with_its_line(entry, message):
     assert (caught.value.message, caught.value.line) == (message, 5)
 
 
-def test_a_link_given_twice_is_named_with_both_lines():
-    with pytest.raises(TopologyError) as caught:
-        flat(f"{{pairs: [0-1], {COST}}}\n  - {{pairs: [1-0], {COST}}}")
-    assert caught.value.message == "the link from gpu1 to gpu0 is already on line 5"
-    assert caught.value.line == 6
+def test_entries_that_link_the_same_devices_are_parallel_links():
+    """Two NVLinks of 25 GB/s and one of 50 between GPUs 0 and 1 carry 100 GB/s."""
+    topology = flat(
+        "{pairs: [0-1], alpha_us: 1, bandwidth_gbps: 25}\n"
+        "  - {pairs: [1-0], alpha_us: 1, bandwidth_gbps: 25}\n"
+        "  - {pairs: [0-1], one_way: true, alpha_us: 3, bandwidth_gbps: 50}"
+    )
+    there, back = topology.links
+    assert (there.alpha_us, there.beta_us_per_mb) == (3, pytest.approx(2**20 / 1e5))
+    assert (back.alpha_us, back.beta_us_per_mb) == (1, pytest.approx(2**20 / 5e4))
+
+
+def test_a_pair_that_one_entry_names_twice_is_one_link():
+    assert ends(flat(f"{{pairs: [0-1, 1-0, 0-1], {COST}}}")) == [("gpu0", "gpu1"), ("gpu1", "gpu0")]
 
 
 FAULTY_MACHINES = [

@@ -27,8 +27,24 @@ def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, floa
     return _rates(problem, port_cover(problem, links))
 
 
+def rates_of_covers(problem: Problem, links: IntArray) -> list[dict[int, tuple[float, float]]]:
+    """The rates of several covers, each of which gives a valid bound; the first are `port_rates`.
+
+    A trunk that four GPUs fill has the bandwidth of all four, but lets their chunks through one by one. So
+    where ports have rates of their own, covers of equal bandwidth give different bounds.
+    """
+    if problem.topology.port_betas is None:
+        return [port_rates(problem, links)]
+    return sorted((_rates(problem, choice) for choice in _covers(problem, links)), key=chunks_per_us)
+
+
 def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
-    """For each of the links one of its ports.
+    """For each of the links one of its ports, so that the ports have little bandwidth."""
+    return min(_covers(problem, links), key=lambda choice: chunks_per_us(_rates(problem, choice)))
+
+
+def _covers(problem: Problem, links: IntArray) -> list[dict[int, int]]:
+    """For each of the links one of its ports, in several ways.
 
     Any such choice gives a valid bound, and the one with the least bandwidth a good one. Tried are
     each link's first port, each one's last (the sender's and the receiver's side of a switch),
@@ -42,7 +58,7 @@ def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
     ]
     if betas is not None:
         choices.append({int(link): ports[link][int(np.argmax(betas[link]))] for link in links})
-    return min(choices, key=lambda choice: chunks_per_us(_rates(problem, choice)))
+    return choices
 
 
 def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:

@@ -31,12 +31,14 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import least_time, port_rates
+from taccl.encoding.bounds.capacity import least_time, rates_of_covers
 from taccl.encoding.quotient import one_of_each_kind
 from taccl.problem import FloatArray, Problem
 
 #: Cuts around more ranks than this take longer than they are worth.
 _MOST_RANKS = 32
+#: With more ports that are faster than links, hardly one is a bottleneck.
+_MOST_FAST_PORTS = 64
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,39 @@ def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) ->
 
 
 def simple_cuts(problem: Problem) -> list[Cut]:
-    """Each rank alone and all but it; each node alone and all but it. On large machines, the narrow ranks."""
+    """Each rank alone and all but it; each node alone and all but it; what lies beyond a fast port.
+
+    On large machines, the narrow ranks.
+    """
     everyone = frozenset(range(problem.num_ranks))
     cuts = []
     for rank in _narrow_ranks(problem) if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
-    return cuts + node_cuts(problem)
+    return cuts + node_cuts(problem) + fast_port_cuts(problem)
+
+
+def fast_port_cuts(problem: Problem) -> list[Cut]:
+    """The ranks that others reach through one port alone, if that is faster than its links: beyond a trunk.
+
+    Where no port is faster than its links, the ranks and nodes have always been cuts enough.
+    """
+    topology = problem.topology
+    link, port = topology.incidence
+    fast = np.unique(port[topology.pair_betas < topology.beta_us_per_mb[link]])
+    if problem.num_ranks > _MOST_RANKS or len(fast) > _MOST_FAST_PORTS:
+        return []
+    beyond: dict[frozenset[int], str] = {}
+    for each in fast.tolist():
+        others = np.ones(topology.num_links, dtype=np.bool_)
+        others[list(topology.port_links[each])] = False
+        step = np.eye(problem.num_ranks, dtype=np.bool_)
+        step[topology.src[others], topology.dst[others]] = True
+        for _ in range(problem.num_ranks.bit_length()):
+            step = step @ step
+        for reached in np.unique(step, axis=0):
+            beyond.setdefault(frozenset(np.flatnonzero(~reached).tolist()), topology.port_names[each])
+    return [Cut(ranks, f"beyond {name}") for ranks, name in beyond.items() if ranks]
 
 
 def node_cuts(problem: Problem) -> list[Cut]:
@@ -153,15 +181,16 @@ def _bound_at(
     farthest = np.where(pre, to_cut, -np.inf).max(axis=1)
     head = np.where(collective.reduces[chunks], farthest, nearest)
     tail = np.where(post, from_cut, -np.inf).max(axis=1)
-    ports = port_rates(problem, links)
-    best, count = 0.0, 0
-    for h in np.unique(head):
-        for t in np.unique(tail):
-            waiting = int(((head >= h) & (tail >= t)).sum())
-            value = h + t + least_time(waiting, ports.values())
-            if waiting and value > best:
-                best, count = float(value), waiting
-    return Bound(best, f"{count} chunks {cut.name} through {name_ports(problem, ports)}", "cut")
+    covers = rates_of_covers(problem, links)
+    best, count, through = 0.0, 0, name_ports(problem, covers[0])
+    for ports in covers:
+        for h in np.unique(head):
+            for t in np.unique(tail):
+                waiting = int(((head >= h) & (tail >= t)).sum())
+                value = h + t + least_time(waiting, ports.values())
+                if waiting and value > best:
+                    best, count, through = float(value), waiting, name_ports(problem, ports)
+    return Bound(best, f"{count} chunks {cut.name} through {through}", "cut")
 
 
 def name_ports(problem: Problem, ports: Collection[int]) -> str:

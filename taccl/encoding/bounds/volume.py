@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import least_time, port_rates
+from taccl.encoding.bounds.capacity import least_time, rates_of_covers
 from taccl.problem import Problem
 
 
@@ -27,9 +27,9 @@ def volume_bound(problem: Problem) -> Bound:
     transfers = least_transfers(problem)
     if not transfers or not problem.topology.num_links:
         return Bound(0.0, "nothing has to move", "volume")
-    rates = port_rates(problem, np.arange(problem.topology.num_links))
-    value_us = least_time(transfers, rates.values())
-    return Bound(value_us, f"{transfers} transfers over all {len(rates)} ports", "volume")
+    covers = rates_of_covers(problem, np.arange(problem.topology.num_links))
+    value_us, ports = max((least_time(transfers, rates.values()), len(rates)) for rates in covers)
+    return Bound(value_us, f"{transfers} transfers over all {ports} ports", "volume")
 
 
 def least_transfers(problem: Problem) -> int:
