@@ -50,8 +50,9 @@ class Play:
         ports, at = topology.ports[link], np.array([link])
         size = np.float64(len(carried) * self.problem.chunk_mb)
         start = max([ready for _, ready in carried.values()] + [self.port_free[port] for port in ports])
-        for port in ports:
-            self.port_free[port] = start + float(topology.busy_us(at, size)[0])
+        busy = topology.port_busy_us(topology.pairs_of(at)[1], size).tolist()
+        for port, takes in zip(ports, busy, strict=True):
+            self.port_free[port] = start + takes
         end = start + float(topology.duration_us(at, size)[0])
         for chunk, (contributions, _) in carried.items():
             self.held.setdefault((dst, chunk), {})[contributions] = end

@@ -1,7 +1,7 @@
 """Ports that are faster than the links that use them, on machines whose times a person can work out.
 
-Two boxes of four GPUs are joined by a trunk, two CPUs with four GPUs each by a link of their own. Every link of
-these machines has an alpha of 0.5 us, so from box to box it is 1.5 us; GPUs have 25 GB/s each way.
+Two boxes of four GPUs are joined by a trunk, two CPUs with four GPUs each by a link of their own. Every link
+of these machines has an alpha of 0.5 us, so from box to box it is 1.5 us; GPUs have 25 GB/s each way.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ SLOW_US, FAST_US = 64 * 2**20 / 25e3, 64 * 2**20 / 100e3
 
 
 def logical(name: str, occupancy: Occupancy = "serial") -> LogicalTopology:
-    return make_problem("allgather", topology=MACHINES / name, size="8MB", occupancy=occupancy).problem.topology
+    return make_problem(
+        "allgather", topology=MACHINES / name, size="8MB", occupancy=occupancy
+    ).problem.topology
 
 
 def to_peers(topology: LogicalTopology, chunks: int = 1) -> Problem:
-    """Each GPU of box 0 has 64 MB for its peer in box 1, in so many chunks; chunk g * chunks + i is GPU g's."""
+    """Each GPU of box 0 has 64 MB for its peer in box 1, in so many chunks; GPU 0's are the first."""
     moved = [([gpu], [gpu + 4], False) for gpu in range(4) for _ in range(chunks)]
     return Problem(topology, custom(8, moved), chunk_mb=64 / chunks)
 
@@ -67,13 +69,15 @@ def test_a_path_keeps_each_of_its_links_busy_at_that_links_rate() -> None:
     assert cpus.port_betas[cpus.link_index[7, 0]] == pytest.approx((41.94304, 26.2144, 41.94304))
 
 
-@pytest.mark.parametrize("name", ["ndv2", "dgx2", "a100", "dgx2-teccl", "ndv2-teccl", "switch:8", "torus:4x4"])
+@pytest.mark.parametrize(
+    "name", ["ndv2", "dgx2", "a100", "dgx2-teccl", "ndv2-teccl", "switch:8", "torus:4x4"]
+)
 def test_the_ports_of_published_machines_are_as_slow_as_their_links(name: str) -> None:
     assert make_problem("allgather", topology=name, size="64MB").problem.topology.port_betas is None
 
 
 def test_a_port_that_a_slower_one_covers_adds_nothing() -> None:
-    """Two GPUs share a NIC of 50 GB/s: one's own way to it is faster and left out, the other's slower and stays."""
+    """Two GPUs share a NIC of 50 GB/s. One's own way to it is faster and left out, the other's is slower."""
     text = """
         name: m
         nodes: 2
@@ -94,8 +98,8 @@ def test_a_port_that_a_slower_one_covers_adds_nothing() -> None:
 
 
 def test_a_trunk_of_100_gbps_has_room_for_four_gpus_of_25() -> None:
-    """As slow as a GPU, it took 4 x 2685.85 = 10743.42 us. Now GPU g starts when the trunk is through with the
-    others: at g x 672.59 us, alpha being busy time, too. The last one ends at 4703.62.
+    """As slow as a GPU, it took 4 x 2685.85 = 10743.42 us. Now GPU g starts when the trunk is through with
+    the others: at g x 672.59 us, alpha being busy time, too. The last one ends at 4703.62.
     """
     trunk = logical("trunk.yaml")
     slow = in_turns(to_peers(replace(trunk, port_betas=None)))
@@ -109,7 +113,7 @@ def test_a_trunk_of_100_gbps_has_room_for_four_gpus_of_25() -> None:
 
 @pytest.mark.parametrize("chunks", [1, 4, 64, 256])
 def test_the_finer_the_chunks_the_nearer_is_a_fast_trunk_to_the_time_of_one_gpu(chunks: int) -> None:
-    """Pipelined: the chunks of four GPUs one after the other, and the last one's way: the bound says the same.
+    """Pipelined: the chunks of four GPUs one after the other, and the last one's way. The bound is the same.
 
     All together it is 1.5 + 2684.35 us, and three turns of a chunk on the trunk: 2693.72 us with 256 chunks.
     """
@@ -152,7 +156,9 @@ def ring_allgather(gathered: Problem) -> Schedule:
     return in_order(
         gathered,
         [
-            Decision(((rank - step) % ranks * pieces + i,), gathered.topology.link_index[rank, (rank + 1) % ranks])
+            Decision(
+                ((rank - step) % ranks * pieces + i,), gathered.topology.link_index[rank, (rank + 1) % ranks]
+            )
             for step in range(ranks - 1)
             for rank in range(ranks)
             for i in range(pieces)
@@ -161,7 +167,7 @@ def ring_allgather(gathered: Problem) -> Schedule:
 
 
 def test_on_two_cpus_a_plain_ring_gathers_1_gb_in_the_time_that_one_gpu_takes_to_receive_it() -> None:
-    """Seven parts of 128 MB into each GPU at 25 GB/s, each with an alpha of 1.5 us where it comes from the other
+    """Seven parts of 128 MB into each GPU at 25 GB/s, with an alpha of 1.5 us where it comes from the other
     CPU: 37591.46 us. The ring has one stream each way between the CPUs, whose link has room for 1.6.
     """
     gathered = make_problem("allgather", topology=MACHINES / "two-cpus.yaml", size="1GB").problem
@@ -175,7 +181,7 @@ def test_on_two_cpus_a_plain_ring_gathers_1_gb_in_the_time_that_one_gpu_takes_to
 
 
 def test_between_two_cpus_an_all_to_all_takes_as_long_as_40_gbps_take() -> None:
-    """Each way 16 chunks of 8 MB: 16 x (1.5 + 209.7) us are busy, the last of them 125.8 us longer on its way."""
+    """Each way 16 chunks of 8 MB: 16 x 209.7 us are busy, the last of them 125.8 us longer on its way."""
     moved = make_problem("alltoall", topology=MACHINES / "two-cpus.yaml", size="64MB").problem
     busy, link_us = 8 * 26.2144, 8 * 41.94304
     cut = next(bound for bound in all_bounds(moved) if bound.kind == "cut")
@@ -212,7 +218,11 @@ def test_a_search_proves_how_long_a_trunk_takes() -> None:
     moved = Problem(topology, custom(4, [([0], [2], False), ([1], [3], False)]), 1.0)
     *_, last = solve(moved, SolveOptions(engine="cp", time_limit_s=5.0))
     assert max(lower_bound(moved).value_us, last.lower_bound_us) == pytest.approx(5.0)
-    times = [u.schedule.makespan_us for u in solve(moved, SolveOptions(engine="greedy", time_limit_s=1.0)) if u.schedule]
+    times = [
+        u.schedule.makespan_us
+        for u in solve(moved, SolveOptions(engine="greedy", time_limit_s=1.0))
+        if u.schedule
+    ]
     assert min(times) == pytest.approx(5.0)
 
 
