@@ -28,7 +28,11 @@ def test_the_first_machine_of_the_page_is_the_ndv2_of_the_catalogue():
 
 
 @pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
-def test_each_piece_of_python_of_the_page_runs(code):
+def test_each_piece_of_python_of_the_page_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text in MACHINES:
+        if name := re.match(r"# (\S+\.yaml)\n", text):
+            Path(name[1]).write_text(text)
     names = {}
     exec(compile(code, "docs/topologies.md", "exec"), names)
     assert "machine" in names
