@@ -148,10 +148,8 @@ class Exchange:
             if early := self.early(state, cells, max(start, first)):
                 going, newest = early, max(start, first)
         start = max(start, newest)
-        lasts, busy = board.busy_us(kind, len(going))
-        end, free = start + lasts, state.free.copy()
-        for port in board.ports[kind]:
-            free[port] = start + busy
+        free = state.free.copy()
+        end = board.place(kind, len(going), start, free)
         carried = np.zeros(len(board.group) * len(board.chunks), dtype=np.bool_)
         carried[[cell.number for cell, _ in going]] = True
         new_parts, new_at = parts.copy(), at.copy()
