@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import z3
-from small_problems import full, machine, ndv2_node, problem, ring
+from small_problems import custom, full, machine, ndv2_node, problem, ring
 
 from taccl.encoding.engine import Budget
 from taccl.encoding.smt import (
@@ -19,7 +19,7 @@ from taccl.encoding.smt import (
 from taccl.encoding.smt.model import Model
 from taccl.encoding.smt.points import copies_of
 from taccl.errors import CollectiveError, SolverError, TopologyError
-from taccl.problem import LogicalTopology, RoutingLimits
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:
@@ -67,6 +67,22 @@ def test_the_narrowest_cut_bounds_the_rounds_per_chunk() -> None:
     assert bound.rounds_per_chunk == Fraction(7, 6)
     assert [bound.least_rounds(chunks) for chunks in (1, 2, 6)] == [2, 3, 7]
     assert bound.witness == "21 chunks into rank 0, 6 in a round"
+
+
+def test_a_port_that_is_faster_than_its_links_lets_more_chunks_through_in_a_round() -> None:
+    """Ranks 0 and 1 send to 2 and 3 through one port that is as fast as both, or twice as slow as that."""
+    links = [(0, 2, 1.0, 4.0), (1, 3, 1.0, 4.0), (2, 0, 1.0, 4.0), (3, 1, 1.0, 4.0)]
+    moved = custom(4, [([0], [2], False), ([1], [3], False)])
+    for rate, rounds in ((0.5, 1), (1.0, 2)):
+        topology = machine(4, links, shared=[(0, 1)], rates=[rate])
+        network = round_network(topology)
+        port = topology.incidence[1]
+        per_round = network.rate[port == 4].tolist()
+        assert per_round == [2 if rate == 0.5 else 1] * 2
+        assert (network.rate * network.weight == network.units).all()
+        stated = Problem(topology, moved, 1.0)
+        verdicts = [decide(stated, network, 1, each, Budget(20.0)) for each in (1, 2)]
+        assert [verdict.decisions is not None for verdict in verdicts] == [rounds == 1, True]
 
 
 def test_links_that_share_a_port_count_once_in_a_cut() -> None:

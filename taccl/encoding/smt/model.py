@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import z3
 
 from taccl.encoding.smt.rounds import RoundNetwork, hops
@@ -219,7 +220,7 @@ def interchangeable_chunks_come_in_order(model: Model) -> Iterator[_Bool]:
         wanted = collective.post[chunks[0]] & ~collective.pre[chunks[0]]
         if not wanted.any():
             continue
-        farthest = int((model.from_start[chunks[0]] * wanted).argmax())
+        farthest = int(np.where(wanted, model.from_start[chunks[0]], -1.0).argmax())
         for first, second in pairwise(chunks):
             for step in range(1, model.steps):
                 yield z3.Implies(model.held[second, farthest, step], model.held[first, farthest, step])
