@@ -100,8 +100,8 @@ def in_order(
 ) -> Schedule:
     """Each send as early as possible after those before it in the sequence on its ports.
 
-    The sequence must be such that whatever brings a chunk to a rank stands before what takes it on. Where a sum
-    can be made in several ways, `before` says for each send which others it waits for.
+    The sequence must be such that whatever brings a chunk to a rank stands before what takes it on. Where a
+    sum can be made in several ways, `before` says for each send which others it waits for.
     """
     decisions = list(decisions)
     if before is not None or any(decision.sums is not None for decision in decisions):

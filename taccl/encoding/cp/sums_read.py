@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.cp.sums_model import SumModel
+from taccl.encoding.cp.sums_variables import Cell
 from taccl.encoding.cp.sums_ways import Item, is_own
 from taccl.encoding.timing import Decision, in_order
-from taccl.problem import Problem
+from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.partial_sums import disjoint_union
@@ -43,9 +44,7 @@ def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
         for chunk, part in items
     }
     pieces = {
-        (chunk, part, rank): piece
-        for (chunk, piece, part, rank), union in model.made.items()
-        if value(union)
+        (chunk, part, rank): piece for (chunk, piece, part, rank), union in model.made.items() if value(union)
     }
 
     def sources(chunk: int, part: int, rank: int) -> set[int]:
@@ -65,56 +64,77 @@ def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
 
 
 def add_hint(model: SumModel, schedule: Schedule) -> None:
-    """Hint what is sent when, what is made of what, and from when on it is there, as far as the model has it."""
-    whole = model.ways.whole
-    sets = sets_of_rows(schedule, whole)
-    start, end = _in_ticks(model, schedule.start_us), _in_ticks(model, schedule.end_us)
-    chunk, src, dst = schedule.chunk.tolist(), schedule.src.tolist(), schedule.dst.tolist()
+    """Hint what is sent when, what is made of what, and from when on it is there."""
     known: dict[int, tuple[Any, int]] = {}
 
     def hint(variable: Any, value: int) -> None:
         if not isinstance(variable, int):
             known.setdefault(variable.index, (variable, int(value)))
 
-    came: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-    for row in sorted(range(len(schedule)), key=lambda row: end[row]):
-        came[chunk[row], dst[row]].setdefault(sets[row], end[row])
-
-    def get(of: int, part: int, rank: int) -> int:
-        """Hint how a rank comes to have a part, and return from when on it has it."""
-        cell = (of, part, rank)
-        if is_own(model.problem, *cell):
-            return 0
-        pieces = came[of, rank]
-        if part in pieces:
-            when = pieces[part]
-        else:
-            own = (1 << rank,) if is_own(model.problem, of, 1 << rank, rank) else ()
-            union = disjoint_union(part, [*own, *pieces]) or (part,)
-            first = _first(union, part, rank)
-            if first == part or (of, first, part, rank) not in model.made:
-                return 0
-            when = max(get(of, first, rank), get(of, part ^ first, rank))
-            hint(model.made[of, first, part, rank], 1)
-        if cell in model.got:
-            hint(model.got[cell], 1)
-            hint(model.at[cell], when)
-        return when
-
-    for row in range(len(schedule)):
-        get(chunk[row], sets[row], src[row])
-        get(chunk[row], sets[row], dst[row])
-    wanted = model.problem.collective.outputs
-    finish = max(
-        (get(of, whole[of], rank) for of, rank in zip(wanted.chunk.tolist(), wanted.rank.tolist(), strict=True)),
-        default=0,
-    )
-    hint(model.finish, finish)
-    _hint_sends(model, schedule, sets, start, hint)
+    rows = _Rows(model, schedule)
+    rows.rename(model)
+    for chunk, part, src, dst in zip(rows.chunk, rows.part, rows.src, rows.dst, strict=True):
+        rows.get((chunk, part, src), model, hint)
+        rows.get((chunk, part, dst), model, hint)
+    outputs = model.problem.collective.outputs
+    wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
+    ends = [rows.get((chunk, model.ways.whole[chunk], rank), model, hint) for chunk, rank in wanted]
+    hint(model.finish, max(ends, default=0))
+    _hint_sends(model, schedule, rows, hint)
     for variable in (*model.got.values(), *model.made.values()):
         hint(variable, 0)
     for variable, value in known.values():
         model.cp.add_hint(variable, value)
+
+
+class _Rows:
+    """The rows of a schedule in ticks, and what they bring when."""
+
+    def __init__(self, model: SumModel, schedule: Schedule) -> None:
+        self.chunk: list[int] = schedule.chunk.tolist()
+        self.src: list[int] = schedule.src.tolist()
+        self.dst: list[int] = schedule.dst.tolist()
+        self.part = sets_of_rows(schedule, model.ways.whole)
+        self.start, self.end = (_in_ticks(model, us) for us in (schedule.start_us, schedule.end_us))
+        self._note_what_came()
+
+    def _note_what_came(self) -> None:
+        self._came: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for row in sorted(range(len(self.end)), key=self.end.__getitem__):
+            self._came[self.chunk[row], self.dst[row]].setdefault(self.part[row], self.end[row])
+
+    def rename(self, model: SumModel) -> None:
+        """Give chunks that are alike the names that the model gives them."""
+        name = list(range(model.problem.num_chunks))
+        for chunks, rank in model.in_order():
+            done = [self.get((chunk, model.ways.whole[chunk], rank), model) for chunk in chunks]
+            for new, (_, old) in zip(chunks, sorted(zip(done, chunks, strict=True)), strict=True):
+                name[old] = new
+        self.chunk = [name[chunk] for chunk in self.chunk]
+        self._note_what_came()
+
+    def get(self, cell: Cell, model: SumModel, hint: Callable[[Any, int], None] | None = None) -> int:
+        """From when on a rank has a part; how it comes to have it is hinted."""
+        chunk, part, rank = cell
+        if is_own(model.problem, *cell):
+            return 0
+        came = self._came[chunk, rank]
+        if part in came:
+            when = came[part]
+        else:
+            own = (1 << rank,) if is_own(model.problem, chunk, 1 << rank, rank) else ()
+            pieces = disjoint_union(part, [*own, *came]) or (part,)
+            first = _first(pieces, part, rank)
+            if (chunk, first, part, rank) not in model.made:
+                return 0
+            rest = part ^ first
+            when = max(self.get((chunk, piece, rank), model, hint) for piece in (first, rest))
+            if hint is not None:
+                hint(model.made[chunk, first, part, rank], 1)
+        if hint is not None and cell in model.got:
+            hint(model.got[cell], 1)
+            hint(model.at[cell], when)
+        return when
 
 
 def _first(pieces: Iterable[int], part: int, rank: int) -> int:
@@ -123,37 +143,32 @@ def _first(pieces: Iterable[int], part: int, rank: int) -> int:
     return next(piece for piece in pieces if piece & key)
 
 
-def _hint_sends(
-    model: SumModel, schedule: Schedule, sets: list[int], start: list[int], hint: Callable[[Any, int], None]
-) -> None:
-    alpha, cost = model.costs
+def _hint_sends(model: SumModel, schedule: Schedule, rows: _Rows, hint: Callable[[Any, int], None]) -> None:
     rows_of: dict[int, list[int]] = defaultdict(list)
     for row, send in enumerate(schedule.sends.of_row.tolist()):
         rows_of[send].append(row)
-    on_link: dict[int, list[list[int]]] = defaultdict(list)
-    for rows in rows_of.values():
-        on_link[int(schedule.link[rows[0]])].append(rows)
+    on_link: dict[int, list[tuple[int, set[Item]]]] = defaultdict(list)
+    for group in rows_of.values():
+        items = {(rows.chunk[row], rows.part[row]) for row in group}
+        on_link[int(schedule.link[group[0]])].append((rows.start[group[0]], items))
     for link, sends in enumerate(model.sends):
-        carried = [
-            (start[rows[0]], {(int(schedule.chunk[row]), sets[row]) for row in rows}) for rows in on_link[link]
-        ]
+        carried = sorted(on_link[link], key=lambda each: each[0])
         if sends and isinstance(sends[0].count, int):  # each item has a send of its own
-            items = {item: when for when, group in carried for item in group}
-            carried = [(items.get(item, -1), {item}) for send in sends for item in send.members]
-        else:
-            carried.sort(key=lambda each: each[0])
-            carried += [(-1, set())] * (len(sends) - len(carried))
-        for send, (when, group) in zip(sends, carried, strict=False):
+            start = {item: when for when, group in carried for item in group}
+            carried = [(start.get(item, -1), {item}) for send in sends for item in send.members]
+        nothing: list[tuple[int, set[Item]]] = [(-1, set())]
+        carried += nothing * (len(sends) - len(carried))
+        for send, (when, items) in zip(sends, carried, strict=False):
             hint(send.active, when >= 0)
             for item, member in send.members.items():
-                hint(member, when >= 0 and item in group)
+                hint(member, when >= 0 and item in items)
+            hint(send.count, len(items) if when >= 0 else 0)
             if when >= 0:
                 hint(send.start, when)
                 if not isinstance(send.count, int):
-                    hint(send.count, len(group))
-                    hint(send.end, when + alpha[link] + cost[link] * len(group))
+                    hint(send.end, when + model.alpha[link] + model.cost[link] * len(items))
 
 
-def _in_ticks(model: SumModel, us: np.ndarray) -> list[int]:
+def _in_ticks(model: SumModel, us: FloatArray) -> list[int]:
     ticks: list[int] = np.floor(us / model.ticks.tick_us + 1e-6).astype(np.int64).tolist()
     return ticks

@@ -1,15 +1,15 @@
 r"""What any program may send, where sums may be made anywhere and as often as one likes.
 
-A *part* of a chunk is a set of its contributions, as an integer (`schedule.partial_sums`); the *whole* is all of
-them. A chunk that is copied has one part, its whole, and it has it wherever it starts. An *item* is a chunk with
-one of its parts. What may travel over a link is every item that can be at the sender and still arrive in time to be of use:
+A *part* of a chunk is a set of its contributions, as an integer (`schedule.partial_sums`); the *whole* is all
+of them. A chunk that is copied has one part, its whole, which is wherever the chunk starts. An *item* is a
+chunk with one of its parts. An item may travel over a link if it can be at the sender, and arrive, in time:
 
     head[c, C, r]   at least the longest of the shortest ways from the contributors in C to r
     tail[c, r]      at least the shortest way from r to a rank that wants c
     allowed         head at the sender + the link's duration + tail at the receiver <= horizon
 
-The number of parts doubles with each contributor, and a rank has about 3^k / 2 ways of making its parts from
-others, so this is for few of them: `Size` counts what there is before anything is built.
+The number of parts doubles with each contributor, and a rank has about 3^k / 2 ways of making parts from
+others, k being the contributors. So this is for few of them.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def subsets(whole: int) -> list[int]:
 def splits(part: int, rank: int) -> Iterator[tuple[int, int]]:
     """Ways of making a part from two at a rank: (what came in one piece, the rest of it).
 
-    Any disjoint pieces are found in one way only: the first is the one with the rank's own contribution, if that is
-    in the part, else with the lowest.
+    Any disjoint pieces are added in one order only: next is the one with the rank's own contribution, if that
+    is in what is left, else the one with the lowest.
     """
     lowest = part & -part
     key = 1 << rank if part >> rank & 1 else lowest
@@ -122,5 +122,7 @@ def alike(problem: Problem) -> list[list[int]]:
     classes: dict[bytes, list[int]] = defaultdict(list)
     for chunk in range(problem.num_chunks):
         rows = (collective.pre[chunk], collective.post[chunk], problem.usable(chunk))
-        classes[bytes([int(collective.reduces[chunk])]) + b"".join(row.tobytes() for row in rows)].append(chunk)
+        classes[bytes([int(collective.reduces[chunk])]) + b"".join(row.tobytes() for row in rows)].append(
+            chunk
+        )
     return list(classes.values())
