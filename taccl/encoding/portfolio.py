@@ -10,7 +10,7 @@ import numpy as np
 from taccl.encoding.bounds import Bound, lower_bound, quick_bound
 from taccl.encoding.bulk import bulk, bulk_at_once, bulk_exchange, bulk_sums
 from taccl.encoding.combine import halves, reducing
-from taccl.encoding.cp import cp, is_for_one_model, jointly
+from taccl.encoding.cp import all_programs, cp, is_for_all_programs, is_for_one_model, jointly
 from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
 from taccl.encoding.flows import flows
 from taccl.encoding.greedy import greedy
@@ -36,6 +36,10 @@ _ENGINES: dict[str, Engine] = {
 
 #: With more pairs of a chunk and a link than this, a greedy pass takes seconds.
 _MOST_FOR_FIRST_GREEDY = 1_500_000
+
+#: Parts of the time for all programs of a small problem with sums, for other engines after that, and of the
+#: rest for all programs again.
+_ALL_PROGRAMS_FIRST, _ENGINES_BETWEEN, _ALL_PROGRAMS_LAST = 0.25, 0.5, 0.9
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -67,7 +71,7 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
-    for update in _searched(problem, options, budget, best, bound):
+    for update in _among_all_programs(problem, options, budget, best, bound):
         yield update
         best = update.schedule or best
     if options.engine == "smt":
@@ -95,6 +99,23 @@ def _check_links_take_time(problem: Problem) -> None:
             "its alpha and beta are both 0",
             hint="give it a small alpha, such as 0.001 us",
         )
+
+
+def _among_all_programs(
+    problem: Problem, options: SolveOptions, budget: Budget, best: Schedule, bound: Bound
+) -> Iterator[Update]:
+    """`_searched`; and before and after it, small problems with sums are decided among all programs."""
+    if options.engine not in ("auto", "cp") or not is_for_all_programs(problem):
+        yield from _searched(problem, options, budget, best, bound)
+        return
+    bound_us = bound.value_us
+    for update in all_programs(problem, options, budget.share(_ALL_PROGRAMS_FIRST), best, bound_us):
+        yield update
+        best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
+    for update in _searched(problem, options, budget.share(_ENGINES_BETWEEN), best, bound):
+        yield update
+        best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
+    yield from all_programs(problem, options, budget.share(_ALL_PROGRAMS_LAST), best, bound_us)
 
 
 def _searched(

@@ -109,14 +109,17 @@ class Ports:
         return end
 
 
-def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
+def in_order(
+    problem: Problem, decisions: Iterable[Decision], before: Sequence[Sequence[int]] | None = None
+) -> Schedule:
     """Each send as early as possible after those before it in the sequence on its ports.
 
-    The sequence must be such that whatever brings a chunk to a rank stands before what takes it on.
+    The sequence must be such that whatever brings a chunk to a rank stands before what takes it on. Where a
+    sum can be made in several ways, `before` says for each send which others it waits for.
     """
     decisions = list(decisions)
-    if any(decision.sums is not None for decision in decisions):
-        return _in_order_explicitly(problem, decisions)
+    if before is not None or any(decision.sums is not None for decision in decisions):
+        return _in_order_explicitly(problem, decisions, before or predecessors(problem, decisions))
     ports = Ports(problem)
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
     ready: dict[tuple[int, int], float] = defaultdict(float)
@@ -131,11 +134,13 @@ def in_order(problem: Problem, decisions: Iterable[Decision]) -> Schedule:
     return schedule_from_sends(problem, sends)
 
 
-def _in_order_explicitly(problem: Problem, decisions: Sequence[Decision]) -> Schedule:
+def _in_order_explicitly(
+    problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]]
+) -> Schedule:
     """The same where a send waits only for what its own sums are made of."""
     ports, ends, sends = Ports(problem), [0.0] * len(decisions), []
-    for index, (decision, before) in enumerate(zip(decisions, predecessors(problem, decisions), strict=True)):
-        ready = max((ends[earlier] for earlier in before), default=0.0)
+    for index, (decision, waits) in enumerate(zip(decisions, before, strict=True)):
+        ready = max((ends[earlier] for earlier in waits), default=0.0)
         start = max(ports.ready(decision.link), ready)
         ends[index] = ports.place(decision.link, len(decision.chunks), start)
         sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))

@@ -1,0 +1,128 @@
+"""Smaller problems that say something of one with sums: a chunk alone, and chunks that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+
+from taccl.collectives import Collective, IntArray, Placement
+from taccl.encoding.automorphisms import with_symmetry_found
+from taccl.encoding.cp.sums_model import SumModel
+from taccl.encoding.cp.sums_read import Program
+from taccl.encoding.cp.sums_ways import alike
+from taccl.encoding.symmetry import SymmetryGroup, symmetry_group, without_shared_ports
+from taccl.encoding.timing import Decision, in_order
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+from taccl.schedule.derivation import compacted
+from taccl.schedule.partial_sums import ranks_of, set_of
+
+#: Seconds for looking for renamings: with few ranks it takes some milliseconds.
+_SYMMETRY_S = 0.5
+
+
+def one_chunk(problem: Problem, chunk: int) -> Problem:
+    """A chunk with the network to itself. What it needs there, it needs beside others."""
+    return replace(problem, collective=_only(problem.collective, [chunk]), symmetry=())
+
+
+def bundles(problem: Problem) -> Iterator[tuple[Problem, list[list[int]]]]:
+    """The problem with chunks that are alike going together, the most first; which chunks each bundle has.
+
+    The last is the problem itself.
+    """
+    classes = alike(problem)
+    most = gcd(*(len(chunks) for chunks in classes))
+    for size in range(most, 0, -1):
+        if most % size == 0 and size <= problem.max_group:
+            together = [chunks[k : k + size] for chunks in classes for k in range(0, len(chunks), size)]
+            yield _bundled(problem, together), together
+
+
+def turning(problem: Problem) -> SymmetryGroup | None:
+    """Renamings of the ranks under which all chunks as one bundle stay as they are; None if none is found.
+
+    No image of a send shares a port with it, so both can go at the same time.
+    """
+    if len(alike(problem)) > 1:
+        return None
+    found, _ = with_symmetry_found(problem, _SYMMETRY_S)
+    group = without_shared_ports(problem.topology, symmetry_group(found))
+    return group if len(group) > 1 else None
+
+
+def keep_turning(model: SumModel, group: SymmetryGroup) -> None:
+    """Ask that the only chunk of a model is sent alike, and at the same time, by ranks that are alike."""
+    for ranks, links in zip(group.rank_map[1:].tolist(), group.link_map[1:].tolist(), strict=True):
+        moved = {part: _image(part, ranks) for part in model.ways.parts[0]}
+        for link, sends in enumerate(model.sends):
+            images = {item: send for send in model.sends[links[link]] for item in send.members}
+            for send in sends:
+                for chunk, part in send.members:
+                    image = images.get((chunk, moved[part]))
+                    if image is None:  # its link is slower by a rounding
+                        model.cp.add(send.active == 0)
+                        continue
+                    model.cp.add(send.active == image.active)
+                    model.cp.add(send.start == image.start)
+        for cells in (model.got, model.at):
+            for (chunk, part, rank), variable in cells.items():
+                image = cells.get((chunk, moved[part], ranks[rank]))
+                if image is not None and not isinstance(variable, int):
+                    model.cp.add(variable == image)
+
+
+def _image(part: int, ranks: list[int]) -> int:
+    return set_of(ranks[rank] for rank in ranks_of(part))
+
+
+def _bundled(problem: Problem, together: list[list[int]]) -> Problem:
+    size = len(together[0])
+    collective = _only(problem.collective, [chunks[0] for chunks in together])
+    return replace(
+        problem,
+        collective=collective,
+        chunk_mb=problem.chunk_mb * size,  # a group of bundles has so many times the chunks
+        max_group=problem.max_group // size,
+        symmetry=(),
+    )
+
+
+def _only(collective: Collective, chunks: list[int]) -> Collective:
+    kept = np.full(collective.num_chunks, -1, dtype=np.int64)
+    kept[chunks] = np.arange(len(chunks))
+    return replace(
+        collective,
+        inputs=_rows(collective.inputs, kept),
+        outputs=_rows(collective.outputs, kept),
+        reduces=collective.reduces[chunks],
+        home=collective.home[chunks],
+    )
+
+
+def _rows(placement: Placement, number: IntArray) -> Placement:
+    keep = number[placement.chunk] >= 0
+    chunk = number[placement.chunk[keep]]
+    return Placement(chunk, placement.rank[keep], chunk)
+
+
+def unbundled(problem: Problem, program: Program, together: list[list[int]]) -> Schedule:
+    """What a program of the bundles says for the chunks in them."""
+    decisions, waits = program
+    alone = [
+        Decision(
+            tuple(chunk for bundle in each.chunks for chunk in together[bundle]),
+            each.link,
+            each.reduce,
+            tuple(
+                part
+                for bundle, part in zip(each.chunks, each.sums or (), strict=True)
+                for _ in together[bundle]
+            ),
+        )
+        for each in decisions
+    ]
+    return compacted(in_order(problem, alone, waits))
