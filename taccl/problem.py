@@ -9,22 +9,37 @@ port busy belongs to the pair (link, port). No engine, bound or check knows any 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taccl.arguments import column, number, shown, text, tuple_of, whole_number
 from taccl.collectives import BoolArray, Collective, IntArray
 from taccl.errors import TopologyError
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
 OCCUPANCIES: tuple[Occupancy, ...] = get_args(Occupancy)
 
+
+def check_occupancy(occupancy: object) -> None:
+    """Raise TopologyError for a word that is no occupancy."""
+    if not isinstance(occupancy, str) or occupancy not in OCCUPANCIES:
+        raise TopologyError(f"occupancy must be serial or pipelined, not {shown(occupancy)}")
+
+
 #: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
 MAX_GROUP = 71
+
+#: Columns of a topology, and which kinds of numbers NumPy must call them.
+_COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_us_per_mb": "fiu"}
+_MAX_CHUNK_MB = 2.0**40
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +78,14 @@ class LogicalTopology:
     port_betas: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
+        text(self.name, "the name of a topology", TopologyError)
+        tuple_of(self.port_names, str, "port_names", TopologyError)
+        tuple_of(self.ports, Sequence, "the ports of a link", TopologyError)
+        for kind in {type(port) for ports in self.ports for port in ports}:
+            if not issubclass(kind, Integral):
+                raise TopologyError(f"a port of {self.name!r} is no number but of kind {kind.__name__}")
+        for name, kinds in _COLUMNS.items():
+            object.__setattr__(self, name, column(getattr(self, name), name, TopologyError, kinds=kinds))
         if (
             len(
                 {
@@ -86,12 +109,19 @@ class LogicalTopology:
         for cost in (self.alpha_us, self.beta_us_per_mb):
             if not (np.isfinite(cost).all() and (cost >= 0).all()):
                 raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
+        if (self.alpha_us > MAX_ALPHA_US).any():
+            raise TopologyError(f"an alpha of {self.name!r} is more than {MAX_ALPHA_US:g} us")
+        beta = self.beta_us_per_mb[self.beta_us_per_mb > 0]
+        if len(beta) and not (MIN_BETA_US_PER_MB <= beta.min() and beta.max() <= MAX_BETA_US_PER_MB):
+            raise TopologyError(
+                f"a beta of {self.name!r} is neither 0 nor "
+                f"{MIN_BETA_US_PER_MB:g} .. {MAX_BETA_US_PER_MB:g} us per MB"
+            )
         if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
         if any(len(set(ports)) < len(ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
-        if self.occupancy not in get_args(Occupancy):
-            raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
+        check_occupancy(self.occupancy)
         if self.port_betas is not None:
             self._check_port_betas(self.port_betas)
             if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
@@ -337,6 +367,10 @@ class Problem:
     symmetry: tuple[IntArray, ...] = ()
     limits: RoutingLimits = field(default_factory=RoutingLimits)
     max_group: int = MAX_GROUP
+
+    def __post_init__(self) -> None:
+        number(self.chunk_mb, "chunk_mb", TopologyError, most=_MAX_CHUNK_MB)
+        whole_number(self.max_group, "max_group", TopologyError, least=1, most=2**31)
 
     def __repr__(self) -> str:
         return f"Problem({self.collective!r} on {self.topology!r}, chunks of {self.chunk_mb:g} MB)"

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from math import lcm
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from taccl import units
 from taccl.api import make_problem
+from taccl.arguments import file_path, number, shown, whole_number, word
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.msccl_xml import Document, read_document
@@ -18,10 +19,18 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import refusals_of, verify_program
+from taccl.claims import believed, claim_notes
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, Collective, make_collective
-from taccl.encoding.bounds import lower_bound
-from taccl.errors import CollectiveError, FileError, TacclError, TopologyError, VerificationError
+from taccl.encoding.bounds import Bound, lower_bound
+from taccl.errors import (
+    CollectiveError,
+    FileError,
+    TacclError,
+    TopologyError,
+    UnitError,
+    VerificationError,
+)
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
 from taccl.schedule import SavedSchedule, read_schedule
@@ -41,6 +50,7 @@ _ROOTED = ("broadcast", "reduce", *_PER_RANK)
 _TOLERANCE = 1e-9
 #: Reasons for a refusal that are written out.
 _FINDINGS = 5
+_MOST_SLOTS = 2**20
 
 
 @dataclass(frozen=True)
@@ -195,11 +205,16 @@ def simulate_file(
     ------
     TacclError : the subclass says whether a file or the request is wrong, or the program cannot run.
     """
+    path = file_path(path)
+    _check_run(protocol, slots, arbitration, copy_us_per_mb)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = _of_schedule(read_schedule(path)) if _is_json(path) else _of_xml(path, collective, root)
     machine = _Machine(topology, sketch, nodes, profile, occupancy, nic_sharing)
     chosen = sizes or (subject.default_size,)
     problems = [_problem(subject, machine, size) for size in chosen]
     runs = []
+    claims: dict[str, None] = {}
     for problem in problems:
         try:
             simulation = simulate_program(
@@ -214,18 +229,50 @@ def simulate_file(
         except TacclError as fault:
             fault.path = str(path)
             raise
-        known = _known_times(subject, problem, own=machine.is_not_given)
-        factor = subject.collective.busbw_factor
-        runs.append(SimulatedSize(problem.size_bytes, simulation, *known, busbw_factor=factor))
+        bound, schedule_us = _known_times(subject, problem, own=machine.is_not_given)
+        if subject.saved is not None and schedule_us is not None:
+            claims |= dict.fromkeys(claim_notes(subject.saved, bound))
+        runs.append(
+            SimulatedSize(
+                size_bytes=problem.size_bytes,
+                simulation=simulation,
+                lower_bound_us=bound.value_us,
+                bound_source=bound.witness,
+                schedule_us=schedule_us,
+                busbw_factor=subject.collective.busbw_factor,
+            )
+        )
     return SimulatedFile(
         program=subject.program,
         collective=subject.collective,
         topology=problems[0].topology.name,
         sizes=tuple(runs),
-        notes=tuple(_remarks(subject, runs)),
+        notes=(*_remarks(subject, runs), *claims),
         path=str(path),
         protocol=protocol,
         arbitration=arbitration,
+    )
+
+
+def _check_run(
+    protocol: Protocol | None, slots: int | None, arbitration: Arbitration, copy_us_per_mb: float
+) -> None:
+    if protocol is not None and not isinstance(protocol, Protocol):
+        known = ", ".join(f"Protocol.{each.name}" for each in Protocol)
+        raise TacclError(
+            f"unknown protocol {shown(protocol)}", hint=f"one of {known}, of taccl.backend.program"
+        )
+    if slots is not None:
+        whole_number(slots, "slots", TacclError, least=1, most=_MOST_SLOTS, hint="--slots 2")
+    word(arbitration, "arbitration", get_args(Arbitration), TacclError)
+    what = "the cost of a copy"
+    number(
+        copy_us_per_mb,
+        what,
+        TacclError,
+        most=units.MAX_BETA_US_PER_MB,
+        unit="us per MB",
+        hint="--copy-cost 5",
     )
 
 
@@ -343,7 +390,7 @@ def _problem(subject: _Subject, machine: _Machine, size: str | int | None) -> Pr
             raise TopologyError(
                 "the machine is the one in the schedule's file", hint="--topology or --sketch"
             )
-        problem = subject.saved.schedule.problem
+        problem = believed(subject.saved.schedule.problem)
     else:
         collective = subject.collective
         rounded = None
@@ -369,16 +416,12 @@ def _checked_size(subject: _Subject, size: str | int) -> int:
     return size_bytes
 
 
-def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[float, str, float | None]:
-    """The bound and why; and the schedule's time where this is its own machine and size."""
-    bound = lower_bound(problem)
+def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[Bound, float | None]:
+    """The bound, proved here; and the schedule's time where this is its own machine and size."""
     saved = subject.saved
     if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
-        return bound.value_us, bound.witness, None
-    time_us = saved.schedule.makespan_us
-    if saved.lower_bound_us > bound.value_us:
-        return saved.lower_bound_us, saved.bound_source, time_us
-    return bound.value_us, bound.witness, time_us
+        return lower_bound(problem), None
+    return lower_bound(problem), saved.schedule.makespan_us
 
 
 def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +23,7 @@ from taccl.backend.show import (
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
 from taccl.cli import completion
 from taccl.cli.options import FILE
-from taccl.cli.output import claim_outputs
-from taccl.files import write_atomically
+from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.schedule import read_schedule
 
 if TYPE_CHECKING:
@@ -33,8 +33,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--rank", type=int, help="Only this rank, in the text.")
-@click.option("--html", type=FILE, metavar="OUT.html", help="Write a page for the browser.")
-@click.option("--trace", type=FILE, metavar="OUT.json", help="Write a trace for Perfetto (ui.perfetto.dev).")
+@click.option(
+    "--html", type=FILE, metavar="OUT.html", help="Write a page for the browser; - for standard output."
+)
+@click.option(
+    "--trace",
+    type=FILE,
+    metavar="OUT.json",
+    help="Write a trace for Perfetto (ui.perfetto.dev); - for standard output.",
+)
 @click.option(
     "--sketch",
     shell_complete=completion.sketches,
@@ -70,10 +77,11 @@ def show(
 ) -> None:
     """Show what FILE does: an MSCCL-XML, or a schedule (JSON) written by `taccl synthesize --schedule`.
 
-    Without --html or --trace it is shown as text. A schedule knows its times. An XML has none: they come
+    Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
+    again, whatever the file claims. An XML has none: they come
     from a simulation on --topology or --sketch at --size, or else every step is shown as one unit of time.
     """
-    claim_outputs((html, trace), (file, sketch, topology, profile, collective))
+    aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
     subject = _schedule(file, machine) if _is_json(file) else _program(file, machine)
     if html is None and trace is None:
@@ -85,10 +93,11 @@ def show(
     timeline = subject.timeline()
     for path, write in ((html, to_html), (trace, to_trace)):
         if path is not None:
-            write_atomically(path, write(timeline))
-            click.echo(f"wrote {path}: {len(timeline.bars)} bars, {timeline.transfers} transfers")
+            write_output(path, write(timeline))
+            bars = f"{len(timeline.bars)} bars, {timeline.transfers} transfers"
+            click.echo(f"wrote {output_name(path)}: {bars}", err=aside)
     for note in timeline.notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {note}", err=aside)
 
 
 class _Subject(NamedTuple):
@@ -125,7 +134,13 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
     if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
     saved = read_schedule(file)
-    return _Subject(lambda rank: describe_schedule(saved, rank), lambda: schedule_timeline(saved))
+    from taccl.claims import prove_again  # it loads the solvers, which showing an XML does without
+
+    proved, notes = prove_again(saved)
+    shown = replace(saved, lower_bound_us=proved.value_us, bound_source=proved.witness)
+    return _Subject(
+        lambda rank: describe_schedule(shown, rank, notes), lambda: schedule_timeline(shown, notes)
+    )
 
 
 def _program(file: Path, machine: _Machine) -> _Subject:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from taccl.arguments import file_path
 from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule.columns import TOLERANCE_US, Schedule
@@ -36,8 +37,9 @@ class SavedSchedule:
     Parameters
     ----------
     schedule : it passed `Schedule.check()` when it was read.
-    lower_bound_us : no schedule of `schedule.problem` is faster, microseconds; 0 if nothing is proven.
-    bound_source : why no schedule is faster, in a few words. The file is taken at its word for both.
+    lower_bound_us : what the file claims: no schedule of `schedule.problem` is faster, microseconds; 0 for
+        no claim. Anybody can write one into a file; `taccl.bounds` and `taccl show` prove their own.
+    bound_source : why, in the file's words.
     """
 
     schedule: Schedule
@@ -145,7 +147,7 @@ def read_schedule(path: str | Path) -> SavedSchedule:
     FileError : the file cannot be read; and whatever `schedule_from_json` raises.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = file_path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FileError("this is not a text file", path=path) from None
     except (OSError, ValueError) as failure:  # ValueError: a null character in the path

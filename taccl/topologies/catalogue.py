@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.topologies import generators, machines
 from taccl.topologies.model import PhysicalTopology
@@ -81,6 +82,8 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     ------
     TopologyError : an unknown name, a shape that is no machine, a parameter that it does not take.
     """
+    if not isinstance(name, str):
+        raise TopologyError(f"a machine is a name, a file or a PhysicalTopology, not {shown(name)}")
     family, colon, shape = name.partition(":")
     if family in _MACHINES and not colon:
         return _build_machine(family, nodes, **params)
@@ -91,7 +94,7 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     names = [*_MACHINES, *(f"{name}:{shape.example}" for name, shape in _SHAPES.items())]
     near = nearest(family, [*_MACHINES, *_SHAPES])
     raise TopologyError(
-        f"there is no machine called {name!r}", hint=near if "," not in near else ", ".join(names)
+        f"there is no machine called {shown(name)}", hint=near if "," not in near else ", ".join(names)
     )
 
 
@@ -110,9 +113,9 @@ def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> P
     if not sizes or (takes_one and len(sizes) > 1):
         what = f"{shape!r} is no shape of a {family}" if shape else f"{family} needs a shape"
         raise TopologyError(what, hint=example)
-    if nodes not in (None, 1):
+    if nodes is not None and not (is_whole(nodes) and nodes == 1):
         raise TopologyError(
-            f"{family}:{shape} is one node, so it cannot have {nodes}", hint="leave nodes out"
+            f"{family}:{shape} is one node, so it cannot have {shown(nodes)}", hint="leave nodes out"
         )
     _check_params(family, params, ["alpha_us", "beta_us_per_mb", "bandwidth_gbps", "occupancy"])
     return entry.build(*sizes, **params)

@@ -16,7 +16,6 @@ from ortools.sat.python import cp_model
 from taccl.encoding.cp.sums_ways import Item, is_own, sum_ways
 from taccl.encoding.cp.ticks import NEVER, Ticks
 from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US
 
 #: (chunk, part, rank)
 Cell = tuple[int, int, int]
@@ -37,8 +36,9 @@ class Sending:
 def port_costs(problem: Problem, ticks: Ticks) -> dict[tuple[int, int], int]:
     """For each (link, port) the ticks that a chunk keeps the port busy, beside alpha."""
     topology = problem.topology
-    cost: list[int] = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
-    return {(link, port): cost[link] for link, ports in enumerate(topology.ports) for port in ports}
+    link, port = topology.incidence
+    cost: list[int] = ticks.of(topology.pair_betas * problem.chunk_mb).tolist()
+    return dict(zip(zip(link.tolist(), port.tolist(), strict=True), cost, strict=True))
 
 
 def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
@@ -47,7 +47,7 @@ def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
     contributors = np.where(collective.reduces, collective.pre.sum(axis=1), 1)
     items = int((2**contributors - 1).sum())
     links = np.arange(topology.num_links)
-    busy = ticks.of(topology.busy_us(links, problem.chunk_mb))
+    busy = ticks.of(topology.slowest_busy_us(links, problem.chunk_mb))
     sends = np.where(ticks.of(topology.alpha_us) > 0, horizon // np.maximum(busy, 1), 1)
     shared = topology.occupancy == "serial" and problem.max_group > 1 and problem.num_chunks > 1
     return int((items * np.minimum(sends, items)).sum()) if shared else items * topology.num_links
@@ -171,8 +171,7 @@ class Variables:
 
     def serves(self, link: int, port: int) -> bool:
         """Whether a send keeps a port of its link busy: what takes no time is in nobody's way."""
-        busy_us = self.problem.topology.busy_us(np.array([link]), self.problem.chunk_mb)[0]
-        return bool(busy_us > TOLERANCE_US and self.alpha[link] * self.serial + self.port_cost[link, port])
+        return self.alpha[link] * self.serial + self.port_cost[link, port] > 0
 
     def interval(self, send: Sending, cost: int) -> Any:
         """When a port is busy that takes so long for one chunk."""
