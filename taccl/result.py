@@ -125,9 +125,14 @@ class Result:
         return self.schedule.busbw_gbps
 
     @property
+    def checked(self) -> tuple[str, ...]:
+        """What passed its checks: `schedule`, and `xml` where there is any."""
+        return ("schedule", "xml") if self.files else ("schedule",)
+
+    @property
     def verified(self) -> bool:
-        """Whether there is XML: `synthesize` hands over none that did not pass verification."""
-        return bool(self.files)
+        """Whether all that is handed over is `checked`: `synthesize` hands over nothing else."""
+        return set(self.checked) >= {"schedule", *("xml" for _ in self.files)}
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`.
@@ -207,6 +212,7 @@ class Result:
             "solve_seconds": seconds,
             "status": self.status,
             "verified": self.verified,
+            "checked": list(self.checked),
             "notes": list(self.notes),
             "chunks_tried": [
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried

@@ -18,9 +18,10 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import refusals_of, verify_program
+from taccl.claims import believed, claim_notes
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, Collective, make_collective
-from taccl.encoding.bounds import lower_bound
+from taccl.encoding.bounds import Bound, lower_bound
 from taccl.errors import CollectiveError, FileError, TacclError, TopologyError, VerificationError
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
@@ -200,6 +201,7 @@ def simulate_file(
     chosen = sizes or (subject.default_size,)
     problems = [_problem(subject, machine, size) for size in chosen]
     runs = []
+    claims: dict[str, None] = {}
     for problem in problems:
         try:
             simulation = simulate_program(
@@ -214,15 +216,25 @@ def simulate_file(
         except TacclError as fault:
             fault.path = str(path)
             raise
-        known = _known_times(subject, problem, own=machine.is_not_given)
-        factor = subject.collective.busbw_factor
-        runs.append(SimulatedSize(problem.size_bytes, simulation, *known, busbw_factor=factor))
+        bound, schedule_us = _known_times(subject, problem, own=machine.is_not_given)
+        if subject.saved is not None and schedule_us is not None:
+            claims |= dict.fromkeys(claim_notes(subject.saved, bound))
+        runs.append(
+            SimulatedSize(
+                size_bytes=problem.size_bytes,
+                simulation=simulation,
+                lower_bound_us=bound.value_us,
+                bound_source=bound.witness,
+                schedule_us=schedule_us,
+                busbw_factor=subject.collective.busbw_factor,
+            )
+        )
     return SimulatedFile(
         program=subject.program,
         collective=subject.collective,
         topology=problems[0].topology.name,
         sizes=tuple(runs),
-        notes=tuple(_remarks(subject, runs)),
+        notes=(*_remarks(subject, runs), *claims),
         path=str(path),
         protocol=protocol,
         arbitration=arbitration,
@@ -343,7 +355,7 @@ def _problem(subject: _Subject, machine: _Machine, size: str | int | None) -> Pr
             raise TopologyError(
                 "the machine is the one in the schedule's file", hint="--topology or --sketch"
             )
-        problem = subject.saved.schedule.problem
+        problem = believed(subject.saved.schedule.problem)
     else:
         collective = subject.collective
         rounded = None
@@ -369,16 +381,12 @@ def _checked_size(subject: _Subject, size: str | int) -> int:
     return size_bytes
 
 
-def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[float, str, float | None]:
-    """The bound and why; and the schedule's time where this is its own machine and size."""
-    bound = lower_bound(problem)
+def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[Bound, float | None]:
+    """The bound, proved here; and the schedule's time where this is its own machine and size."""
     saved = subject.saved
     if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
-        return bound.value_us, bound.witness, None
-    time_us = saved.schedule.makespan_us
-    if saved.lower_bound_us > bound.value_us:
-        return saved.lower_bound_us, saved.bound_source, time_us
-    return bound.value_us, bound.witness, time_us
+        return lower_bound(problem), None
+    return lower_bound(problem), saved.schedule.makespan_us
 
 
 def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:

@@ -26,6 +26,7 @@ TOP = (
     "result",
     "api",
     "proofs",
+    "claims",
     "simulated",
     "frontier",
     "explained",

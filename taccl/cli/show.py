@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,7 +71,8 @@ def show(
 ) -> None:
     """Show what FILE does: an MSCCL-XML, or a schedule (JSON) written by `taccl synthesize --schedule`.
 
-    Without --html or --trace it is shown as text. A schedule knows its times. An XML has none: they come
+    Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
+    again, whatever the file claims. An XML has none: they come
     from a simulation on --topology or --sketch at --size, or else every step is shown as one unit of time.
     """
     claim_outputs((html, trace), (file, sketch, topology, profile, collective))
@@ -125,7 +127,13 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
     if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
     saved = read_schedule(file)
-    return _Subject(lambda rank: describe_schedule(saved, rank), lambda: schedule_timeline(saved))
+    from taccl.claims import prove_again  # it loads the solvers, which showing an XML does without
+
+    proved, notes = prove_again(saved)
+    shown = replace(saved, lower_bound_us=proved.value_us, bound_source=proved.witness)
+    return _Subject(
+        lambda rank: describe_schedule(shown, rank, notes), lambda: schedule_timeline(shown, notes)
+    )
 
 
 def _program(file: Path, machine: _Machine) -> _Subject:

@@ -36,8 +36,9 @@ class SavedSchedule:
     Parameters
     ----------
     schedule : it passed `Schedule.check()` when it was read.
-    lower_bound_us : no schedule of `schedule.problem` is faster, microseconds; 0 if nothing is proven.
-    bound_source : why no schedule is faster, in a few words. The file is taken at its word for both.
+    lower_bound_us : what the file claims: no schedule of `schedule.problem` is faster, microseconds; 0 for
+        no claim. Anybody can write one into a file; `taccl.bounds` and `taccl show` prove their own.
+    bound_source : why, in the file's words.
     """
 
     schedule: Schedule

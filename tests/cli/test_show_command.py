@@ -3,8 +3,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import Result
+
+from taccl.collectives import make_collective
+from taccl.problem import LogicalTopology, Problem
+from taccl.schedule import schedule_to_json
+from taccl.schedule.columns import Send, schedule_from_sends
 
 Taccl = Callable[..., Result]
 
@@ -123,3 +129,68 @@ def test_options_of_no_use_are_refused(taccl: Taccl, files: tuple[Path, Path]) -
     done = taccl("show", files[0], "--rank", 9)
     assert done.exit_code == 2
     assert "there is no rank 9" in done.stderr
+
+
+def claim(path: Path, bound_us: float, why: str) -> None:
+    """Write a bound into the file of a schedule, as anybody can."""
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"lower_bound_us": bound_us, "bound_source": why}))
+
+
+@pytest.fixture
+def slow(taccl: Taccl) -> Path:
+    """One chunk over one link, which takes 1 us, and leaves 1 us late."""
+    topology = LogicalTopology(
+        name="chain",
+        node_of=np.zeros(2, dtype=np.int64),
+        src=np.array([0]),
+        dst=np.array([1]),
+        alpha_us=np.array([0.0]),
+        beta_us_per_mb=np.array([1.0]),
+        ports=((0,),),
+        port_names=("the link",),
+    )
+    problem = Problem(topology, make_collective("broadcast", 2), 1.0)
+    path = Path("slow.json")
+    path.write_text(schedule_to_json(schedule_from_sends(problem, [Send((0,), 0, 1.0)])))
+    return path
+
+
+@pytest.mark.parametrize("command", ["show", "simulate"])
+def test_a_bound_that_a_file_claims_is_told_as_a_claim_and_never_shown_as_the_bound(
+    taccl: Taccl, slow: Path, command: str
+) -> None:
+    claim(slow, 1.98, "proved\x1b[31m by me")
+    done = taccl(command, slow)
+    assert done.exit_code == 0, done.output
+    assert "note" in done.stdout
+    assert "the file claims a bound of 1.98 us ('proved [31m by me'), which is not proved here" in done.stdout
+    assert done.stdout.count("1.98") == 1
+    assert re.search(r"1\.00 .*latency of chunk 0", done.stdout)
+
+
+@pytest.mark.parametrize("bound_us", [0.0, 0.3, 1.0])
+def test_what_a_file_claims_is_not_told_where_as_much_is_proved(
+    taccl: Taccl, slow: Path, bound_us: float
+) -> None:
+    claim(slow, bound_us, "proved by me")
+    for command in ("show", "simulate"):
+        done = taccl(command, slow)
+        assert "proved by me" not in done.stdout
+        assert re.search(r"1\.00 .*latency of chunk 0", done.stdout)
+
+
+def test_a_page_tells_the_claim_too(taccl: Taccl, slow: Path) -> None:
+    claim(slow, 1.98, "proved by me")
+    done = taccl("show", slow, "--html", "page.html")
+    assert "note: the file claims a bound of 1.98 us" in done.stdout
+    assert "which is not proved here" in Path("page.html").read_text()
+
+
+def test_a_symmetry_that_a_file_makes_up_raises_no_bound(taccl: Taccl, slow: Path) -> None:
+    saved = json.loads(slow.read_text())
+    slow.write_text(json.dumps(saved | {"symmetry": [[1, 0]]}))
+    for command in ("show", "simulate"):
+        done = taccl(command, slow)
+        assert done.exit_code == 0, done.output
+        assert re.search(r"1\.00 .*latency of chunk 0", done.stdout)

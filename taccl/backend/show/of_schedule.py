@@ -15,8 +15,11 @@ from taccl.schedule import SavedSchedule, Schedule
 _MAX_LABELS = 200_000
 
 
-def schedule_timeline(saved: SavedSchedule) -> Timeline:
-    """Rows of bars by lane and start; lanes by source and destination."""
+def schedule_timeline(saved: SavedSchedule, notes: tuple[str, ...] = ()) -> Timeline:
+    """Rows of bars by lane and start; lanes by source and destination.
+
+    The bound of `saved` is shown as proven, so the caller stands for it.
+    """
     schedule = saved.schedule.sorted()
     topology, sends = schedule.problem.topology, schedule.sends
     used = np.unique(schedule.link)
@@ -33,7 +36,7 @@ def schedule_timeline(saved: SavedSchedule) -> Timeline:
     return Timeline(
         title=f"{schedule.problem.collective.name} on {topology.name}",
         facts=(*schedule_facts(saved), ("critical path", _about(path, schedule))),
-        notes=(),
+        notes=notes,
         unit="us",
         span=schedule.makespan_us,
         transfers=len(schedule),

@@ -18,12 +18,16 @@ from taccl.schedule import SavedSchedule, Schedule
 _CHUNKS_SHOWN = 8
 
 
-def describe_schedule(saved: SavedSchedule, rank: int | None = None) -> Iterator[str]:
+def describe_schedule(
+    saved: SavedSchedule, rank: int | None = None, notes: Sequence[str] = ()
+) -> Iterator[str]:
     """Lines: the summary, then the sends in the order of time.
 
     Parameters
     ----------
+    saved : with a bound that the caller stands for, since it is shown as proven.
     rank : only sends that leave or reach this rank.
+    notes : what else to say in the summary.
 
     Raises
     ------
@@ -32,7 +36,7 @@ def describe_schedule(saved: SavedSchedule, rank: int | None = None) -> Iterator
     schedule = saved.schedule.sorted()
     topology, sends = schedule.problem.topology, schedule.sends
     _check_rank(rank, topology.num_ranks)
-    yield from _aligned(schedule_facts(saved))
+    yield from _aligned((*schedule_facts(saved), *(("note", note) for note in notes)))
     yield ""
     rows_of = np.argsort(sends.of_row, kind="stable")
     first = np.concatenate([[0], np.cumsum(sends.count)])
