@@ -8,7 +8,7 @@ nothing below them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -241,9 +241,10 @@ def synthesize(
         found = search(stated.problem, options, on_progress)
     files: tuple[XmlFile, ...] = ()
     if xml:
-        programs = lowered(found.schedule)
-        verified = (_verified(each, stated.problem.collective) for each in programs)
-        files = tuple(sorted(verified, key=lambda file: -len(file.readers)))
+        try:
+            files = _files(lowered(found.schedule), stated.problem.collective)
+        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
+            files = _files(lowered(found.schedule), stated.problem.collective)
     return Result(
         found=found,
         options=options,
@@ -262,6 +263,12 @@ def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> i
     if isinstance(chunks, str):
         raise TacclError(f"chunks must be a number or auto, not {chunks!r}", hint="chunks 4, or chunks auto")
     return chunks
+
+
+def _files(programs: Iterable[Lowered], collective: Collective) -> tuple[XmlFile, ...]:
+    """The verified texts of the programs, that for most runtimes first."""
+    verified = (_verified(each, collective) for each in programs)
+    return tuple(sorted(verified, key=lambda file: -len(file.readers)))
 
 
 def _verified(lowered: Lowered, collective: Collective) -> XmlFile:

@@ -1,14 +1,14 @@
-"""The `taccl` command: its groups, and what becomes of errors."""
+"""The `taccl` command and its groups."""
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Any
 
 import click
 
-from taccl.errors import TacclError
+from taccl.cli.failures import told_in_a_line
+from taccl.cli.signals import terminated_as_interrupted
 
 #: Each is the command of that name in the module of that name, imported when it is used: so `--version`
 #: loads no solver.
@@ -16,12 +16,6 @@ _COMMANDS = (
     *("synthesize", "explain", "bound", "pareto", "verify"),
     *("simulate", "run", "show", "topology", "sketch"),
 )
-
-#: What a shell gives a process that was ended by Ctrl-C.
-_INTERRUPTED = 130
-
-#: Set to anything, a bug shows its traceback.
-_DEBUG = "TACCL_DEBUG"
 
 
 class _Taccl(click.Group):
@@ -36,33 +30,15 @@ class _Taccl(click.Group):
         command: click.Command = getattr(import_module(f"taccl.cli.{cmd_name}"), cmd_name)
         return command
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with told_in_a_line():  # --help and --version are told here
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with told_in_a_line(), terminated_as_interrupted():
             return super().invoke(ctx)
-        except TacclError as error:
-            _complain(str(error))
-            raise click.exceptions.Exit(error.exit_code) from error
-        except click.UsageError as error:
-            where = "taccl" if error.ctx is None else error.ctx.command_path
-            _complain(f"{error.format_message()}\n  try: {where} --help")
-            raise click.exceptions.Exit(error.exit_code) from error
-        except KeyboardInterrupt as interrupt:
-            _complain("interrupted; nothing was written")
-            raise click.exceptions.Exit(_INTERRUPTED) from interrupt
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except Exception as bug:
-            if os.environ.get(_DEBUG):
-                raise
-            _complain(
-                f"internal error ({type(bug).__name__}: {bug}): this is a bug in taccl\n"
-                f"  try: report it with this command and its files; {_DEBUG}=1 shows where it happened"
-            )
-            raise click.exceptions.Exit(1) from bug
-
-
-def _complain(message: str) -> None:
-    click.echo(f"error: {message}", err=True)
 
 
 @click.group(cls=_Taccl, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,19 @@ import click
 
 from taccl import units
 from taccl.cli import completion
-from taccl.cli.output import claim_outputs, show_json, show_table
+from taccl.cli.output import (
+    STDOUT,
+    Attempts,
+    claim_outputs,
+    output_name,
+    show_json,
+    show_table,
+    write_output,
+)
+from taccl.cli.signals import undisturbed
 from taccl.frontier import Frontier, FrontierPoint
 from taccl.frontier import pareto as find_frontier
+from taccl.schedule import schedule_to_json
 
 _FILE = click.Path(path_type=Path)
 _HEADER = (
@@ -71,7 +83,9 @@ _HEADER = (
 @click.option(
     "--time-limit", type=float, default=120.0, show_default=True, metavar="SECONDS", help="Seconds of search."
 )
-@click.option("--schedule", type=_FILE, help="Where to write a point's schedule as JSON.")
+@click.option(
+    "--schedule", type=_FILE, help="Where to write a point's schedule as JSON; - for standard output."
+)
 @click.option(
     "--point",
     type=click.IntRange(min=1),
@@ -93,27 +107,26 @@ def pareto(schedule: Path | None, point: int | None, as_json: bool, quiet: bool,
     """
     if point is not None and schedule is None:
         raise click.UsageError("--point says which schedule to write, and there is no --schedule")
-    claim_outputs((schedule,), (request["topology"], request["profile"]))
+    aside = claim_outputs((schedule,), (request["topology"], request["profile"]), as_json=as_json)
     frontier = find_frontier(**request, on_point=None if quiet else _report)
     chosen = _chosen(frontier, point)
-    if schedule is not None and chosen is not None:
-        chosen.write_schedule(schedule)
-    if as_json:
-        show_json(frontier.to_dict())
-        return
-    _show(frontier, request["size"])
-    if schedule is not None and chosen is not None:
-        found = chosen.point
-        click.echo(f"wrote {schedule}: {found.steps} steps, {found.rounds} rounds, {found.chunks} chunks")
+    with undisturbed():
+        attempts = Attempts()
+        written = None
+        if schedule is not None and chosen is not None:
+            written = attempts.of(lambda: _write(chosen, schedule))
+        attempts.of(lambda: _show(frontier, request["size"], written, as_json=as_json, aside=aside))
+        attempts.end()
 
 
 def _report(found: FrontierPoint) -> None:
     point = found.point
-    click.echo(
-        f"{point.seconds:6.1f} s  {point.steps} steps, {point.rounds} rounds, {point.chunks} chunks: "
-        f"{point.rounds_per_chunk} rounds per chunk",
-        err=True,
-    )
+    with suppress(OSError):  # the search goes on where nobody can be told
+        click.echo(
+            f"{point.seconds:6.1f} s  {point.steps} steps, {point.rounds} rounds, {point.chunks} chunks: "
+            f"{point.rounds_per_chunk} rounds per chunk",
+            err=True,
+        )
 
 
 def _chosen(frontier: Frontier, point: int | None) -> FrontierPoint | None:
@@ -126,21 +139,39 @@ def _chosen(frontier: Frontier, point: int | None) -> FrontierPoint | None:
     return frontier.points[point - 1]
 
 
-def _show(frontier: Frontier, size: str) -> None:
-    bound = frontier.round_bound
-    click.echo(
+def _write(found: FrontierPoint, path: Path) -> str:
+    """Write its schedule, and say so."""
+    if path == STDOUT:
+        bound = found.bound
+        text = schedule_to_json(found.schedule, lower_bound_us=bound.value_us, bound_source=bound.witness)
+        write_output(path, text)
+    else:
+        found.write_schedule(path)
+    point = found.point
+    return f"wrote {output_name(path)}: {point.steps} steps, {point.rounds} rounds, {point.chunks} chunks"
+
+
+def _show(frontier: Frontier, size: str, written: str | None, *, as_json: bool, aside: bool) -> None:
+    """The report; `aside`: on standard error, because standard output is taken."""
+    if as_json:
+        show_json(frontier.to_dict())
+        return
+    bound, say = frontier.round_bound, partial(click.echo, err=aside)
+    say(
         f"{frontier.collective.name}, {frontier.collective.num_ranks} ranks, on {frontier.topology}, "
         f"{units.format_size(units.parse_size(size))}"
     )
-    click.echo(f"at least {frontier.least_steps} steps: the longest of the shortest ways")
-    click.echo(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
-    show_table(_HEADER, [_row(each) for each in frontier.points])
+    say(f"at least {frontier.least_steps} steps: the longest of the shortest ways")
+    say(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
+    show_table(_HEADER, [_row(each) for each in frontier.points], err=aside)
     for each in frontier.undecided:
-        click.echo(
+        say(
             f"not decided in time: {each.steps} steps, {each.rounds} rounds, {each.chunks} chunks; "
             "a point may be missing"
         )
-    click.echo(f"{frontier.status}, {frontier.seconds:.1f} s")
+    say(f"{frontier.status}, {frontier.seconds:.1f} s")
+    if written is not None:
+        say(written)
 
 
 def _row(found: FrontierPoint) -> list[str]:

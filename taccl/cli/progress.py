@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 from rich.console import Console
@@ -19,13 +19,22 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def progress_reports(*, quiet: bool, verbose: bool) -> Iterator[Report | None]:
-    """Something to give to `synthesize` as `on_progress`; it stops showing when the context ends."""
+    """Something to give to `synthesize` as `on_progress`; it stops showing when the context ends.
+
+    A search goes on where nobody can be told: standard error may be closed or full.
+    """
     if quiet:
         yield None
-    elif sys.stderr.isatty() and not verbose:
+    elif sys.stderr is not None and sys.stderr.isatty() and not verbose:
         table = LiveTable()
-        with Live(console=Console(stderr=True), get_renderable=table.render, transient=True):
+        live = Live(console=Console(stderr=True), get_renderable=table.render, transient=True)
+        with suppress(OSError):
+            live.start()
+        try:
             yield table.report
+        finally:
+            with suppress(OSError):
+                live.stop()
     else:
         yield _say_everything if verbose else _say_improvement
 
@@ -38,7 +47,8 @@ def _say_improvement(progress: Progress) -> None:
 def _say_everything(progress: Progress) -> None:
     elapsed, stage, *figures = _cells(progress)
     named = (f"{name} {figure}" for name, figure in zip(("time", "bound", "gap"), figures, strict=True))
-    click.echo(f"{elapsed:>8}  {stage:<24}  {'  '.join(named)}", err=True)
+    with suppress(OSError):
+        click.echo(f"{elapsed:>8}  {stage:<24}  {'  '.join(named)}", err=True)
 
 
 def _cells(progress: Progress) -> tuple[str, str, str, str, str]:

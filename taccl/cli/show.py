@@ -23,8 +23,7 @@ from taccl.backend.show import (
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
 from taccl.cli import completion
 from taccl.cli.options import FILE
-from taccl.cli.output import claim_outputs
-from taccl.files import write_atomically
+from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.schedule import read_schedule
 
 if TYPE_CHECKING:
@@ -34,8 +33,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--rank", type=int, help="Only this rank, in the text.")
-@click.option("--html", type=FILE, metavar="OUT.html", help="Write a page for the browser.")
-@click.option("--trace", type=FILE, metavar="OUT.json", help="Write a trace for Perfetto (ui.perfetto.dev).")
+@click.option(
+    "--html", type=FILE, metavar="OUT.html", help="Write a page for the browser; - for standard output."
+)
+@click.option(
+    "--trace",
+    type=FILE,
+    metavar="OUT.json",
+    help="Write a trace for Perfetto (ui.perfetto.dev); - for standard output.",
+)
 @click.option(
     "--sketch",
     shell_complete=completion.sketches,
@@ -75,7 +81,7 @@ def show(
     again, whatever the file claims. An XML has none: they come
     from a simulation on --topology or --sketch at --size, or else every step is shown as one unit of time.
     """
-    claim_outputs((html, trace), (file, sketch, topology, profile, collective))
+    aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
     subject = _schedule(file, machine) if _is_json(file) else _program(file, machine)
     if html is None and trace is None:
@@ -87,10 +93,11 @@ def show(
     timeline = subject.timeline()
     for path, write in ((html, to_html), (trace, to_trace)):
         if path is not None:
-            write_atomically(path, write(timeline))
-            click.echo(f"wrote {path}: {len(timeline.bars)} bars, {timeline.transfers} transfers")
+            write_output(path, write(timeline))
+            bars = f"{len(timeline.bars)} bars, {timeline.transfers} transfers"
+            click.echo(f"wrote {output_name(path)}: {bars}", err=aside)
     for note in timeline.notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {note}", err=aside)
 
 
 class _Subject(NamedTuple):

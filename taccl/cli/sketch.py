@@ -9,7 +9,7 @@ import click
 
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
-from taccl.cli.output import claim_outputs, show_json, show_table
+from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write_output
 from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError, FileError, InfeasibleError
 from taccl.files import write_atomically
@@ -126,13 +126,15 @@ def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]
 @sketch.command()
 @click.argument("topology", shell_complete=completion.machines)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
-@click.option("-o", "--output", type=FILE, help="Write to a file that is not there yet.")
+@click.option(
+    "-o", "--output", type=FILE, help="Write to a file that is not there yet; - for standard output."
+)
 def init(topology: str, nodes: int | None, output: Path | None) -> None:
     """Print a commented sketch for TOPOLOGY (a name or a YAML file), to start from."""
     claim_outputs((output,), (topology,))
     text = starting_sketch(load_topology(topology, nodes=nodes), topology)
-    if output is None:
-        click.echo(text, nl=False)
+    if output is None or output == STDOUT:
+        write_output(STDOUT, text)
         return
     if output.exists():
         raise FileError(

@@ -8,13 +8,24 @@ from typing import Any
 import click
 
 from taccl import api, units
+from taccl.backend.lower.dialects import Target, dialects
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
-from taccl.cli.output import claim_outputs, show_json
+from taccl.cli.output import (
+    STDOUT,
+    Attempts,
+    claim_outputs,
+    output_name,
+    show_json,
+    write_output,
+)
 from taccl.cli.progress import progress_reports
+from taccl.cli.signals import undisturbed
+from taccl.collectives import COLLECTIVES
 from taccl.encoding.portfolio import ENGINES
 from taccl.result import Result
+from taccl.schedule import schedule_to_json
 
 
 def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
@@ -106,8 +117,8 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 )
 @click.option("--min-size", help="Smallest call that the XML serves.  [default: half of --size]")
 @click.option("--max-size", help="Largest call that the XML serves.  [default: twice --size]")
-@click.option("-o", "--output", type=FILE, help="Where to write the MSCCL-XML.")
-@click.option("--schedule", type=FILE, help="Where to write the schedule as JSON.")
+@click.option("-o", "--output", type=FILE, help="Where to write the MSCCL-XML; - for standard output.")
+@click.option("--schedule", type=FILE, help="Where to write the schedule as JSON; - for standard output.")
 @click.option("--no-xml", is_flag=True, help="Only find the schedule; make no MSCCL-XML.")
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
@@ -126,7 +137,8 @@ def synthesize(
     """Find a fast schedule for a collective, with a bound on how fast any could be, and write it
     as a verified MSCCL-XML file.
 
-    Ctrl-C stops the search and keeps the best schedule so far.
+    Ctrl-C stops the search and keeps the best schedule so far; so does SIGTERM. Where a file goes to
+    standard output, the report goes to standard error.
 
     \b
     taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
@@ -134,9 +146,10 @@ def synthesize(
     """
     if no_xml and output is not None:
         raise click.UsageError("--no-xml makes no file, and --output asks for one")
-    claim_outputs(
-        (output, schedule), [request[name] for name in ("sketch", "topology", "profile", "collective")]
-    )
+    inputs = [request[name] for name in ("sketch", "topology", "profile", "collective")]
+    aside = claim_outputs((output, schedule), inputs, as_json=as_json)
+    if output == STDOUT:
+        _check_one_file(request["collective"], request["target"])
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
         result = api.synthesize(
             **request,
@@ -145,14 +158,39 @@ def synthesize(
             max_bytes=None if max_size is None else units.parse_size(max_size),
             on_progress=report,
         )
-    written = () if output is None else result.write(output)
-    if schedule is not None:
-        result.write_schedule(schedule)
-    if as_json:
-        show_json(_as_json(result, written, schedule))
+    with undisturbed():
+        attempts = Attempts()
+        written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
+        kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
+        if as_json:
+            attempts.of(lambda: show_json(_as_json(result, written, kept)))
+        else:
+            report_text = f"{result.summary()}\n{_what_next(result, written, kept, asked=output is not None)}"
+            attempts.of(lambda: click.echo(report_text, err=aside))
+        attempts.end()
+
+
+def _check_one_file(collective: str, target: Target) -> None:
+    """Standard output takes one file, and some collectives need two for all runtimes."""
+    name = collective.lower().replace("-", "").replace("_", "")
+    if name in COLLECTIVES and len(dialects(name, target)) > 1:
+        raise click.UsageError(f"{name} makes two files for all runtimes; give a --target, or a file for -o")
+
+
+def _write(result: Result, output: Path) -> tuple[Path, ...]:
+    if output != STDOUT:
+        return result.write(output)
+    write_output(output, result.files[0].text)
+    return (output,)
+
+
+def _write_schedule(result: Result, path: Path) -> Path:
+    if path == STDOUT:
+        bound_us, source = result.lower_bound_us, result.bound_source
+        write_output(path, schedule_to_json(result.schedule, lower_bound_us=bound_us, bound_source=source))
     else:
-        click.echo(result.summary())
-        click.echo(_what_next(result, written, schedule))
+        result.write_schedule(path)
+    return path
 
 
 def _as_json(result: Result, written: tuple[Path, ...], schedule: Path | None) -> dict[str, object]:
@@ -167,12 +205,12 @@ def _as_json(result: Result, written: tuple[Path, ...], schedule: Path | None) -
     }
 
 
-def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None) -> str:
+def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None, *, asked: bool) -> str:
     lines = []
     if schedule is not None:
-        lines.append(f"wrote {schedule}: the schedule")
+        lines.append(f"wrote {output_name(schedule)}: the schedule")
     for file, path in zip(result.files, written, strict=False):
-        lines.append(f"wrote {path}: for {', '.join(file.readers)}")
+        lines.append(f"wrote {output_name(path)}: for {', '.join(file.readers)}")
         program = file.program
         sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
         place = " and ".join(
@@ -181,10 +219,12 @@ def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None)
             if served
         )
         lines.append(f"  serves calls of {sizes}, {place}")
+        if path == STDOUT:
+            continue
         if "msccl" in file.readers:
             lines.append(f"  msccl: MSCCL_XML_FILES={path.resolve()} NCCL_ALGO=MSCCL,RING,TREE")
         if set(file.readers) - {"msccl"}:
             lines.append("  executor, rccl: alone in a folder, with MSCCL_ALGO_DIR=that folder")
-    if result.files and not written:
+    if result.files and not asked:
         lines.append("no file written: give one with -o FILE")
     return "\n".join(["", *lines]) if lines else ""

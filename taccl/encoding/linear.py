@@ -1,22 +1,21 @@
 """Linear and mixed-integer programs as arrays, and the solvers that take them.
 
 Rows are built in bulk from NumPy columns. HiGHS, the default, is handed the arrays as they are; any
-other solver is driven through PuLP, whose row objects are slow to build but reach every solver that
-PuLP knows. Whatever a solver says, `Solution.status` is read from the solver itself: PuLP calls a
+other solver is driven through PuLP (`by_pulp`), whose row objects are slow to build but reach every
+solver that PuLP knows. Whatever a solver says, `Solution.status` is read from the solver itself: PuLP calls a
 model optimal that only ran into its time limit.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import highspy
 import numpy as np
-import pulp
 
 from taccl.collectives import IntArray
+from taccl.encoding.by_pulp import PulpModel, find_solver, solve_by_pulp
 from taccl.errors import SolverError
 from taccl.problem import FloatArray
 
@@ -126,13 +125,16 @@ def solve(
     """
     if solver.lower() == "highs":
         return _solve_by_highs(model, time_limit_s, gap, seed, start)
-    return _solve_by_pulp(model, _pulp_solver(solver, time_limit_s, gap))
+    lower, upper, cost, integer = model.columns()
+    arrays = PulpModel(lower, upper, cost, integer, *model.matrix())
+    status, values = solve_by_pulp(arrays, find_solver(solver), time_limit_s, gap)
+    return Solution(status) if values is None else Solution(status, values, float(cost @ values))
 
 
 def check_solver(solver: str) -> None:
     """Raise `SolverError` if there is no such solver here."""
     if solver.lower() != "highs":
-        _pulp_solver(solver, 1.0, 0.0)
+        find_solver(solver)
 
 
 def _solve_by_highs(
@@ -195,57 +197,3 @@ def _highs_solution(highs: Any, is_mip: bool) -> Solution:
         bound=bound,
         duals=None if is_mip else np.array(found.row_dual),
     )
-
-
-def _pulp_solver(name: str, time_limit_s: float, gap: float) -> Any:
-    known = {solver.lower(): solver for solver in pulp.listSolvers()}
-    aliases = [name.lower(), f"{name.lower()}_cmd", f"pulp_{name.lower()}_cmd"]
-    matches = [known[alias] for alias in aliases if alias in known]
-    if not matches:
-        raise SolverError(f"unknown solver {name!r}", hint="one of highs, cbc, " + ", ".join(sorted(known)))
-    limit = max(time_limit_s, 1.0)
-    for match in matches:
-        try:
-            solver = pulp.getSolver(match, msg=False, timeLimit=limit, gapRel=gap)
-        except TypeError:  # some solvers know no gap, and search until they have proved the optimum
-            solver = pulp.getSolver(match, msg=False, timeLimit=limit)
-        if solver.available():
-            return solver
-    raise SolverError(
-        f"the solver {name!r} is not installed here", hint="--solver highs, which comes with taccl"
-    )
-
-
-def _solve_by_pulp(model: LinearModel, solver: Any) -> Solution:
-    lower, upper, cost, integer = model.columns()
-    starts, column, value, row_lower, row_upper = model.matrix()
-    program = pulp.LpProblem("taccl", pulp.LpMinimize)
-    variables = [
-        pulp.LpVariable(f"x{i}", lower[i], _finite(upper[i]), "Integer" if integer[i] else "Continuous")
-        for i in range(model.num_variables)
-    ]
-    program.setObjective(pulp.LpAffineExpression(zip(variables, cost.tolist(), strict=True)))
-    for row, (first, last) in enumerate(itertools.pairwise(starts)):
-        terms = [(variables[column[i]], float(value[i])) for i in range(first, last)]
-        expression = pulp.LpAffineExpression(terms)
-        if row_lower[row] == row_upper[row]:
-            program += expression == row_lower[row]
-            continue
-        if np.isfinite(row_lower[row]):
-            program += expression >= row_lower[row]
-        if np.isfinite(row_upper[row]):
-            program += expression <= row_upper[row]
-    try:
-        program.solve(solver)
-    except pulp.PulpSolverError as error:
-        raise SolverError(f"the solver failed: {error}") from error
-    if program.status == pulp.LpStatusInfeasible:
-        return Solution("infeasible")
-    if program.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        return Solution("unknown")
-    values = np.array([variable.varValue or 0.0 for variable in variables])
-    return Solution("feasible", values, float(cost @ values))
-
-
-def _finite(bound: float) -> float | None:
-    return None if np.isinf(bound) else float(bound)

@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from taccl.encoding.engine import Budget
-from taccl.errors import SolverError
+from taccl.encoding.smt.ask import ask
 
 #: Seconds that one call of the solver may take.
 _CALL_S = 10.0
@@ -73,15 +73,8 @@ def _named(solver: Any, literals: Sequence[Any]) -> list[int]:
 
 
 def _check(solver: Any, assumed: Sequence[Any], budget: Budget) -> z3.CheckSatResult:
-    """One call of the solver, with a time limit. z3 takes Ctrl-C itself, and says so in its reason."""
+    """One call of the solver, with a time limit."""
     seconds = min(_CALL_S, budget.remaining_s())
     if not seconds:
         return z3.unknown
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    try:
-        answer = solver.check(*assumed)
-    except z3.Z3Exception as fault:
-        raise SolverError(f"z3 failed: {fault}") from fault
-    if answer == z3.unknown and "keyboard" in solver.reason_unknown():
-        raise KeyboardInterrupt
-    return answer
+    return ask(solver, seconds, *assumed)
