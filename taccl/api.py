@@ -15,30 +15,33 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from taccl import units
+from taccl.arguments import file_path, shown, whole_number, word
+from taccl.backend.limits import LIMITS
 from taccl.backend.lower import Lowered, Target, lower
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.backend.verify import verify_text
+from taccl.buildable import check_cells
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import Collective, chunk_bytes, make_collective
+from taccl.collectives import Collective, check_placements, chunk_bytes, make_collective
 from taccl.encoding.automorphisms import with_symmetry_found
-from taccl.encoding.engine import SolveOptions
+from taccl.encoding.engine import SolveOptions, check_time_limit
 from taccl.errors import (
     CollectiveError,
     SketchError,
-    SolverError,
     TacclError,
     TopologyError,
+    UnitError,
     VerificationError,
 )
-from taccl.problem import Occupancy, Problem
+from taccl.problem import OCCUPANCIES, Occupancy, Problem
 from taccl.result import Result, XmlFile
 from taccl.search import Progress, search
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
-from taccl.sketch.model import NicSharing
+from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.topologies import PhysicalTopology, load_topology
 
 #: Where the symmetries of a schedule come from.
@@ -86,8 +89,7 @@ def make_problem(
     symmetry: Symmetry = "sketch",
 ) -> StatedProblem:
     """What is asked, as an engine sees it. Parameters and errors as in `synthesize`."""
-    if symmetry not in SYMMETRIES:
-        raise SketchError(f"unknown symmetry {symmetry!r}", hint="one of " + ", ".join(SYMMETRIES))
+    word(symmetry, "symmetry", SYMMETRIES, SketchError)
     asked = read_request(
         collective,
         topology=topology,
@@ -122,16 +124,18 @@ def read_request(
     nic_sharing: NicSharing | None = None,
 ) -> Request:
     """The machine, collective and chunk size of a request, whether or not the sketch lets it be done."""
-    if isinstance(sketch, str | Path):
-        sketch = load_sketch(find_sketch(sketch))
+    if sketch is not None and not isinstance(sketch, Sketch):
+        sketch = load_sketch(find_sketch(file_path(sketch, SketchError)))
     if nic_sharing is not None:
-        sketch = _with_nic_sharing(sketch, nic_sharing)
+        sketch = _with_nic_sharing(sketch, word(nic_sharing, "nic_sharing", NIC_SHARINGS, SketchError))
     machine = choose_topology(topology, sketch, nodes=nodes, profile=profile, occupancy=occupancy)
     if isinstance(collective, Collective):
         _of_no_use("a collective that is made already", chunks=chunks, root=root)
+        check_placements(collective)
     else:
-        pieces = chunks or (1 if sketch is None else sketch.chunks_per_rank)
+        pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
         collective = _collective(collective, machine.num_ranks, pieces, root)
+    check_cells(collective.name, collective.num_ranks, collective.chunks_per_rank, collective.num_chunks)
     size_bytes = _size_bytes(size, sketch, machine, collective, chunk_size_known=profile is not None)
     return Request(collective, machine, sketch, chunk_bytes(collective, size_bytes) / units.MB)
 
@@ -215,6 +219,7 @@ def synthesize(
         symmetry=symmetry,
     )
     stated = state(size=size, chunks=_chunks_to_begin_with(chunks, size))
+    _check_file(instances, min_bytes, max_bytes)
     if xml:  # fail now, and not after the search
         dialects(stated.problem.collective.name, target)
         sizes_of(stated.problem.collective, stated.problem.size_bytes, min_bytes, max_bytes)
@@ -289,23 +294,28 @@ def _verified(lowered: Lowered, collective: Collective) -> XmlFile:
     return file
 
 
+def _check_file(instances: int, min_bytes: int | None, max_bytes: int | None) -> None:
+    """The numbers of the XML that can be told to be wrong before there is a schedule."""
+    most = max(limits.channels for limits in LIMITS.values())  # one for each that sends from rank to rank
+    whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
+    for name, size_bytes in (("min", min_bytes), ("max", max_bytes)):
+        if size_bytes is not None:
+            what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
+            whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
+
+
 def _protocol(name: str) -> Protocol:
     for protocol in Protocol:
-        if name.lower() == protocol.value.lower():
+        if str(name).lower() == protocol.value.lower():
             return protocol
     known = ", ".join(protocol.value for protocol in Protocol)
-    raise TacclError(f"unknown protocol {name!r}", hint=f"one of {known}")
+    raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {known}")
 
 
 def _solve_options(
     engine: str, solver: str, time_limit: float, gap: float, seed: int, slack: float | None
 ) -> SolveOptions:
-    if not time_limit > 0:
-        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 60")
-    if not 0 <= gap < 1:
-        raise SolverError(f"a gap is a fraction from 0 up to 1, not {gap:g}", hint="--gap 0.05 for 5%")
-    if slack is not None and not 1 <= slack < float("inf"):
-        raise SolverError(f"a slack is 1 or more, not {slack:g}", hint="--slack 1.5: ways half as long again")
+    check_time_limit(time_limit)
     return SolveOptions(
         engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver, slack=slack
     )
@@ -345,7 +355,9 @@ def choose_topology(
     else:
         nodes = sketch.nodes if nodes is None and sketch is not None else nodes
         topology = load_topology(topology, nodes=nodes, profile=profile)
-    return topology if occupancy is None else topology.with_occupancy(occupancy)
+    if occupancy is None:
+        return topology
+    return topology.with_occupancy(word(occupancy, "occupancy", OCCUPANCIES, TopologyError))
 
 
 def _of_no_use(what: str, **given: object) -> None:
@@ -355,6 +367,8 @@ def _of_no_use(what: str, **given: object) -> None:
 
 
 def _collective(name: str | Path, num_ranks: int, pieces: int, root: int | None) -> Collective:
+    if not isinstance(name, str | Path):
+        raise CollectiveError(f"a collective is a name, a file or a Collective, not {shown(name)}")
     if is_collective_file(name):
         _of_no_use("a collective from a file", root=root)
         return load_collective(name, num_ranks, pieces)

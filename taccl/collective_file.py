@@ -20,12 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
+from taccl.arguments import shown, whole_number
+from taccl.buildable import MAX_PLACES
 from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement
 from taccl.errors import CollectiveError
 from taccl.topologies.strict_yaml import Node, load_yaml
 
 #: The most ranks that any runtime takes.
 MAX_RANKS = 1024
+#: No buffer is larger, in chunks.
+_MAX_OFFSET = 2**31
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -58,16 +62,26 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
     ranks = keys["ranks"].integer(minimum=1, maximum=MAX_RANKS)
     if num_ranks not in (None, ranks):
         raise keys["ranks"].error(
-            f"{name} is for {ranks} ranks, and the topology has {num_ranks}",
+            f"{name} is for {ranks} ranks, and the topology has {shown(num_ranks)}",
             hint="--nodes or --topology for as many ranks",
         )
-    chunks = [_Chunk.read(node, ranks) for node in keys["chunks"].elements()]
+    whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
+    chunks: list[_Chunk] = []
+    places = 0
+    for node in keys["chunks"].elements():
+        chunks.append(_Chunk.read(node, ranks))
+        places += pieces * max(len(chunks[-1].starts.offsets), len(chunks[-1].wanted.offsets))
+        if places > MAX_PLACES:
+            raise node.error(
+                f"{name} is too large to build: more than {MAX_PLACES} places of chunks up to here",
+                hint="fewer --chunks" if pieces > 1 else "fewer chunks or ranks",
+            )
     if not chunks:
         raise keys["chunks"].error("a collective has at least one chunk")
     inputs = _placed([chunk.starts for chunk in chunks], ranks, "input")
     outputs = _placed([chunk.wanted for chunk in chunks], ranks, "output")
     largest = int(max(inputs.buffer_size(ranks).max(), outputs.buffer_size(ranks).max()))
-    in_size = keys["chunks_in_size"].integer(minimum=1) if "chunks_in_size" in keys else largest
+    in_size = keys["chunks_in_size"].integer(1, _MAX_OFFSET) if "chunks_in_size" in keys else largest
     return Collective(
         name=name,
         num_ranks=ranks,
@@ -96,7 +110,7 @@ class _Places:
             node.choice(("all",))
             offsets = dict.fromkeys(range(num_ranks))
         elif node.kind == "mapping":
-            offsets = {key.integer(0, last): value.integer(0) for key, value in node.items()}
+            offsets = {key.integer(0, last): value.integer(0, _MAX_OFFSET) for key, value in node.items()}
         else:
             for rank in node.elements() if node.kind == "list" else (node,):
                 if rank.integer(0, last) in offsets:

@@ -16,6 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from taccl.arguments import is_whole, shown, whole_number
+from taccl.buildable import check_places
 from taccl.errors import CollectiveError
 
 IntArray = NDArray[np.int64]
@@ -348,24 +350,49 @@ def make_collective(
 
     Raises
     ------
-    CollectiveError : unknown name, fewer than one chunk, a root that is no rank or is not wanted.
+    CollectiveError : unknown name, fewer than one chunk, more than can be built, a root that is no rank or is
+        not wanted.
     """
-    key = name.lower().replace("-", "").replace("_", "")
+    key = str(name).lower().replace("-", "").replace("_", "")
     if key not in COLLECTIVES:
-        raise CollectiveError(f"unknown collective {name!r}", hint="one of " + ", ".join(COLLECTIVES))
-    if num_ranks < 1 or chunks_per_rank < 1:
-        raise CollectiveError(
-            f"{key} needs at least one rank and one chunk per rank, "
-            f"not {num_ranks} ranks and {chunks_per_rank} chunks per rank"
-        )
+        raise CollectiveError(f"unknown collective {shown(name)}", hint="one of " + ", ".join(COLLECTIVES))
+    for number in (num_ranks, chunks_per_rank):
+        if not is_whole(number) or number < 1:
+            raise CollectiveError(
+                f"{key} needs at least one rank and one chunk per rank, "
+                f"not {shown(num_ranks)} ranks and {shown(chunks_per_rank)} chunks per rank"
+            )
+    check_places(key, int(num_ranks), int(chunks_per_rank))
     if key in _ROOTLESS:
         if root is not None:
             raise CollectiveError(f"{key} has no root", hint="leave --root out")
         return _ROOTLESS[key](num_ranks, chunks_per_rank)
     root = 0 if root is None else root
-    if not 0 <= root < num_ranks:
-        raise CollectiveError(f"root {root} is no rank of 0 .. {num_ranks - 1}")
+    if not is_whole(root) or not 0 <= root < num_ranks:
+        raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {num_ranks - 1}")
     return _ROOTED[key](num_ranks, chunks_per_rank, root)
+
+
+def check_placements(collective: Collective) -> None:
+    """Raise CollectiveError for a collective made by hand whose columns are not what they should be."""
+    ranks, chunks = collective.num_ranks, len(collective.reduces)
+    for what, placement in (("input", collective.inputs), ("output", collective.outputs)):
+        columns = (placement.chunk, placement.rank, placement.offset)
+        if len({len(column) for column in columns}) > 1:
+            raise CollectiveError(f"the {what} columns of {collective.name} differ in length")
+        for name, column, limit in zip(
+            ("chunk", "rank", "offset"), columns, (chunks, ranks, 2**62), strict=True
+        ):
+            values = np.asarray(column)
+            if len(values) and not (values.dtype.kind in "iu" and 0 <= values.min() and values.max() < limit):
+                raise CollectiveError(
+                    f"a {name} of the {what}s of {collective.name} is outside 0 .. {limit - 1}"
+                )
+    home = np.asarray(collective.home)
+    if home.shape != (chunks,) or (chunks and not (0 <= home.min() and home.max() < ranks)):
+        raise CollectiveError(f"each chunk of {collective.name} must have a rank as its home")
+    if min(collective.chunks_per_rank, collective.chunks_per_size) < 1:
+        raise CollectiveError(f"{collective.name} has no chunks in its size")
 
 
 def chunk_bytes(collective: Collective, size_bytes: int) -> int:
@@ -375,7 +402,8 @@ def chunk_bytes(collective: Collective, size_bytes: int) -> int:
     ------
     CollectiveError : the size cannot be cut into that many equal chunks.
     """
-    size, rest = divmod(size_bytes, collective.chunks_per_size)
+    whole_number(size_bytes, "a size", CollectiveError, least=0, most=2**62)
+    size, rest = divmod(int(size_bytes), collective.chunks_per_size)
     if rest or not size:
         nearest = max(1, round(size_bytes / collective.chunks_per_size)) * collective.chunks_per_size
         raise CollectiveError(

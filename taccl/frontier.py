@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from taccl import units
 from taccl.api import choose_topology
+from taccl.arguments import is_whole, shown
 from taccl.collectives import Collective, make_collective
 from taccl.encoding.bounds import Bound, lower_bound
-from taccl.encoding.engine import Budget
+from taccl.encoding.engine import Budget, check_time_limit
 from taccl.encoding.smt import Point, RoundBound, Undecided, fewest_steps, round_bound, round_network, walk
 from taccl.encoding.smt.points import copies_of
 from taccl.errors import NoScheduleInTime, SolverError
@@ -41,6 +42,8 @@ FrontierStatus = Literal["bandwidth optimal", "finished", "time limit", "interru
 _MORE_STEPS = 3
 #: The most chunks that are tried by default.
 _CHUNKS = 8
+#: More of either are no frontier that anybody walks.
+_MOST_STEPS, _MOST_CHUNKS = 2**16, 2**12
 #: Seconds for each linear program of the bounds on the points' times.
 _BOUND_S = 1.0
 
@@ -319,11 +322,16 @@ def _stated(
 
 
 def _check_limits(time_limit: float, max_steps: int | None, max_chunks: int | None) -> None:
-    if not time_limit > 0:
-        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 120")
-    for name, limit in (("steps", max_steps), ("chunks", max_chunks)):
-        if limit is not None and limit < 1:
-            raise SolverError(f"the most {name} must be at least 1, not {limit}", hint=f"--max-{name} 4")
+    check_time_limit(time_limit, example="120")
+    for name, limit, most in (("steps", max_steps, _MOST_STEPS), ("chunks", max_chunks, _MOST_CHUNKS)):
+        if limit is None:
+            continue
+        if not is_whole(limit) or limit < 1:
+            raise SolverError(
+                f"the most {name} must be at least 1, not {shown(limit)}", hint=f"--max-{name} 4"
+            )
+        if limit > most:
+            raise SolverError(f"the most {name} are {most}, not {shown(limit)}", hint=f"--max-{name} 4")
 
 
 def _status(

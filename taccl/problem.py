@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from taccl.arguments import column, number, whole_number
 from taccl.collectives import BoolArray, Collective, IntArray
 from taccl.errors import TopologyError
 
@@ -25,6 +26,11 @@ OCCUPANCIES: tuple[Occupancy, ...] = get_args(Occupancy)
 
 #: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
 MAX_GROUP = 71
+
+#: Columns of a topology, and which kinds of numbers NumPy must call them.
+_COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_us_per_mb": "fiu"}
+_MAX_COST = 1e9
+_MAX_CHUNK_MB = 2.0**40
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +69,8 @@ class LogicalTopology:
     port_betas: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
+        for name, kinds in _COLUMNS.items():
+            object.__setattr__(self, name, column(getattr(self, name), name, TopologyError, kinds=kinds))
         if (
             len(
                 {
@@ -86,6 +94,8 @@ class LogicalTopology:
         for cost in (self.alpha_us, self.beta_us_per_mb):
             if not (np.isfinite(cost).all() and (cost >= 0).all()):
                 raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
+            if (cost > _MAX_COST).any():
+                raise TopologyError(f"a cost of {self.name!r} is more than {_MAX_COST:g} us or us per MB")
         if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
         if any(len(set(ports)) < len(ports) for ports in self.ports):
@@ -337,6 +347,10 @@ class Problem:
     symmetry: tuple[IntArray, ...] = ()
     limits: RoutingLimits = field(default_factory=RoutingLimits)
     max_group: int = MAX_GROUP
+
+    def __post_init__(self) -> None:
+        number(self.chunk_mb, "chunk_mb", TopologyError, above=0, most=_MAX_CHUNK_MB)
+        whole_number(self.max_group, "max_group", TopologyError, least=1, most=2**31)
 
     def __repr__(self) -> str:
         return f"Problem({self.collective!r} on {self.topology!r}, chunks of {self.chunk_mb:g} MB)"

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from math import lcm
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from taccl import units
 from taccl.api import make_problem
+from taccl.arguments import file_path, number, shown, whole_number, word
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.msccl_xml import Document, read_document
@@ -22,7 +23,14 @@ from taccl.claims import believed, claim_notes
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, Collective, make_collective
 from taccl.encoding.bounds import Bound, lower_bound
-from taccl.errors import CollectiveError, FileError, TacclError, TopologyError, VerificationError
+from taccl.errors import (
+    CollectiveError,
+    FileError,
+    TacclError,
+    TopologyError,
+    UnitError,
+    VerificationError,
+)
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
 from taccl.schedule import SavedSchedule, read_schedule
@@ -42,6 +50,7 @@ _ROOTED = ("broadcast", "reduce", *_PER_RANK)
 _TOLERANCE = 1e-9
 #: Reasons for a refusal that are written out.
 _FINDINGS = 5
+_MOST_SLOTS = 2**20
 
 
 @dataclass(frozen=True)
@@ -196,6 +205,10 @@ def simulate_file(
     ------
     TacclError : the subclass says whether a file or the request is wrong, or the program cannot run.
     """
+    path = file_path(path)
+    _check_run(protocol, slots, arbitration, copy_us_per_mb)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = _of_schedule(read_schedule(path)) if _is_json(path) else _of_xml(path, collective, root)
     machine = _Machine(topology, sketch, nodes, profile, occupancy, nic_sharing)
     chosen = sizes or (subject.default_size,)
@@ -238,6 +251,28 @@ def simulate_file(
         path=str(path),
         protocol=protocol,
         arbitration=arbitration,
+    )
+
+
+def _check_run(
+    protocol: Protocol | None, slots: int | None, arbitration: Arbitration, copy_us_per_mb: float
+) -> None:
+    if protocol is not None and not isinstance(protocol, Protocol):
+        known = ", ".join(f"Protocol.{each.name}" for each in Protocol)
+        raise TacclError(
+            f"unknown protocol {shown(protocol)}", hint=f"one of {known}, of taccl.backend.program"
+        )
+    if slots is not None:
+        whole_number(slots, "slots", TacclError, least=1, most=_MOST_SLOTS, hint="--slots 2")
+    word(arbitration, "arbitration", get_args(Arbitration), TacclError)
+    what = "the cost of a copy"
+    number(
+        copy_us_per_mb,
+        what,
+        TacclError,
+        most=units.MAX_BETA_US_PER_MB,
+        unit="us per MB",
+        hint="--copy-cost 5",
     )
 
 

@@ -10,11 +10,18 @@ import math
 import re
 from fractions import Fraction
 
+from taccl.arguments import is_number, number, shown
 from taccl.errors import UnitError
 
 KB = 2**10
 MB = 2**20
 GB = 2**30
+
+#: No call, link or wait is beyond these: what is, is a slip of the pen.
+MAX_SIZE_BYTES = 2**60
+MAX_TIME_US = 1e12
+MAX_ALPHA_US = 1e9
+MAX_BETA_US_PER_MB = 1e9
 
 _SUFFIXES = {"": 1, "B": 1}
 for _letter, _factor in (("K", KB), ("M", MB), ("G", GB), ("T", GB * KB)):
@@ -29,19 +36,20 @@ def parse_size(text: str | int) -> int:
 
     Raises
     ------
-    UnitError : not a size, not a whole number of bytes, or not positive.
+    UnitError : not a size, not a whole number of bytes, not positive, or more than 2**60 bytes.
     """
-    if isinstance(text, bool):
-        raise UnitError(f"{text!r} is not a size", hint="write it like 64KB, 16MB or 1GB")
-    match = _SIZE.fullmatch(str(text))
+    is_text = isinstance(text, str) or (is_number(text) and abs(text) < 10**20)
+    match = _SIZE.fullmatch(f"{text}") if is_text else None
     suffix = None if match is None else match[2].upper()
     if match is None or suffix not in _SUFFIXES:
-        raise UnitError(f"{text!r} is not a size", hint="write it like 64KB, 16MB or 1GB")
+        raise UnitError(f"{shown(text)} is not a size", hint="write it like 64KB, 16MB or 1GB")
     size = Fraction(match[1].rstrip(".")) * _SUFFIXES[suffix]
     if size.denominator != 1:
-        raise UnitError(f"{text!r} is {float(size)} bytes, which is not a whole number")
+        raise UnitError(f"{shown(text)} is {float(size)} bytes, which is not a whole number")
     if size <= 0:
-        raise UnitError(f"a size must be positive, not {text!r}")
+        raise UnitError(f"a size must be positive, not {shown(text)}")
+    if size > MAX_SIZE_BYTES:
+        raise UnitError(f"a size must be at most {MAX_SIZE_BYTES // 2**40}TB, not {shown(text)}")
     return int(size)
 
 
@@ -54,15 +62,18 @@ def parse_time_us(text: str | float) -> float:
 
     Raises
     ------
-    UnitError : not a time, or not positive.
+    UnitError : not a time, not positive, or more than 10**12 us.
     """
-    match = _TIME.fullmatch(str(text))
+    hint = "write it like 500us, 1.5ms or 2s"
+    if is_number(text):
+        return number(text, "a time", UnitError, above=0, most=MAX_TIME_US, unit="us", hint=hint)
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
     factor = None if match is None else _TIMES_US.get(match[2].upper())
     if match is None or factor is None:
-        raise UnitError(f"{text!r} is not a time", hint="write it like 500us, 1.5ms or 2s")
+        raise UnitError(f"{shown(text)} is not a time", hint=hint)
     time_us = float(match[1]) * factor
-    if not time_us > 0:
-        raise UnitError(f"a time must be positive, not {text!r}")
+    if not 0 < time_us <= MAX_TIME_US:
+        raise UnitError(f"a time must be positive and at most {MAX_TIME_US:g} us, not {shown(text)}")
     return time_us
 
 
@@ -76,9 +87,12 @@ def format_size(size_bytes: int) -> str:
 
 def beta_from_bandwidth(bandwidth_gbps: float) -> float:
     """Microseconds per MB of a link that moves `bandwidth_gbps` * 10**9 bytes per second."""
-    if not math.isfinite(bandwidth_gbps) or bandwidth_gbps <= 0:
-        raise UnitError(f"a bandwidth must be positive and finite, not {bandwidth_gbps}")
-    return MB / (bandwidth_gbps * 1e3)
+    if not is_number(bandwidth_gbps) or not 0 < bandwidth_gbps < math.inf:
+        raise UnitError(f"a bandwidth must be positive and finite, not {shown(bandwidth_gbps)}")
+    beta = MB / (float(bandwidth_gbps) * 1e3)
+    if not 0 < beta <= MAX_BETA_US_PER_MB:
+        raise UnitError(f"a bandwidth of {shown(bandwidth_gbps)} GB/s cannot be: 1 MB would take {beta:g} us")
+    return beta
 
 
 def bandwidth_gbps(size_bytes: float, time_us: float) -> float:

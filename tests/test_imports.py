@@ -10,7 +10,10 @@ import taccl
 
 ROOT = Path(taccl.__file__).parent
 
-NOUNS = ("errors", "units", "schemas", "notebook", "collectives", "problem", "schedule")
+NOUNS = (
+    *("errors", "arguments", "buildable", "units", "schemas", "notebook"),
+    *("collectives", "problem", "schedule"),
+)
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "sketch": ("topologies",),

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from taccl import units
 from taccl.api import Request, read_request
+from taccl.arguments import is_whole, shown
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, lower_bound
-from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.engine import Budget, SolveOptions, check_time_limit
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.explained.explanation import Explanation
 from taccl.explained.symmetry import broken_symmetries
@@ -68,10 +69,11 @@ def explain(
         error here but an explanation.
     KeyboardInterrupt : the user stopped it.
     """
-    if not time_limit > 0:
-        raise SolverError(f"a time limit must be positive, not {time_limit:g} s", hint="--time-limit 30")
-    if max_hops is not None and max_hops < 1:
-        raise SolverError(f"a way has at least one link, so max_hops is not {max_hops}", hint="--max-hops 2")
+    check_time_limit(time_limit, example="30")
+    if max_hops is not None and (not is_whole(max_hops) or max_hops < 1):
+        raise SolverError(
+            f"a way has at least one link, so max_hops is not {shown(max_hops)}", hint="--max-hops 2"
+        )
     target_us = None if target_time is None else units.parse_time_us(target_time)
     asked = read_request(
         collective,

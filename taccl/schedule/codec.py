@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from taccl.arguments import file_path
 from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule.columns import TOLERANCE_US, Schedule
@@ -146,7 +147,7 @@ def read_schedule(path: str | Path) -> SavedSchedule:
     FileError : the file cannot be read; and whatever `schedule_from_json` raises.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = file_path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FileError("this is not a text file", path=path) from None
     except (OSError, ValueError) as failure:  # ValueError: a null character in the path

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from taccl.buildable import MAX_LINKS, check_links
 from taccl.problem import FloatArray, LogicalTopology
+from taccl.sketch.count import count_links
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch
 from taccl.topologies.model import Path, PhysicalTopology
@@ -25,7 +27,10 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
     Raises
     ------
     SketchError : a switch or relay joins GPUs that the machine does not join.
+    TopologyError : there are too many of them.
     """
+    if topology.num_ranks**2 > MAX_LINKS:
+        check_links(topology.name, count_links(sketch, topology, layout))
     inside = list(_intranode_paths(sketch, topology, layout))
     between = list(_internode_paths(sketch, topology, layout))
     paths = sorted(inside + between, key=lambda path: (path.src_rank, path.dst_rank))

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from taccl.arguments import file_path
 from taccl.errors import SketchError
 from taccl.sketch.load import load_sketch
 from taccl.sketch.model import Sketch
@@ -50,7 +51,7 @@ def find_sketch(name_or_path: str | Path) -> Path:
     ------
     SketchError : a bare name that is neither published nor there as a file.
     """
-    text = os.fspath(name_or_path)
+    text = os.fspath(file_path(name_or_path, SketchError))
     published = {path.stem: path for path in published_files()}
     if text in published:
         return published[text]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from taccl.arguments import shown
 from taccl.errors import TopologyError
 from taccl.topologies import generators, machines
 from taccl.topologies.model import PhysicalTopology
@@ -81,6 +82,8 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     ------
     TopologyError : an unknown name, a shape that is no machine, a parameter that it does not take.
     """
+    if not isinstance(name, str):
+        raise TopologyError(f"a machine is a name, a file or a PhysicalTopology, not {shown(name)}")
     family, colon, shape = name.partition(":")
     if family in _MACHINES and not colon:
         return _build_machine(family, nodes, **params)
@@ -112,7 +115,7 @@ def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> P
         raise TopologyError(what, hint=example)
     if nodes not in (None, 1):
         raise TopologyError(
-            f"{family}:{shape} is one node, so it cannot have {nodes}", hint="leave nodes out"
+            f"{family}:{shape} is one node, so it cannot have {shown(nodes)}", hint="leave nodes out"
         )
     _check_params(family, params, ["alpha_us", "beta_us_per_mb", "bandwidth_gbps", "occupancy"])
     return entry.build(*sizes, **params)

@@ -11,9 +11,9 @@ DeviceKind = Literal["gpu", "switch", "nic", "pcie", "fabric"]
 #: `Device.node` of a device that belongs to no node: the fabric between nodes.
 NO_NODE = -1
 
-#: Larger machines than these are taken for slips of the pen.
+#: Larger machines than these are taken for slips of the pen: 512 GPUs that are all linked fit.
 MAX_GPUS = 4096
-MAX_LINKS = 2_000_000
+MAX_LINKS = 2**18
 
 
 @dataclass(frozen=True)

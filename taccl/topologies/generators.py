@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import permutations, product
 
+from taccl.arguments import is_number, is_whole, number, shown
 from taccl.errors import TopologyError
 from taccl.problem import Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import beta_from_bandwidth
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, beta_from_bandwidth
 
 DEFAULT_ALPHA_US = 0.5
 DEFAULT_BANDWIDTH_GBPS = 50.0
@@ -92,7 +93,10 @@ def fully_connected(
     """A link from every GPU to every other."""
     _check_count("full", gpus)
     if gpus * (gpus - 1) > MAX_LINKS:
-        raise TopologyError(f"full:{gpus} has more than {MAX_LINKS} links")
+        raise TopologyError(
+            f"full:{gpus} has {gpus * (gpus - 1)} links, which is too large to build: {MAX_LINKS} fit",
+            hint=f"full:{_most_linked()} or smaller",
+        )
     alpha, beta = _cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ends = permutations((f"gpu{gpu}" for gpu in range(gpus)), 2)
     return _machine(f"full:{gpus}", gpus, ends, alpha, beta, occupancy)
@@ -117,8 +121,8 @@ def _grid(
     name: str, sizes: Sequence[int], closed: bool, cost: tuple[float, float], occupancy: Occupancy
 ) -> PhysicalTopology:
     name = f"{name}:{'x'.join(map(str, sizes))}"
-    if not sizes or any(size < 1 for size in sizes):
-        raise TopologyError(f"a grid has sizes of 1 or more, not {name!r}")
+    if not sizes or not all(is_whole(size) and size >= 1 for size in sizes):
+        raise TopologyError(f"a grid has sizes of 1 or more, not {shown(name)}")
     _check_count(name, math.prod(sizes))
     ends = []
     for place in product(*map(range, sizes)):
@@ -138,8 +142,13 @@ def _grid_gpu(place: Sequence[int], sizes: Sequence[int]) -> str:
 
 
 def _check_count(name: str, gpus: int) -> None:
-    if not 2 <= gpus <= MAX_GPUS:
-        raise TopologyError(f"{name.partition(':')[0]} takes 2 to {MAX_GPUS} GPUs, not {gpus}")
+    if not is_whole(gpus) or not 2 <= gpus <= MAX_GPUS:
+        raise TopologyError(f"{name.partition(':')[0]} takes 2 to {MAX_GPUS} GPUs, not {shown(gpus)}")
+
+
+def _most_linked() -> int:
+    """The most GPUs that can all have a link to each other."""
+    return (1 + math.isqrt(1 + 4 * MAX_LINKS)) // 2
 
 
 def _cost(alpha_us: float, beta_us_per_mb: float | None, bandwidth_gbps: float | None) -> tuple[float, float]:
@@ -149,9 +158,10 @@ def _cost(alpha_us: float, beta_us_per_mb: float | None, bandwidth_gbps: float |
         beta_us_per_mb = beta_from_bandwidth(
             DEFAULT_BANDWIDTH_GBPS if bandwidth_gbps is None else bandwidth_gbps
         )
-    if not math.isfinite(beta_us_per_mb) or beta_us_per_mb <= 0:
-        raise TopologyError(f"beta_us_per_mb must be positive and finite, not {beta_us_per_mb}")
-    return alpha_us, beta_us_per_mb
+    if not is_number(beta_us_per_mb) or not 0 < beta_us_per_mb < math.inf:
+        raise TopologyError(f"beta_us_per_mb must be positive and finite, not {shown(beta_us_per_mb)}")
+    alpha_us = number(alpha_us, "alpha_us", TopologyError, most=MAX_ALPHA_US)
+    return alpha_us, number(beta_us_per_mb, "beta_us_per_mb", TopologyError, above=0, most=MAX_BETA_US_PER_MB)
 
 
 def _both_ways(ends: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

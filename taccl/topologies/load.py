@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from taccl.arguments import shown
+from taccl.errors import TopologyError
 from taccl.topologies.catalogue import build_topology, is_catalogue_name
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile
@@ -41,6 +43,8 @@ def _machine(source: str | Path, nodes: int | None) -> PhysicalTopology:
 
 
 def _names_a_file(source: str | Path) -> bool:
+    if not isinstance(source, str | Path):
+        raise TopologyError(f"a machine is a name, a file or a PhysicalTopology, not {shown(source)}")
     if isinstance(source, Path) or "/" in source or source.lower().endswith((".yaml", ".yml", ".json")):
         return True
     return not is_catalogue_name(source) and Path(source).is_file()

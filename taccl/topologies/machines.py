@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
 from taccl.topologies.model import PhysicalTopology
@@ -26,10 +27,10 @@ NDV2_SINGLE_PAIRS = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5,
 
 def check_nodes(nodes: int, gpus_per_node: int) -> None:
     """Raise TopologyError unless there is at least one node, and not more GPUs than MAX_GPUS."""
-    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
-        raise TopologyError(f"a machine has 1 or more nodes, not {nodes!r}")
+    if not is_whole(nodes) or nodes < 1:
+        raise TopologyError(f"a machine has 1 or more nodes, not {shown(nodes)}")
     if nodes * gpus_per_node > MAX_GPUS:
-        raise TopologyError(f"{nodes} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS} GPUs")
+        raise TopologyError(f"{shown(nodes)} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS} GPUs")
 
 
 def gpu_name(node: int, local: int) -> str:

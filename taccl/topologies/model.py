@@ -14,13 +14,17 @@ from functools import cached_property
 
 import networkx as nx
 
+from taccl.arguments import is_number, is_whole, number, shown
 from taccl.errors import TopologyError
 from taccl.problem import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB
 
 __all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
+
+_MOST = {"alpha_us": MAX_ALPHA_US, "beta_us_per_mb": MAX_BETA_US_PER_MB}
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,10 +73,11 @@ class PhysicalTopology:
         if link.src == link.dst:
             raise TopologyError(f"a link of {self.name!r} leads from {link.src} to itself")
         for what, cost in (("alpha_us", link.alpha_us), ("beta_us_per_mb", link.beta_us_per_mb)):
-            if not math.isfinite(cost) or cost < 0:
+            if not is_number(cost) or not 0 <= cost < math.inf:
                 raise TopologyError(
-                    f"{what} of {link.src} -> {link.dst} must be finite and not negative, not {cost}"
+                    f"{what} of {link.src} -> {link.dst} must be finite and not negative, not {shown(cost)}"
                 )
+            number(cost, f"{what} of {link.src} -> {link.dst}", TopologyError, most=_MOST[what])
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:
@@ -126,8 +131,10 @@ class PhysicalTopology:
 
     def _check_ranks(self, *ranks: int) -> None:
         for rank in ranks:
-            if not 0 <= rank < self.num_ranks:
-                raise TopologyError(f"{self.name!r} has ranks 0 .. {self.num_ranks - 1}, and no rank {rank}")
+            if not is_whole(rank) or not 0 <= rank < self.num_ranks:
+                raise TopologyError(
+                    f"{self.name!r} has ranks 0 .. {self.num_ranks - 1}, and no rank {shown(rank)}"
+                )
 
     def nic_count(self, node: int) -> int:
         """How many NICs a node has."""

@@ -98,7 +98,9 @@ class PathFinder:
         betas = self._least_betas(start, end_kind, passed)
         ways = {}
         for beta in sorted(set(betas.values())):
-            last_links = self._last_links(self._least_alphas(start, end_kind, passed, beta), beta)
+            last_links = self._last_links(
+                self._least_alphas(start, end_kind, passed, beta), start, passed, beta
+            )
             for end in (end for end, least in betas.items() if least == beta):
                 ways[end] = self._walk_back(start, end, last_links)
         return ways
@@ -143,10 +145,14 @@ class PathFinder:
                     heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
         return best
 
-    def _last_links(self, best: dict[int, Distance], beta: float) -> dict[int, list[int]]:
+    def _last_links(
+        self, best: dict[int, Distance], start: int, passed: frozenset[DeviceKind], beta: float
+    ) -> dict[int, list[int]]:
         """Device -> the links that a best way to it may end with."""
         last: dict[int, list[int]] = {}
         for device, (ticks, hops) in best.items():
+            if device != start and self.devices[device].kind not in passed:
+                continue
             for link in self.leaving[device]:
                 end = self.ends[link][1]
                 if (

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import yaml
 
+from taccl.arguments import file_path
 from taccl.errors import FileError, TacclError
 
 MAX_BYTES = 2**20
@@ -176,8 +177,9 @@ def load_yaml(path: str | Path, error: type[TacclError] = TacclError) -> Node:
     FileError : the file is not there, is a directory, or cannot be read.
     error : the file is empty, too large, not text, or not what this module's head calls strict YAML.
     """
+    path = file_path(path)
     try:
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise FileError("there is no such file", path=path) from None

@@ -6,18 +6,18 @@ nodes. A machine without nodes has the template's keys at the top level.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from taccl.arguments import shown
 from taccl.errors import TopologyError
 from taccl.problem import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
 from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
-from taccl.units import beta_from_bandwidth
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB
 
 #: Key of a template -> the kind of its devices, and the name that a counted one starts with.
 _KINDS: dict[str, tuple[DeviceKind, str]] = {
@@ -97,7 +97,8 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
 def _flat(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[Device], list[Link]]:
     if nodes not in (None, 1):
         raise root.error(
-            f"this machine has no nodes, so it cannot have {nodes}", hint="describe one node under 'node:'"
+            f"this machine has no nodes, so it cannot have {shown(nodes)}",
+            hint="describe one node under 'node:'",
         )
     return _template(keys).place(0, "")
 
@@ -174,7 +175,7 @@ def _links(node: Node, devices: Devices) -> tuple[Link, ...]:
 
 
 def _cost(entry: Node, keys: dict[str, Node]) -> tuple[float, float]:
-    alpha = keys["alpha_us"].number(minimum=0)
+    alpha = keys["alpha_us"].number(minimum=0, maximum=MAX_ALPHA_US)
     given = [keys[key] for key in ("beta_us_per_mb", "bandwidth_gbps") if key in keys]
     if len(given) != 1:
         verb = "lacks" if not given else "has both"
@@ -182,8 +183,8 @@ def _cost(entry: Node, keys: dict[str, Node]) -> tuple[float, float]:
         raise entry.error(f"{entry.name} {verb} {joined}", hint="give one of them")
     beta = given[0].number(above=0)
     if "bandwidth_gbps" in keys:
-        beta = beta_from_bandwidth(beta)
-    if not 0 < beta < math.inf:
+        beta = MB / (beta * 1e3)
+    if not 0 < beta <= MAX_BETA_US_PER_MB:
         raise given[0].error(f"{given[0].name} is out of range: {given[0].raw}")
     return alpha, beta
 

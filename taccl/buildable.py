@@ -1,0 +1,78 @@
+"""What is too large to build, told before it is begun, with what would fit.
+
+Sizes beyond these take more memory or time than any engine has for an answer: they are slips of the pen, or
+requests that a coarser question answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taccl.arguments import shown
+from taccl.errors import CollectiveError, TopologyError
+
+#: The most rows of a placement: so many transfers at least are more than any engine orders.
+MAX_PLACES = 2**22
+#: The most chunks times ranks, which engines and bounds have tables of.
+MAX_CELLS = 2**28
+#: The most links between ranks, as among 512 that all reach each other.
+MAX_LINKS = 2**18
+
+
+def check_places(name: str, num_ranks: int, pieces: int) -> None:
+    """Raise CollectiveError if a standard collective has more than MAX_PLACES places of chunks."""
+    if _places(name, num_ranks, pieces) > MAX_PLACES:
+        raise _too_large(name, num_ranks, pieces, lambda n, p: _places(name, n, p) <= MAX_PLACES)
+
+
+def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None:
+    """Raise CollectiveError if a collective, standard or not, has more than MAX_CELLS chunks times ranks."""
+    if num_chunks * num_ranks <= MAX_CELLS:
+        return
+    if num_chunks != _chunks(name, num_ranks, pieces):
+        raise CollectiveError(
+            f"{name} has {num_chunks} chunks for {num_ranks} ranks: that is too large to build"
+        )
+    raise _too_large(name, num_ranks, pieces, lambda n, p: _chunks(name, n, p) * n <= MAX_CELLS)
+
+
+def check_links(name: str, num_links: int) -> None:
+    """Raise TopologyError for a machine with more than MAX_LINKS links between ranks."""
+    if num_links > MAX_LINKS:
+        raise TopologyError(
+            f"{name} has {num_links} links from rank to rank, which is too large to build: {MAX_LINKS} fit",
+            hint="fewer ranks (512 that all reach each other fit), or a sketch that uses fewer links",
+        )
+
+
+def _chunks(name: str, num_ranks: int, pieces: int) -> int:
+    if name in ("broadcast", "reduce"):
+        return pieces
+    return num_ranks * pieces * (num_ranks if name == "alltoall" else 1)
+
+
+def _places(name: str, num_ranks: int, pieces: int) -> int:
+    """Rows of the longer placement."""
+    everywhere = name not in ("alltoall", "gather", "scatter")
+    return _chunks(name, num_ranks, pieces) * (num_ranks if everywhere else 1)
+
+
+def _too_large(name: str, num_ranks: int, pieces: int, fits: Callable[[int, int], bool]) -> CollectiveError:
+    """The error for a collective that is too large, with the most ranks or chunks that would fit."""
+    chunks = _most(lambda number: fits(num_ranks, number))
+    ranks = _most(lambda number: fits(number, 1))
+    cut = f"in {shown(pieces)} chunk{'s' if pieces > 1 else ''} per rank"
+    return CollectiveError(
+        f"{name} on {num_ranks} ranks {cut} is too large to build: "
+        f"{shown(_chunks(name, num_ranks, pieces))} chunks",
+        hint=f"--chunks {chunks} or fewer" if chunks else f"{ranks} ranks or fewer",
+    )
+
+
+def _most(fits: Callable[[int], bool]) -> int:
+    """The largest number up to 2**30 that fits, where all smaller ones do; 0 if none does."""
+    low, high = 0, 2**30
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
