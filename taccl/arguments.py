@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,11 +92,9 @@ def file_path(value: object, error: type[TacclError] = FileError) -> Path:
     raise error(f"the name of a file must be a text or a path, not {shown(value)}")
 
 
-def column(
-    values: object, what: str, error: type[TacclError], *, kinds: str
-) -> NDArray[np.int64] | NDArray[np.float64]:
+def column(values: object, what: str, error: type[TacclError], *, kinds: str) -> NDArray[Any]:
     """A column of numbers; `kinds`: what NumPy may call them, `iu` for whole ones, `fiu` for any."""
-    dtype = np.float64 if "f" in kinds else np.int64
+    dtype: type = np.float64 if "f" in kinds else np.int64
     try:
         array = np.asarray(values)
         if array.ndim == 1 and (array.dtype.kind in kinds or not array.size):

@@ -22,7 +22,7 @@ MAX_LINKS = 2**18
 def check_places(name: str, num_ranks: int, pieces: int) -> None:
     """Raise CollectiveError if a standard collective has more than MAX_PLACES places of chunks."""
     if _places(name, num_ranks, pieces) > MAX_PLACES:
-        raise _too_large(name, num_ranks, pieces, lambda n, p: _places(name, n, p) <= MAX_PLACES)
+        raise _too_large(name, num_ranks, pieces)
 
 
 def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None:
@@ -33,7 +33,7 @@ def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None
         raise CollectiveError(
             f"{name} has {num_chunks} chunks for {num_ranks} ranks: that is too large to build"
         )
-    raise _too_large(name, num_ranks, pieces, lambda n, p: _chunks(name, n, p) * n <= MAX_CELLS)
+    raise _too_large(name, num_ranks, pieces)
 
 
 def check_links(name: str, num_links: int) -> None:
@@ -57,10 +57,15 @@ def _places(name: str, num_ranks: int, pieces: int) -> int:
     return _chunks(name, num_ranks, pieces) * (num_ranks if everywhere else 1)
 
 
-def _too_large(name: str, num_ranks: int, pieces: int, fits: Callable[[int, int], bool]) -> CollectiveError:
+def _fits(name: str, num_ranks: int, pieces: int) -> bool:
+    cells = _chunks(name, num_ranks, pieces) * num_ranks
+    return cells <= MAX_CELLS and _places(name, num_ranks, pieces) <= MAX_PLACES
+
+
+def _too_large(name: str, num_ranks: int, pieces: int) -> CollectiveError:
     """The error for a collective that is too large, with the most ranks or chunks that would fit."""
-    chunks = _most(lambda number: fits(num_ranks, number))
-    ranks = _most(lambda number: fits(number, 1))
+    chunks = _most(lambda number: _fits(name, num_ranks, number))
+    ranks = _most(lambda number: _fits(name, number, 1))
     cut = f"in {shown(pieces)} chunk{'s' if pieces > 1 else ''} per rank"
     return CollectiveError(
         f"{name} on {num_ranks} ranks {cut} is too large to build: "

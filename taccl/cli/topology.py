@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
+import numpy as np
 
 from taccl import units
 from taccl.cli import completion
@@ -13,6 +14,7 @@ from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
+from taccl.topologies.reach import check_pairs, may_reach
 
 #: Keys whose column has a shorter title.
 _HEADER = {"bandwidth_gbps": "GB/s"}
@@ -43,6 +45,7 @@ def list_topologies(as_json: bool) -> None:
 def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> None:
     """Show a machine: NAME of the catalogue, or a YAML file."""
     machine = load_topology(name, nodes=nodes, profile=profile)
+    check_pairs(machine)
     facts, links, paths = _facts(machine), _link_classes(machine), _path_classes(machine)
     if as_json:
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths}))
@@ -83,12 +86,11 @@ def _link_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
 def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
     """Pairs of GPUs that reach each other past no other GPU at the same cost, counted."""
     classes: Counter[tuple[str, int, float, float]] = Counter()
-    for src, source in enumerate(machine.gpus):
-        for dst, target in enumerate(machine.gpus):
-            path = None if src == dst else machine.path(src, dst)
-            if path is not None:
-                where = "in a node" if source.node == target.node else "between nodes"
-                classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += 1
+    for src, dst in np.argwhere(may_reach(machine)).tolist():
+        path = machine.path(src, dst)
+        if path is not None:
+            where = "in a node" if machine.gpus[src].node == machine.gpus[dst].node else "between nodes"
+            classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += 1
     return [
         {"pairs": pairs, "where": where, "links": links} | _cost(alpha, beta)
         for (where, links, alpha, beta), pairs in classes.items()

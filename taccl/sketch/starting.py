@@ -13,6 +13,7 @@ from taccl.sketch.model import Rotation
 from taccl.sketch.network import logical_topology
 from taccl.sketch.symmetry import broken_by, rank_map
 from taccl.topologies.model import PhysicalTopology
+from taccl.topologies.reach import check_pairs
 from taccl.units import MB, format_size
 
 _HEAD = Template("""\
@@ -70,6 +71,7 @@ def starting_sketch(topology: PhysicalTopology, name: str) -> str:
     Between nodes, one GPU beside each NIC sends and another receives (or the same, where there is
     only one). The symmetries in it are those of the network that it makes.
     """
+    check_pairs(topology)
     layout = layout_of(topology)
     nodes = len(layout.ranks)
     machine = f"{name}, {nodes} node{'s' if nodes > 1 else ''}, {layout.num_ranks} GPUs"
