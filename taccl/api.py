@@ -218,6 +218,7 @@ def synthesize(
         nic_sharing=nic_sharing,
         symmetry=symmetry,
     )
+    word(target, "target", get_args(Target), CollectiveError)
     stated = state(size=size, chunks=_chunks_to_begin_with(chunks, size))
     _check_file(instances, min_bytes, max_bytes)
     if xml:  # fail now, and not after the search
@@ -233,7 +234,7 @@ def synthesize(
         name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
     )
     notes, tried = stated.notes, tuple[ChunksTried, ...]()
-    if chunks == "auto":
+    if isinstance(chunks, str):  # auto
         choice = choose_chunks(
             lambda number: state(size=stated.problem.size_bytes, chunks=number),
             options,
@@ -263,10 +264,12 @@ def synthesize(
 
 def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> int | None:
     """With `auto`, one chunk of the size that is given, else whatever the default size is meant for."""
-    if chunks == "auto":
-        return None if size is None else 1
     if isinstance(chunks, str):
-        raise TacclError(f"chunks must be a number or auto, not {chunks!r}", hint="chunks 4, or chunks auto")
+        if chunks == "auto":
+            return None if size is None else 1
+        raise TacclError(
+            f"chunks must be a number or auto, not {shown(chunks)}", hint="chunks 4, or chunks auto"
+        )
     return chunks
 
 
@@ -306,7 +309,7 @@ def _check_file(instances: int, min_bytes: int | None, max_bytes: int | None) ->
 
 def _protocol(name: str) -> Protocol:
     for protocol in Protocol:
-        if str(name).lower() == protocol.value.lower():
+        if isinstance(name, str) and name.lower() == protocol.value.lower():
             return protocol
     known = ", ".join(protocol.value for protocol in Protocol)
     raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {known}")

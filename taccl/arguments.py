@@ -85,6 +85,23 @@ def word(
     raise error(f"unknown {what} {shown(value)}", hint=hint or f"one of {', '.join(options)}")
 
 
+def text(value: object, what: str, error: type[TacclError]) -> str:
+    """A text."""
+    if isinstance(value, str):
+        return value
+    raise error(f"{what} must be a text, not {shown(value)}")
+
+
+def tuple_of(value: object, kind: type, what: str, error: type[TacclError]) -> tuple[Any, ...]:
+    """A sequence of objects of one kind, as a tuple."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            if not isinstance(each, kind):
+                raise error(f"{what} must be of kind {kind.__name__}, not {shown(each)}")
+        return tuple(value)
+    raise error(f"{what} must be a sequence, not {shown(value)}")
+
+
 def file_path(value: object, error: type[TacclError] = FileError) -> Path:
     """The path of a file, from a text or a path."""
     if isinstance(value, str | os.PathLike):
@@ -108,8 +125,11 @@ def shown(value: object) -> str:
     """A wrong value as a message shows it: short ones as they are, long ones by their beginning."""
     if isinstance(value, int) and not -(10**_SHOWN) < value < 10**_SHOWN:
         return f"a number of more than {_SHOWN} digits"  # Python refuses to spell very long ones
-    text = f"{value:g}" if isinstance(value, float) else repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    try:
+        words = f"{value:g}" if isinstance(value, float) else repr(value)
+    except ValueError:  # a very long number inside
+        return f"a {type(value).__name__}"
+    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
 
 
 def _as_float(value: float) -> float:

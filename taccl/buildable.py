@@ -68,7 +68,7 @@ def _too_large(name: str, num_ranks: int, pieces: int) -> CollectiveError:
     ranks = _most(lambda number: _fits(name, number, 1))
     cut = f"in {shown(pieces)} chunk{'s' if pieces > 1 else ''} per rank"
     return CollectiveError(
-        f"{name} on {num_ranks} ranks {cut} is too large to build: "
+        f"{name} on {shown(num_ranks)} ranks {cut} is too large to build: "
         f"{shown(_chunks(name, num_ranks, pieces))} chunks",
         hint=f"--chunks {chunks} or fewer" if chunks else f"{ranks} ranks or fewer",
     )

@@ -353,7 +353,7 @@ def make_collective(
     CollectiveError : unknown name, fewer than one chunk, more than can be built, a root that is no rank or is
         not wanted.
     """
-    key = str(name).lower().replace("-", "").replace("_", "")
+    key = name.lower().replace("-", "").replace("_", "") if isinstance(name, str) else ""
     if key not in COLLECTIVES:
         raise CollectiveError(f"unknown collective {shown(name)}", hint="one of " + ", ".join(COLLECTIVES))
     for number in (num_ranks, chunks_per_rank):
@@ -362,7 +362,8 @@ def make_collective(
                 f"{key} needs at least one rank and one chunk per rank, "
                 f"not {shown(num_ranks)} ranks and {shown(chunks_per_rank)} chunks per rank"
             )
-    check_places(key, int(num_ranks), int(chunks_per_rank))
+    num_ranks, chunks_per_rank = int(num_ranks), int(chunks_per_rank)
+    check_places(key, num_ranks, chunks_per_rank)
     if key in _ROOTLESS:
         if root is not None:
             raise CollectiveError(f"{key} has no root", hint="leave --root out")

@@ -9,27 +9,36 @@ port busy belongs to the pair (link, port). No engine, bound or check knows any 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.arguments import column, number, whole_number
+from taccl.arguments import column, number, shown, text, tuple_of, whole_number
 from taccl.collectives import BoolArray, Collective, IntArray
 from taccl.errors import TopologyError
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
 OCCUPANCIES: tuple[Occupancy, ...] = get_args(Occupancy)
+
+
+def check_occupancy(occupancy: object) -> None:
+    """Raise TopologyError for a word that is no occupancy."""
+    if not isinstance(occupancy, str) or occupancy not in OCCUPANCIES:
+        raise TopologyError(f"occupancy must be serial or pipelined, not {shown(occupancy)}")
+
 
 #: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
 MAX_GROUP = 71
 
 #: Columns of a topology, and which kinds of numbers NumPy must call them.
 _COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_us_per_mb": "fiu"}
-_MAX_COST = 1e9
 _MAX_CHUNK_MB = 2.0**40
 
 
@@ -69,6 +78,12 @@ class LogicalTopology:
     port_betas: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
+        text(self.name, "the name of a topology", TopologyError)
+        tuple_of(self.port_names, str, "port_names", TopologyError)
+        tuple_of(self.ports, Sequence, "the ports of a link", TopologyError)
+        for kind in {type(port) for ports in self.ports for port in ports}:
+            if not issubclass(kind, Integral):
+                raise TopologyError(f"a port of {self.name!r} is no number but of kind {kind.__name__}")
         for name, kinds in _COLUMNS.items():
             object.__setattr__(self, name, column(getattr(self, name), name, TopologyError, kinds=kinds))
         if (
@@ -94,30 +109,37 @@ class LogicalTopology:
         for cost in (self.alpha_us, self.beta_us_per_mb):
             if not (np.isfinite(cost).all() and (cost >= 0).all()):
                 raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
-            if (cost > _MAX_COST).any():
-                raise TopologyError(f"a cost of {self.name!r} is more than {_MAX_COST:g} us or us per MB")
+        if (self.alpha_us > MAX_ALPHA_US).any():
+            raise TopologyError(f"an alpha of {self.name!r} is more than {MAX_ALPHA_US:g} us")
+        beta = self.beta_us_per_mb[self.beta_us_per_mb > 0]
+        if len(beta) and not (MIN_BETA_US_PER_MB <= beta.min() and beta.max() <= MAX_BETA_US_PER_MB):
+            raise TopologyError(
+                f"a beta of {self.name!r} is neither 0 nor "
+                f"{MIN_BETA_US_PER_MB:g} .. {MAX_BETA_US_PER_MB:g} us per MB"
+            )
         if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
         if any(len(set(ports)) < len(ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
-        if self.occupancy not in get_args(Occupancy):
-            raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
+        check_occupancy(self.occupancy)
         if self.port_betas is not None:
             self._check_port_betas(self.port_betas)
             if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
                 object.__setattr__(self, "port_betas", None)
 
     def _check_port_betas(self, port_betas: tuple[tuple[float, ...], ...]) -> None:
+        for betas in tuple_of(port_betas, Sequence, "the port betas of a link", TopologyError):
+            column(betas, "the port betas of a link", TopologyError, kinds="fiu")
         if len(port_betas) != self.num_links or any(
             len(betas) != len(ports) for betas, ports in zip(port_betas, self.ports, strict=True)
         ):
             raise TopologyError(f"the port betas of {self.name!r} are not one for each port of each link")
-        betas = self.pair_betas
-        if not (np.isfinite(betas).all() and (betas >= 0).all()):
+        pairs = self.pair_betas
+        if not (np.isfinite(pairs).all() and (pairs >= 0).all()):
             raise TopologyError(f"a port beta of {self.name!r} is negative or not finite")
         if not self.num_links:
             return
-        slowest = np.maximum.reduceat(betas, self.first_pair[:-1])
+        slowest = np.maximum.reduceat(pairs, self.first_pair[:-1])
         wrong = np.flatnonzero(slowest != self.beta_us_per_mb)
         if len(wrong):
             link = int(wrong[0])
@@ -349,7 +371,7 @@ class Problem:
     max_group: int = MAX_GROUP
 
     def __post_init__(self) -> None:
-        number(self.chunk_mb, "chunk_mb", TopologyError, above=0, most=_MAX_CHUNK_MB)
+        number(self.chunk_mb, "chunk_mb", TopologyError, most=_MAX_CHUNK_MB)
         whole_number(self.max_group, "max_group", TopologyError, least=1, most=2**31)
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from fractions import Fraction
 
 from taccl.arguments import is_number, number, shown
@@ -21,6 +22,8 @@ GB = 2**30
 MAX_SIZE_BYTES = 2**60
 MAX_TIME_US = 1e12
 MAX_ALPHA_US = 1e9
+_MAX_FLOAT = sys.float_info.max
+MIN_BETA_US_PER_MB = 1e-9
 MAX_BETA_US_PER_MB = 1e9
 
 _SUFFIXES = {"": 1, "B": 1}
@@ -87,10 +90,10 @@ def format_size(size_bytes: int) -> str:
 
 def beta_from_bandwidth(bandwidth_gbps: float) -> float:
     """Microseconds per MB of a link that moves `bandwidth_gbps` * 10**9 bytes per second."""
-    if not is_number(bandwidth_gbps) or not 0 < bandwidth_gbps < math.inf:
+    if not is_number(bandwidth_gbps) or not 0 < bandwidth_gbps < _MAX_FLOAT:
         raise UnitError(f"a bandwidth must be positive and finite, not {shown(bandwidth_gbps)}")
     beta = MB / (float(bandwidth_gbps) * 1e3)
-    if not 0 < beta <= MAX_BETA_US_PER_MB:
+    if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
         raise UnitError(f"a bandwidth of {shown(bandwidth_gbps)} GB/s cannot be: 1 MB would take {beta:g} us")
     return beta
 

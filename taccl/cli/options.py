@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,20 @@ from taccl.cli import completion
 from taccl.problem import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
 
-FILE = click.Path(path_type=Path)
+
+class _File(click.Path):
+    """The name of a file. What no file system takes as one is refused as any other bad value."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except ValueError as fault:  # a null character
+            self.fail(f"{os.fspath(value)!r} cannot name a file: {fault}", param, ctx)
+
+
+FILE = _File(path_type=Path)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -11,6 +11,7 @@ import click
 
 from taccl import units
 from taccl.cli import completion
+from taccl.cli.options import FILE
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -25,7 +26,6 @@ from taccl.frontier import Frontier, FrontierPoint
 from taccl.frontier import pareto as find_frontier
 from taccl.schedule import schedule_to_json
 
-_FILE = click.Path(path_type=Path)
 _HEADER = (
     "steps",
     "rounds",
@@ -50,7 +50,7 @@ _HEADER = (
     help="A machine of the catalogue or a YAML file.",
 )
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
-@click.option("--profile", type=_FILE, help="A TACCL profile (JSON) with measured costs of the links.")
+@click.option("--profile", type=FILE, help="A TACCL profile (JSON) with measured costs of the links.")
 @click.option(
     "--collective",
     shell_complete=completion.copying_or_summing,
@@ -84,7 +84,7 @@ _HEADER = (
     "--time-limit", type=float, default=120.0, show_default=True, metavar="SECONDS", help="Seconds of search."
 )
 @click.option(
-    "--schedule", type=_FILE, help="Where to write a point's schedule as JSON; - for standard output."
+    "--schedule", type=FILE, help="Where to write a point's schedule as JSON; - for standard output."
 )
 @click.option(
     "--point",

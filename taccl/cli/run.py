@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taccl import units
+from taccl.arguments import number
 from taccl.backend.execute import Execution, execute
 from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.outcome import outcomes_to_dict
@@ -18,6 +19,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
+from taccl.encoding.engine import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(0, min_open=True),
+    type=float,
     default=60.0,
     show_default=True,
     help="Give up on a program that is neither stuck nor at an end.",
@@ -76,6 +78,7 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
     Exit code 0: the result is right; 4: it is wrong, or the program hangs; 2: bad input. The time that
     it takes says nothing about a GPU.
     """
+    number(options["timeout"], "--timeout", TacclError, above=0, most=MAX_TIME_LIMIT_S, unit="s")
     if backend == "local":
         executions = list(_here(file, options))
         speaks = True

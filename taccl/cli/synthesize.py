@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taccl import api, units
+from taccl.arguments import shown
 from taccl.backend.lower.dialects import Target, dialects
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
@@ -27,13 +28,16 @@ from taccl.encoding.portfolio import ENGINES
 from taccl.result import Result
 from taccl.schedule import schedule_to_json
 
+#: No number of chunks has more.
+_DIGITS = 40
+
 
 def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
     """A whole number from 1 on, or the word auto."""
     if value is None or value == "auto":
         return value
-    if not value.isdecimal() or not int(value):
-        raise click.BadParameter(f"{value!r} is neither a whole number from 1 on nor auto")
+    if not value.isdecimal() or len(value) > _DIGITS or not int(value):
+        raise click.BadParameter(f"{shown(value)} is neither a whole number from 1 on nor auto")
     return int(value)
 
 

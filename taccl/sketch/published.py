@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from taccl.arguments import file_path
+from taccl.arguments import file_path, shown
 from taccl.errors import SketchError
 from taccl.sketch.load import load_sketch
 from taccl.sketch.model import Sketch
@@ -56,9 +56,16 @@ def find_sketch(name_or_path: str | Path) -> Path:
     if text in published:
         return published[text]
     path = Path(text)
-    if path.suffix in _SUFFIXES or path.name != text or path.exists():
+    if path.suffix in _SUFFIXES or path.name != text or _is_there(path):
         return path
     raise SketchError(
-        f"there is no sketch {text!r}",
+        f"there is no sketch {shown(text)}",
         hint=f"{nearest(text, published)} (published), or the path of a file" if published else None,
     )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no name of a file at all
+        return False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from taccl.arguments import shown
+from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.topologies import generators, machines
 from taccl.topologies.model import PhysicalTopology
@@ -94,7 +94,7 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     names = [*_MACHINES, *(f"{name}:{shape.example}" for name, shape in _SHAPES.items())]
     near = nearest(family, [*_MACHINES, *_SHAPES])
     raise TopologyError(
-        f"there is no machine called {name!r}", hint=near if "," not in near else ", ".join(names)
+        f"there is no machine called {shown(name)}", hint=near if "," not in near else ", ".join(names)
     )
 
 
@@ -113,7 +113,7 @@ def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> P
     if not sizes or (takes_one and len(sizes) > 1):
         what = f"{shape!r} is no shape of a {family}" if shape else f"{family} needs a shape"
         raise TopologyError(what, hint=example)
-    if nodes not in (None, 1):
+    if nodes is not None and not (is_whole(nodes) and nodes == 1):
         raise TopologyError(
             f"{family}:{shape} is one node, so it cannot have {shown(nodes)}", hint="leave nodes out"
         )

@@ -16,7 +16,7 @@ from taccl.errors import TopologyError
 from taccl.problem import Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, beta_from_bandwidth
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB, beta_from_bandwidth
 
 DEFAULT_ALPHA_US = 0.5
 DEFAULT_BANDWIDTH_GBPS = 50.0
@@ -120,10 +120,10 @@ def hub_and_spoke(
 def _grid(
     name: str, sizes: Sequence[int], closed: bool, cost: tuple[float, float], occupancy: Occupancy
 ) -> PhysicalTopology:
-    name = f"{name}:{'x'.join(map(str, sizes))}"
     if not sizes or not all(is_whole(size) and size >= 1 for size in sizes):
-        raise TopologyError(f"a grid has sizes of 1 or more, not {shown(name)}")
+        raise TopologyError(f"a grid has sizes of 1 or more, not '{name}:{'x'.join(map(shown, sizes))}'")
     _check_count(name, math.prod(sizes))
+    name = f"{name}:{'x'.join(map(str, sizes))}"
     ends = []
     for place in product(*map(range, sizes)):
         for dimension, size in enumerate(sizes):
@@ -161,7 +161,9 @@ def _cost(alpha_us: float, beta_us_per_mb: float | None, bandwidth_gbps: float |
     if not is_number(beta_us_per_mb) or not 0 < beta_us_per_mb < math.inf:
         raise TopologyError(f"beta_us_per_mb must be positive and finite, not {shown(beta_us_per_mb)}")
     alpha_us = number(alpha_us, "alpha_us", TopologyError, most=MAX_ALPHA_US)
-    return alpha_us, number(beta_us_per_mb, "beta_us_per_mb", TopologyError, above=0, most=MAX_BETA_US_PER_MB)
+    return alpha_us, number(
+        beta_us_per_mb, "beta_us_per_mb", TopologyError, least=MIN_BETA_US_PER_MB, most=MAX_BETA_US_PER_MB
+    )
 
 
 def _both_ways(ends: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

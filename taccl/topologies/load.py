@@ -47,4 +47,7 @@ def _names_a_file(source: str | Path) -> bool:
         raise TopologyError(f"a machine is a name, a file or a PhysicalTopology, not {shown(source)}")
     if isinstance(source, Path) or "/" in source or source.lower().endswith((".yaml", ".yml", ".json")):
         return True
-    return not is_catalogue_name(source) and Path(source).is_file()
+    try:
+        return not is_catalogue_name(source) and Path(source).is_file()
+    except (OSError, ValueError):  # no name of a file at all
+        return False

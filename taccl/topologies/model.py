@@ -14,17 +14,18 @@ from functools import cached_property
 
 import networkx as nx
 
-from taccl.arguments import is_number, is_whole, number, shown
+from taccl.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.errors import TopologyError
-from taccl.problem import OCCUPANCIES, Occupancy
+from taccl.problem import Occupancy, check_occupancy
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 
 __all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
 
-_MOST = {"alpha_us": MAX_ALPHA_US, "beta_us_per_mb": MAX_BETA_US_PER_MB}
+#: The least and the most that a cost can be, if it is not 0.
+_RANGE = {"alpha_us": (0.0, MAX_ALPHA_US), "beta_us_per_mb": (MIN_BETA_US_PER_MB, MAX_BETA_US_PER_MB)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,15 +53,17 @@ class PhysicalTopology:
     chunk_bytes: int | None = field(default=None)
 
     def __post_init__(self) -> None:
-        names = [device.name for device in self.devices]
+        text(self.name, "the name of a topology", TopologyError)
+        tuple_of(self.devices, Device, "devices", TopologyError)
+        tuple_of(self.links, Link, "links", TopologyError)
+        names = [text(device.name, "the name of a device", TopologyError) for device in self.devices]
         if not self.gpus:
             raise TopologyError(f"topology {self.name!r} has no GPU")
         for name in sorted(
             {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
         ):
             raise TopologyError(f"topology {self.name!r} has two devices called {name!r}")
-        if self.occupancy not in OCCUPANCIES:
-            raise TopologyError(f"occupancy must be serial or pipelined, not {self.occupancy!r}")
+        check_occupancy(self.occupancy)
         known = set(names)
         for link in self.links:
             self._check_link(link, known)
@@ -68,8 +71,8 @@ class PhysicalTopology:
 
     def _check_link(self, link: Link, known: set[str]) -> None:
         for end in (link.src, link.dst):
-            if end not in known:
-                raise TopologyError(f"a link of {self.name!r} ends at {end!r}, which is no device of it")
+            if not isinstance(end, str) or end not in known:
+                raise TopologyError(f"a link of {self.name!r} ends at {shown(end)}, which is no device of it")
         if link.src == link.dst:
             raise TopologyError(f"a link of {self.name!r} leads from {link.src} to itself")
         for what, cost in (("alpha_us", link.alpha_us), ("beta_us_per_mb", link.beta_us_per_mb)):
@@ -77,7 +80,8 @@ class PhysicalTopology:
                 raise TopologyError(
                     f"{what} of {link.src} -> {link.dst} must be finite and not negative, not {shown(cost)}"
                 )
-            number(cost, f"{what} of {link.src} -> {link.dst}", TopologyError, most=_MOST[what])
+            least, most = _RANGE[what] if cost else (0.0, 0.0)
+            number(cost, f"{what} of {link.src} -> {link.dst}", TopologyError, least=least, most=most)
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:

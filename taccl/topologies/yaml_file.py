@@ -10,14 +10,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.arguments import shown
+from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.problem import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
 from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
 
 #: Key of a template -> the kind of its devices, and the name that a counted one starts with.
 _KINDS: dict[str, tuple[DeviceKind, str]] = {
@@ -95,7 +95,7 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
 
 
 def _flat(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[Device], list[Link]]:
-    if nodes not in (None, 1):
+    if nodes is not None and not (is_whole(nodes) and nodes == 1):
         raise root.error(
             f"this machine has no nodes, so it cannot have {shown(nodes)}",
             hint="describe one node under 'node:'",
@@ -184,7 +184,7 @@ def _cost(entry: Node, keys: dict[str, Node]) -> tuple[float, float]:
     beta = given[0].number(above=0)
     if "bandwidth_gbps" in keys:
         beta = MB / (beta * 1e3)
-    if not 0 < beta <= MAX_BETA_US_PER_MB:
+    if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
         raise given[0].error(f"{given[0].name} is out of range: {given[0].raw}")
     return alpha, beta
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl import units
+from taccl.arguments import is_whole, shown, whole_number
 from taccl.backend.program import Program, Protocol
 from taccl.collectives import Collective, IntArray
 from taccl.errors import CollectiveError, TacclError
@@ -147,6 +148,7 @@ def make_call(
     TacclError : another parameter that makes no sense.
     """
     _check_choices(program, dtype, op, slots, piece_bytes, root)
+    whole_number(seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
     name = plain_name(program.collective if collective is None else collective.name)
     if collective is not None and name in STANDARD:
         root = collective.root if root is None else root
@@ -188,14 +190,16 @@ def _check_choices(
         raise TacclError(f"unknown dtype {dtype!r}", hint="one of " + ", ".join(DTYPES))
     if op not in OPS:
         raise TacclError(f"unknown reduction {op!r}", hint="one of " + ", ".join(OPS))
-    if slots is not None and slots < 1:
-        raise TacclError(f"a connection holds at least one piece, not {slots}", hint="--slots 1 or more")
+    if slots is not None and not (is_whole(slots) and slots >= 1):
+        raise TacclError(
+            f"a connection holds at least one piece, not {shown(slots)}", hint="--slots 1 or more"
+        )
     if piece_bytes is not None and piece_bytes < np.dtype(dtype).itemsize:
         raise TacclError(
             f"a piece of {piece_bytes} bytes holds no element of {dtype}", hint="a larger --piece"
         )
-    if root is not None and not 0 <= root < program.num_ranks:
-        raise CollectiveError(f"root {root} is no rank of 0 .. {program.num_ranks - 1}")
+    if root is not None and not (is_whole(root) and 0 <= root < program.num_ranks):
+        raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {program.num_ranks - 1}")
 
 
 def _check_collective(program: Program, name: str, collective: Collective | None, root: int | None) -> None:

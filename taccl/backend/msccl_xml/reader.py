@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from taccl.arguments import file_path
 from taccl.backend.msccl_xml.elements import MAX_BYTES, Element, parse_elements
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
 from taccl.errors import FileError, XmlError
@@ -110,7 +111,7 @@ def parse_document(text: str | bytes, path: str | Path | None = None) -> Documen
 
 def _bytes_of(path: str | Path) -> bytes:
     try:
-        with Path(path).open("rb") as file:
+        with file_path(path).open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

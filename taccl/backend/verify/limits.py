@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taccl.arguments import shown
 from taccl.backend.program import Program, Protocol
 from taccl.errors import TacclError
 
@@ -177,9 +178,11 @@ def find_runtimes(targets: str | Iterable[str]) -> tuple[Runtime, ...]:
     ------
     TacclError : a name that is no runtime.
     """
+    if not isinstance(targets, Iterable):
+        raise TacclError(f"targets must be names of runtimes, not {shown(targets)}")
     names = [targets] if isinstance(targets, str) else list(targets)
     known = {runtime.name: runtime for runtime in RUNTIMES}
     for name in names:
-        if name != "all" and name not in known:
-            raise TacclError(f"unknown runtime {name!r}", hint="one of all, " + ", ".join(known))
+        if not isinstance(name, str) or (name != "all" and name not in known):
+            raise TacclError(f"unknown runtime {shown(name)}", hint="one of all, " + ", ".join(known))
     return RUNTIMES if "all" in names else tuple(known[name] for name in known if name in names)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from taccl.arguments import is_whole, shown
 from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
 from taccl.backend.program import Program
 from taccl.backend.verify.columns import Columns
@@ -34,6 +35,7 @@ from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.transfers import Transfers
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.collectives import BoolArray, Collective
+from taccl.errors import CollectiveError
 
 
 def verify_file(
@@ -96,6 +98,13 @@ def refusals_of(
     return tuple(each for each in looked_at.report(looked_at.takers).findings if each.severity == "error")
 
 
+def _check_asked(collective: object, root: object) -> None:
+    if collective is not None and not isinstance(collective, Collective):
+        raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
+    if root is not None and not (is_whole(root) and abs(root) < 2**31):
+        raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
+
+
 def _verify(
     program: Program,
     document: Document | None,
@@ -103,6 +112,7 @@ def _verify(
     collective: Collective | None,
     root: int | None,
 ) -> Report:
+    _check_asked(collective, root)
     looked_at = _look(program, document, collective, root)
     wanted = looked_at.takers if targets is None else find_runtimes(targets)
     if looked_at.collector.fatal or looked_at.parts is None:
