@@ -40,4 +40,6 @@ def claim_notes(saved: SavedSchedule, proved: Bound) -> tuple[str, ...]:
 
 def believed(problem: Problem) -> Problem:
     """The problem without symmetries that are none: bounds rely on them, and a file can say anything."""
-    return replace(problem, symmetry=tuple(each for each in problem.symmetry if is_automorphism(problem, each)))
+    return replace(
+        problem, symmetry=tuple(each for each in problem.symmetry if is_automorphism(problem, each))
+    )

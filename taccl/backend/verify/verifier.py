@@ -112,7 +112,6 @@ def _verify(
     collective: Collective | None,
     root: int | None,
 ) -> Report:
-    _check_asked(collective, root)
     looked_at = _look(program, document, collective, root)
     wanted = looked_at.takers if targets is None else find_runtimes(targets)
     if looked_at.collector.fatal or looked_at.parts is None:
@@ -159,6 +158,7 @@ class _LookedAt:
 def _look(
     program: Program, document: Document | None, collective: Collective | None, root: int | None
 ) -> _LookedAt:
+    _check_asked(collective, root)
     collector = Collector()
     columns = Columns.of(program)
     path = None if document is None else document.path
