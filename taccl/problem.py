@@ -128,16 +128,18 @@ class LogicalTopology:
                 object.__setattr__(self, "port_betas", None)
 
     def _check_port_betas(self, port_betas: tuple[tuple[float, ...], ...]) -> None:
+        for betas in tuple_of(port_betas, Sequence, "the port betas of a link", TopologyError):
+            column(betas, "the port betas of a link", TopologyError, kinds="fiu")
         if len(port_betas) != self.num_links or any(
             len(betas) != len(ports) for betas, ports in zip(port_betas, self.ports, strict=True)
         ):
             raise TopologyError(f"the port betas of {self.name!r} are not one for each port of each link")
-        betas = self.pair_betas
-        if not (np.isfinite(betas).all() and (betas >= 0).all()):
+        pairs = self.pair_betas
+        if not (np.isfinite(pairs).all() and (pairs >= 0).all()):
             raise TopologyError(f"a port beta of {self.name!r} is negative or not finite")
         if not self.num_links:
             return
-        slowest = np.maximum.reduceat(betas, self.first_pair[:-1])
+        slowest = np.maximum.reduceat(pairs, self.first_pair[:-1])
         wrong = np.flatnonzero(slowest != self.beta_us_per_mb)
         if len(wrong):
             link = int(wrong[0])
