@@ -28,6 +28,7 @@ class SolveOptions:
     solver : of the MILP engine, by a name that PuLP knows.
     slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
         first, then longer ones.
+    known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
     """
 
     engine: str = "auto"
@@ -36,6 +37,7 @@ class SolveOptions:
     seed: int = 0
     solver: str = "highs"
     slack: float | None = None
+    known: Schedule | None = None
 
 
 @dataclass(frozen=True)
