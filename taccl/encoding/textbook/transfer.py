@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collectives import IntArray
 from taccl.encoding.combine import joined
 from taccl.encoding.timing import Decision, in_order, list_schedule
 from taccl.problem import Problem
