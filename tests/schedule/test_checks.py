@@ -253,7 +253,7 @@ def many_at_once(
         (2000, 0.0, 1.048576, 2.0**-20, 1e-6),  # one byte at 1 TB/s
         (500, 0.0, 9e-7, 1.0, 9e-7),
         (800, 1e-9, 0.0, 1.0, 1e-9),
-        (3, 0.0, 1e-12, 1.0, 1e-12),
+        (3, 0.0, 1e-9, 1e-3, 1e-12),
     ],
 )
 def test_no_send_is_too_short_to_take_its_turn(
