@@ -192,7 +192,7 @@ def test_measured_costs_are_rounded_down_and_nothing_takes_no_tick() -> None:
 def test_a_proof_ends_long_before_the_time_when_nothing_is_left_to_ask(costs: tuple[float, float]) -> None:
     """The fastest schedule is known, and with an hour to spare its proof returns."""
     gather = problem(ring(3, *costs), "allgather")
-    known = fastest(gather)
+    known = fastest(gather).schedule()
     bounds = [update.lower_bound_us for update in prove(gather, SolveOptions(), Budget(3600.0), known, 0.0)]
     assert bounds == sorted(bounds)
     assert bounds[-1] == pytest.approx(known.makespan_us, rel=1e-2)
