@@ -31,7 +31,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from taccl.problem import Problem
+from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: Times are whole numbers of this many microseconds, so that equal ones are equal.
@@ -89,8 +89,8 @@ class Program:
             assert 1 <= len(step.rows) <= self.problem.max_group
             assert len({chunk for chunk, _ in step.rows}) == len(step.rows)
             assert abs(step.start_us + alpha + body * topology.beta_us_per_mb[step.link] - step.end_us) < 1e-6
-            for port in topology.ports[step.link]:
-                served.setdefault(port, []).append((step.start_us, _busy_us(self.problem, step)))
+            for port, busy_us in _busy_us(self.problem, step).items():
+                served.setdefault(port, []).append((step.start_us, busy_us))
             for chunk, ranks in step.rows:
                 assert self.problem.usable(chunk)[step.link]
                 there = [one for one, since in held.get((chunk, src), []) if since <= step.start_us + 1e-6]
@@ -105,10 +105,20 @@ class Program:
             assert _is_sum_of(wholes[chunk], there), f"rank {rank} never has chunk {chunk}"
 
 
-def _busy_us(problem: Problem, step: Step) -> float:
-    topology = problem.topology
-    body = len(step.rows) * problem.chunk_mb * float(topology.beta_us_per_mb[step.link])
-    return body + (float(topology.alpha_us[step.link]) if topology.occupancy == "serial" else 0.0)
+def _busy_us(problem: Problem, step: Step) -> dict[int, float]:
+    """How long a send keeps each of its link's ports busy."""
+    topology, link = problem.topology, step.link
+    alpha = float(topology.alpha_us[link]) if topology.occupancy == "serial" else 0.0
+    body = len(step.rows) * problem.chunk_mb
+    betas = _port_betas(topology)[link]
+    return {port: alpha + body * beta for port, beta in zip(topology.ports[link], betas, strict=True)}
+
+
+def _port_betas(topology: LogicalTopology) -> Sequence[Sequence[float]]:
+    """For each link the time per MB that it keeps each of its ports busy: its own, if nothing else is said."""
+    if topology.port_betas is not None:
+        return topology.port_betas
+    return [[float(beta)] * len(p) for beta, p in zip(topology.beta_us_per_mb, topology.ports, strict=True)]
 
 
 def _contributors(problem: Problem, chunk: int) -> list[int]:
@@ -153,6 +163,9 @@ class _Search:
         self.src, self.dst, self.ports = topology.src.tolist(), topology.dst.tolist(), topology.ports
         self.alpha = [_ticks(alpha) for alpha in topology.alpha_us.tolist()]
         self.cost = [_ticks(beta * problem.chunk_mb) for beta in topology.beta_us_per_mb.tolist()]
+        self.port_cost = [
+            [_ticks(beta * problem.chunk_mb) for beta in betas] for betas in _port_betas(topology)
+        ]
         self.serial = topology.occupancy == "serial"
         self.contributors = [_contributors(problem, chunk) for chunk in self.chunks]
         #: A chunk that is copied has one contribution, with many sources.
@@ -172,8 +185,8 @@ class _Search:
 
     def busy(self, link: int, port: int, count: int) -> int:
         """How long a send of `count` chunks keeps one of its link's ports busy, from its start on."""
-        del port
-        return count * self.cost[link] + (self.alpha[link] if self.serial else 0)
+        each = self.port_cost[link][self.ports[link].index(port)]
+        return count * each + (self.alpha[link] if self.serial else 0)
 
     def takes(self, link: int, count: int) -> int:
         """How long a send of `count` chunks takes."""
@@ -301,9 +314,8 @@ class _Search:
     def _sends(self, state: _State) -> Iterator[tuple[int, tuple[_Row, ...], int]]:
         """Every send that can be next, with its start."""
         for link in self.links:
-            ports = max(state.free[port] for port in self.ports[link])
-            if not self.busy(link, self.ports[link][0], 1):
-                ports = 0  # what takes no time is in nobody's way
+            # What takes no time is in nobody's way.
+            ports = max(state.free[port] * (self.busy(link, port, 1) > 0) for port in self.ports[link])
             options = [self._parts(state, chunk, link, ports) for chunk in self.chunks]
             yield from self._groups(state, link, ports, options)
 

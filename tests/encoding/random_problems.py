@@ -43,9 +43,12 @@ def random_network(draw: random.Random) -> LogicalTopology:
     if draw.random() < 0.3:
         alphas, betas = [draw.choice(alphas)], [draw.choice(_BETAS)]
     links = [(a, b, draw.choice(alphas), draw.choice(betas)) for a, b in sorted(pairs)]
-    shared = [
-        draw.sample(range(len(links)), min(len(links), draw.randint(2, 3))) for _ in range(draw.randint(0, 2))
-    ]
+    if draw.random() < 0.3:  # each rank one way out and one way in
+        ends = [[i for i, link in enumerate(links) if link[end] == r] for end in (0, 1) for r in range(ranks)]
+        shared = [users for users in ends if len(users) > 1]
+    else:
+        some = range(draw.randint(0, 2))
+        shared = [draw.sample(range(len(links)), min(len(links), draw.randint(2, 3))) for _ in some]
     nodes = draw.choice([[0] * ranks, [int(r >= ranks / 2) for r in range(ranks)]])
     return machine(ranks, links, draw.choice(["serial", "pipelined"]), shared, nodes)
 
