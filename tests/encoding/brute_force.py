@@ -239,13 +239,12 @@ class _Search:
         least = self._least_end(start)
         if least >= _NEVER:
             return None
-        while self.best is None and least < limit:
+        tried = least
+        while self.best is None and tried < limit:
             # Branches over the limit are left for the next round, which allows a little more.
-            self.limit = min(limit, max(least + _LEAST_GAIN + 1, int(least * _STEP)))
+            self.limit = tried = min(limit, max(tried + _LEAST_GAIN + 1, int(tried * _STEP)))
             self.seen: set[tuple[object, ...]] = set()
-            self.next_limit = _NEVER
             self._extend(start, [], least)
-            least = max(self.limit, self.next_limit)
         if self.best is None:
             return None
         return Program(self.problem, tuple(self.best), self.limit * _TICK_US)
@@ -269,8 +268,6 @@ class _Search:
             end = max(least, self._least_end(after))
             if end < self.limit - _LEAST_GAIN:
                 options.append((end, start, -len(rows), link, rows, after))
-            else:
-                self.next_limit = min(self.next_limit, end)
         for end, start, _, link, rows, after in sorted(options, key=lambda option: option[:4]):
             if end < self.limit - _LEAST_GAIN:
                 self._extend(after, [*steps, self._step(link, rows, start)], end)
@@ -478,7 +475,8 @@ class _Search:
     ) -> int:
         group, end = self.problem.max_group, 0
         passed = [0] * len(ports)
-        free = [max(begin, state.free[port]) + lag for port, lag, _, _ in ports]
+        # What takes no time does not wait for its port.
+        free = [max(begin, state.free[port] * (send + each > 0)) + lag for port, lag, send, each in ports]
         for _ in range(count):
             end, port = min(
                 (free[i] + ((passed[i] + group) // group) * send + (passed[i] + 1) * each, i)

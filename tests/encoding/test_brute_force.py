@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import brute_force_trees
 import pytest
-from brute_force import Program, TooLarge, fastest, program_before
+from brute_force import _NEVER, Program, TooLarge, _Row, _Search, _State, fastest, program_before
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
@@ -16,6 +16,29 @@ from small_problems import custom, full, machine, ring
 from taccl.problem import Problem
 
 _EVERYONE = (0, 1, 2, 3)
+
+
+class _Plain(_Search):
+    """The search without its shortcuts: all that is new to its receiver, in every order, bounded by ways only."""
+
+    def _is_news(self, state: _State, row: _Row, link: int, dst: int, start: int, end: int) -> bool:
+        return end < state.families[row[0] * self.num_ranks + dst][row[1]]
+
+    def _is_out_of_turn(self, state: _State, link: int, start: int) -> bool:
+        return False
+
+    def _least_end(self, state: _State) -> int:
+        least = 0
+        for chunk in self.chunks:
+            families = state.families[chunk * self.num_ranks : (chunk + 1) * self.num_ranks]
+            known = [self._first_known(family) for family in families]
+            for rank in self.wanting[chunk]:
+                if families[rank][-1] < _NEVER:
+                    least = max(least, families[rank][-1])
+                    continue
+                for times in zip(*known, strict=True):
+                    least = max(least, min(t + self.away[chunk][r][rank] for r, t in enumerate(times)))
+        return least
 
 
 def one_sum(topology_of_four: object) -> Problem:
@@ -81,6 +104,21 @@ def test_nothing_is_found_before_the_optimum_and_the_optimum_right_after_it() ->
     found = program_before(sums, 6.01)
     assert isinstance(found, Program)
     assert found.makespan_us == pytest.approx(6.0)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: bool) -> None:
+    small = random_problem(random.Random(seed), sums)
+    try:
+        program = fastest(small, 2_000)
+        plain = _Plain(small, 6_000).run(_NEVER)
+    except TooLarge:
+        assume(False)
+        return
+    assert plain is not None
+    plain.check()
+    assert program.makespan_us == pytest.approx(plain.makespan_us, abs=1e-5)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -54,7 +54,7 @@ class Partition:
 
 
 def partitions(problem: Problem, cuts: list[Cut]) -> list[Partition]:
-    """Each rank alone; nodes; places in nodes; neighbouring nodes; what fast links join; sides of each cut."""
+    """Ranks alone; nodes; places in nodes; neighbouring nodes; what fast links join; the sides of cuts."""
     every: list[Partition] = []
     seen: set[bytes] = set()
     cells = 0
