@@ -27,14 +27,12 @@ _COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "ho
 REMEDIES: dict[Kind, str] = {
     "latency": "a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
     "cut": "more or faster links there, or shorter ways to and from there",
-    "volume": "more or faster links anywhere; the ports are busy until then in any order",
+    "volume": "more or faster links between those parts; their ports are busy until then in any order",
     "flow": "more or faster links on the busiest ways; a number of chunks does not",
     "whole-flow": "more or faster links on the busiest ways, shorter alphas, or more --chunks",
     "spread": "shorter alphas, or more ports at each rank, so that it has more copies sooner",
     "holdings": "shorter alphas, or more ports into that rank; larger groups do not come sooner",
     "entry": "more or faster links there, or shorter ways to and from there",
-    "meeting": "shorter ways or more ports between that rank and the others",
-    "two-way": "more or faster links there, or shorter ways to and from there",
     "throughput": "more or faster links there; a number of chunks does not",
 }
 

@@ -239,8 +239,8 @@ def _pairs(
     """Improving pairs of halves: the first schedule of each at once, then the better ones of each.
 
     What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
-    the topology's schedules read backwards are schedules. Sums alone begin with the best schedule of the
-    problem, read backwards.
+    the topology's schedules read backwards are schedules. (Sums that each go to one rank may as well leave
+    each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read backwards.
     """
     if parts.sums is not None and parts.spread is None:
         incumbent = None if best is None else _copies(parts.sums, best)

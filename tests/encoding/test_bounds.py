@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import custom, full, machine, ndv2_node, problem, ring, two_nodes
 
+from taccl.api import make_problem
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.bounds import all_bounds, lower_bound, quick_bound
+from taccl.encoding.bounds import Bound, all_bounds, lower_bound, quick_bound
 from taccl.encoding.bounds.capacity import least_time
 from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
+from taccl.encoding.bounds.partitions import partitions
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
@@ -27,6 +29,10 @@ from taccl.problem import FloatArray, LogicalTopology, Problem, RoutingLimits
 def _lengths(stated: Problem) -> FloatArray:
     topology = stated.topology
     return distances_us(topology, topology.duration_us(np.arange(topology.num_links), stated.chunk_mb))
+
+
+def _volume(stated: Problem) -> Bound:
+    return volume_bound(stated, partitions(stated, simple_cuts(stated)))
 
 
 def test_seven_chunks_enter_a_rank_of_an_ndv2_node_over_two_double_and_two_single_nvlinks() -> None:
@@ -103,14 +109,38 @@ def test_reduce_scatter_is_bounded_by_all_gather_on_the_reversed_links() -> None
 
 def test_all_reduce_takes_two_n_minus_two_transfers_of_each_chunk() -> None:
     """3 chunks, 2 sums and 2 copies each: 12 over 3 links, 4 each, in one send at best: 1 + 4 us."""
-    bound = volume_bound(problem(ring(3), "allreduce"))
+    bound = _volume(problem(ring(3), "allreduce"))
     assert bound.value_us == pytest.approx(5.0)
-    assert bound.witness == "12 transfers over all 3 ports"
+    assert bound.witness == "12 transfers between 3 ranks through 3 ports"
+
+
+def test_all_reduce_over_four_nodes_crosses_between_them_six_times() -> None:
+    """NDv2: each node lets in 8 us a MB through one NIC. 6 x 32 MB through 4 of them, and an alpha."""
+    nodes = make_problem("allreduce", topology="ndv2", nodes=4, size="32MB").problem
+    bound = _volume(nodes)
+    assert bound.witness == "192 transfers between 4 nodes through 4 ports"
+    assert 5040.0 < bound.value_us < 5043.0
+    assert lower_bound(nodes) == bound
+
+
+def test_a_sum_that_no_part_both_contributes_to_and_wants_crosses_once_more() -> None:
+    """From 0 and 1 to 2 and 3: one brings them together, and the sum goes to both; or both to one, and on."""
+    four = custom(4, [((0, 1), (2, 3), True)])
+    assert _volume(Problem(full(4), four, 1.0)).witness.startswith("3 transfers between 4 ranks")
+
+
+def test_groups_that_fast_links_join_are_parts_of_their_own() -> None:
+    """Two pairs on one node: 2 crossings of each of 4 chunks over two links of 4 us each."""
+    inside = [(a, b, 0.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    between = [(a, b, 0.0, 4.0) for a, b in ((0, 2), (2, 0))]
+    bound = _volume(problem(machine(4, inside + between), "allreduce"))
+    assert bound.value_us == pytest.approx(4 * 4.0)
+    assert bound.witness == "8 transfers between 2 groups joined by links under 4 us/MB through 2 ports"
 
 
 def test_copies_count_where_they_are_wanted_and_lacking() -> None:
     moved = Problem(ring(3), custom(3, [((0, 1), (1, 2), False)]), 1.0)
-    assert volume_bound(moved).witness.startswith("1 transfers")
+    assert _volume(moved).witness.startswith("1 transfers")
     stays = Problem(ring(3), custom(3, [((0, 1), (1,), False)]), 1.0)
     assert lower_bound(stays).value_us == 0.0
 

@@ -10,11 +10,9 @@ from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
 from taccl.encoding.bounds import all_bounds, lower_bound
 from taccl.encoding.bounds.alone import holdings_bound, spread_bound
 from taccl.encoding.bounds.cuts import Cut
-from taccl.encoding.bounds.entries import disjoint_sets, entry_bound
+from taccl.encoding.bounds.entries import disjoint_sets, entry_bound, sum_entry_bound
 from taccl.encoding.bounds.growth import Layer, holdings, reach
-from taccl.encoding.bounds.meeting import meeting_bound, two_way_bound
-from taccl.encoding.distance import distances_us
-from taccl.problem import FloatArray, LogicalTopology, Occupancy, Problem, RoutingLimits
+from taccl.problem import LogicalTopology, Occupancy, Problem, RoutingLimits
 
 #: What rounding down to ticks may take from a bound, as a part of it.
 _TICKS = 5e-3
@@ -41,11 +39,6 @@ def pairs_of_nodes(alpha_between: float, beta_between: float) -> LogicalTopology
     out = [[i for i, (a, _) in enumerate(pairs) if a == rank] for rank in range(8)]
     into = [[i for i, (_, b) in enumerate(pairs) if b == rank] for rank in range(8)]
     return machine(8, links, shared=[*out, *into], node_of=[0] * 4 + [1] * 4)
-
-
-def lengths(stated: Problem) -> FloatArray:
-    topology = stated.topology
-    return distances_us(topology, topology.duration_us(np.arange(topology.num_links), stated.chunk_mb))
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (4, 2), (5, 3), (8, 3)])
@@ -137,37 +130,52 @@ def test_chunks_from_one_rank_to_different_ranks_spread_like_one_chunk() -> None
     assert len(np.unique(disjoint_sets(gathered, np.arange(8), everyone))) == 8
 
 
-def test_a_sum_is_made_before_it_spreads() -> None:
-    """On a line of three, 2 us to the middle and 2 us back; a rank at the end would take 4 and 4."""
-    line = machine(3, [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))])
-    sums = problem(line, "allreduce")
-    bound = meeting_bound(sums, lengths(sums), known_us=4.0)
-    assert is_just_below(bound.value_us, 4.0)
-    assert bound.witness.startswith("the contributions to chunk 0 ")
-    one = Problem(line, custom(3, [((0, 1, 2), (0, 1, 2), True)]), 1.0)
-    assert fastest(one).makespan_us == pytest.approx(4.0)
-
-
-def test_through_one_port_each_a_sum_halves_its_parts_and_then_doubles() -> None:
-    sums = problem(one_port(8, 1.0, 0.5), "allreduce")
-    assert is_just_below(meeting_bound(sums, lengths(sums), 4.0).value_us, 6 * 1.5)
-
-
-def test_every_sum_crosses_a_cut_both_ways() -> None:
-    """One sum of two ranks: 0's part goes to 1 and the sum comes back, or the other way round."""
-    sums = problem(machine(2, [(0, 1, 1.0, 2.0), (1, 0, 1.0, 2.0)], node_of=[0, 1]), "allreduce")
-    bound = two_way_bound(sums, Cut(frozenset({1}), "into node 1"), lengths(sums), known_us=3.0)
-    assert is_just_below(bound.value_us, fastest(sums).makespan_us)
-    assert bound.witness == "2 sums into node 1 and out of it through 0-1"
+def test_what_has_collected_little_and_what_has_no_time_left_to_spread_is_worth_little() -> None:
+    """A switch of four: each of 4 sums comes from 3 ranks to one port, 4 at a time, in 2 rounds of 1.08."""
+    sums = problem(one_port(4, 1.0, 0.02), "allreduce")
+    for ranks in ((0,), (1, 2, 3)):
+        bound = sum_entry_bound(sums, Cut(frozenset(ranks), "there"), known_us=2.0)
+        assert is_just_below(bound.value_us, 2 * (1.0 + 4 * 0.02)), "as long as recursive doubling takes"
+        assert bound.witness.startswith("4 sums there through ")
     copies = problem(two_nodes(), "allgather")
-    assert two_way_bound(copies, Cut(frozenset({0, 1}), "into node 0"), lengths(copies), 3.0).value_us == 0.0
+    assert sum_entry_bound(copies, Cut(frozenset({0, 1}), "into node 0"), 3.0).value_us == 0.0
 
 
-def test_a_cut_that_all_sums_must_cross_is_busy_with_partial_sums_and_then_with_copies() -> None:
-    sums = problem(two_nodes(), "allreduce")
-    cut = Cut(frozenset({0, 1}), "into node 0")
-    bound = two_way_bound(sums, cut, lengths(sums), 24.0)
-    assert bound.value_us > 2.0 + 4 * 10.0, "4 sums into node 0 through 3 -> 0, in one send or more"
+def test_a_sum_of_two_nodes_is_doubled_inside_crosses_and_is_spread_inside() -> None:
+    """Four ranks behind a switch each, joined at 0 and 4: 2 rounds of 1 us, 10 + 1 us between, 2 rounds."""
+    everyone = tuple(range(8))
+    one = Problem(pairs_of_nodes(10.0, 1.0), custom(8, [(everyone, everyone, True)]), 1.0)
+    bound = lower_bound(one)
+    assert is_just_below(bound.value_us, 2.0 + 11.0 + 2.0)
+    assert bound.kind == "entry"
+
+
+def test_a_port_that_is_busy_at_the_beginning_of_a_send_is_busy_at_its_end_backwards() -> None:
+    """A sum for rank 0, whose port in serves 3 for 1 us from 0 us on, and then 2, with what 1 sent it: 3 us.
+
+    Copies from rank 0 on the reversed links take 4: its port out is busy with 3 first, or 3 is served late.
+    """
+    links = [(1, 2, 0.0, 1.0), (2, 0, 0.0, 2.0), (3, 0, 2.0, 1.0)]
+    sums = Problem(
+        machine(4, links, "pipelined", shared=[(1, 2)]), custom(4, [((0, 1, 2, 3), (0,), True)]), 1.0
+    )
+    assert not sums.topology.reads_backwards
+    assert fastest(sums).makespan_us == pytest.approx(3.0)
+    assert fastest(sums.reversed()).makespan_us == pytest.approx(4.0)
+    assert is_just_below(spread_bound(sums.reversed(), 3.0).value_us, 4.0)
+    assert is_just_below(spread_bound(sums.reversed(), 3.0, backwards=True).value_us, 3.0)
+    assert is_just_below(lower_bound(sums).value_us, 3.0)
+
+
+def test_with_one_alpha_on_each_port_backwards_is_counted_as_forwards() -> None:
+    pipelined = problem(one_port(5, 1.0, 2.0, "pipelined"), "broadcast")
+    layer = Layer.of(pipelined, np.arange(1))
+    forwards, backwards = (reach(pipelined, [layer], 1.0, 30, way) for way in (False, True))
+    assert (forwards == backwards).all()
+    gather = problem(pipelined.topology, "allgather")
+    every = Layer.of(gather, np.arange(5))
+    forwards, backwards = (holdings(gather, [every], 1.0, 30, way) for way in (False, True))
+    assert (forwards == backwards).all()
 
 
 def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:

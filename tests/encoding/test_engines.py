@@ -81,7 +81,7 @@ def test_a_first_schedule_is_there_even_without_any_time(engine: Engine) -> None
 @every_engine
 def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: Engine) -> None:
     gather = problem(ring(4), "allgather")
-    best = fastest(gather)
+    best = fastest(gather).schedule()
     assert best.makespan_us == 6.0
     updates = engine(gather, SolveOptions(), Budget(0.5), best)
     assert not any(update.schedule is not None for update in updates)

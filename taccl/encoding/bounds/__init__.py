@@ -1,18 +1,39 @@
-"""Proofs: times that no schedule of a problem can beat, each with its witness."""
+"""Proofs: times that no schedule of a problem can beat, each with its witness.
+
+A problem that only copies is bounded as it is. One with sums is bounded by what every program of it does,
+however often and wherever it adds (a program that leaves at each output each contribution exactly once):
+
+- It carries each contribution from its rank to every rank that wants the sum: distances, cuts, entries.
+- Its transfers cross between the parts of any partition so often (`partitions`): volume.
+- It makes each sum at *one* of the ranks that want it, whichever one is looked at. Of a program that does
+  only that, keep for each rank and chunk the last transfer from which there is still a way to the chunk's one
+  rank, and let each rank add what came before. Then every rank passes its part on once, by a transfer of the
+  program and at its time (`entries` has the argument in full), in groups that are no larger. Read backwards
+  that is a schedule of copies from the one rank on the reversed links. So bounds of those hold, if they are
+  also true where a port is busy at the end of a send; it makes a difference where a machine does not
+  read backwards (`LogicalTopology.reads_backwards`).
+- It brings *one* contribution of each sum to every rank that wants the sum, whichever one is looked at. The
+  rows that first bring to each rank something that it is part of are a schedule of copies. So bounds of
+  those hold.
+
+Two such bounds are never added: the programs that they are about may run at the same time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.alone import holdings_bound, spread_bound
 from taccl.encoding.bounds.bound import Bound, Kind
 from taccl.encoding.bounds.cuts import Cut, cut_bound, node_cuts, simple_cuts
-from taccl.encoding.bounds.entries import entry_bound
+from taccl.encoding.bounds.entries import entry_bound, sum_entry_bound
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.latency import latency_bound
-from taccl.encoding.bounds.meeting import meeting_bound, two_way_bound
+from taccl.encoding.bounds.partitions import partitions
 from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
@@ -24,6 +45,9 @@ from taccl.encoding.symmetry import symmetry_group
 from taccl.problem import FloatArray, Problem
 
 __all__ = ["Bound", "Kind", "all_bounds", "lower_bound", "quick_bound"]
+
+#: Ways into more sets of ranks than this are not looked at for sums.
+_MOST_CUTS = 8
 
 
 def quick_bound(problem: Problem) -> Bound:
@@ -43,70 +67,93 @@ def all_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...
     """
     best: dict[Kind, Bound] = {}
     budget = Budget(time_limit_s)
-    for each, reads_backwards in _computed(problem):
-        for bound in _of_one(each, budget, in_time=reads_backwards):
+    for view in _views(problem):
+        known_us = max((bound.value_us for bound in best.values()), default=0.0)
+        for bound in _of_one(view, known_us, budget):
             if bound.kind not in best or bound.value_us > best[bound.kind].value_us:
                 best[bound.kind] = bound
     return tuple(sorted(best.values(), key=lambda bound: -bound.value_us))
 
 
-def _computed(problem: Problem) -> Iterator[tuple[Problem, bool]]:
-    """Problems that every schedule of this one solves too, so that their bounds hold for it.
+@dataclass(frozen=True, eq=False)
+class _View:
+    """A problem that every program of the one in question solves too, so that its bounds hold for it.
 
-    With each comes whether a schedule is one of it as it is, moment by moment. Of a mirror image that
-    may not be so (`LogicalTopology.reads_backwards`); then bounds by distances and loads hold alone.
-
-    A problem that only sums is bounded by its mirror image. One that sums and then copies also
-    computes the sums alone. It computes the copies too, where each starts at a rank that contributes
-    to the sum: all others still lack its part.
+    `backwards` says that it is read backwards, and that ports are busy at the ends of its sends.
     """
-    parts = halves(problem)
-    if parts.spread is None and parts.sums is not None:
-        yield parts.sums, problem.topology.reads_backwards
+
+    problem: Problem
+    backwards: bool = False
+
+
+def _views(problem: Problem) -> Iterator[_View]:
+    """The sums, each for one of the ranks that want it; copies, each sum as one contribution; the problem."""
+    collective = problem.collective
+    if not collective.is_reduction:
+        yield _View(problem)
         return
-    yield problem, True
-    if parts.sums is not None and parts.spread is not None:
-        yield parts.sums, problem.topology.reads_backwards
-        if (parts.spread.collective.pre <= problem.collective.pre).all():
-            yield parts.spread, True
+    backwards = not problem.topology.reads_backwards
+    if collective.reduces.all() and (collective.post.sum(axis=1) == 1).all():
+        yield _View(problem.reversed(), backwards)
+        return
+    if not collective.post.any(axis=1).all() or not collective.pre.any(axis=1).all():
+        yield _View(problem)
+        return
+    far = _distances_us(problem)
+    to_all, from_all = (np.where(np.isfinite(each), each, 0.0).sum(axis=1) for each in (far, far.T))
+    sums = halves(problem, _one_of(collective.post, collective.home, from_all)).sums
+    spread = halves(problem, _one_of(collective.pre, collective.home, to_all)).spread
+    assert sums is not None and spread is not None
+    yield _View(sums, backwards)
+    yield _View(spread)
+    yield _View(problem)
 
 
-def _of_one(problem: Problem, budget: Budget, in_time: bool) -> Iterator[Bound]:
+def _one_of(ranks: BoolArray, home: IntArray, far: FloatArray) -> IntArray:
+    """Of each chunk's ranks the home, or else the one that is farthest from all, shape (num_chunks,).
+
+    `ranks` has shape (num_chunks, num_ranks), `far` (num_ranks,).
+    """
+    farthest = np.where(ranks, far, -1.0).argmax(axis=1)
+    return np.where(ranks[np.arange(len(home)), home], home, farthest)
+
+
+def _of_one(view: _View, known_us: float, budget: Budget) -> Iterator[Bound]:
+    problem = view.problem
     distance = _distances_us(problem)
     cuts = simple_cuts(problem)
     tightest = tightest_cut(problem)
     if tightest is not None:
         cuts.append(tightest)
+    parts = partitions(problem, cuts)
     simple = [
         latency_bound(problem, distance),
         cut_bound(problem, cuts, distance),
-        volume_bound(problem),
+        volume_bound(problem, parts),
         flow_bound(problem, budget.remaining_s()),
-        throughput_bound(problem, cuts),
+        throughput_bound(problem, cuts, parts),
     ]
-    known_us = max(bound.value_us for bound in simple)
+    known_us = max(known_us, *(bound.value_us for bound in simple))
     yield from simple
     yield whole_flow_bound(problem, known_us, budget.remaining_s() / 2)
-    for bound in _by_growth(problem, distance, known_us) if known_us and in_time else ():
+    for bound in _by_growth(view, known_us) if known_us else ():
         yield bound
         if not budget.remaining_s():
             return
 
 
-def _by_growth(problem: Problem, distance: FloatArray, known_us: float) -> Iterator[Bound]:
+def _by_growth(view: _View, known_us: float) -> Iterator[Bound]:
     """Bounds that count in ticks how chunks and holdings grow; `known_us` tells them where to look."""
-    cuts = _one_of_each_orbit(problem, node_cuts(problem))
+    problem, backwards = view.problem, view.backwards
     if problem.collective.is_reduction:
-        if not problem.topology.reads_backwards:
-            return  # they count how contributions come together as a spread, read backwards
-        yield meeting_bound(problem, distance, known_us)
-        for cut in cuts:
-            yield two_way_bound(problem, cut, distance, known_us)
+        cuts = [*node_cuts(problem), *simple_cuts(problem)]
+        for cut in _one_of_each_orbit(problem, cuts)[:_MOST_CUTS]:
+            yield sum_entry_bound(problem, cut, known_us)
         return
-    for cut in cuts:
-        yield entry_bound(problem, cut, known_us)
-    yield spread_bound(problem, known_us)
-    yield holdings_bound(problem, known_us)
+    for cut in _one_of_each_orbit(problem, node_cuts(problem)):
+        yield entry_bound(problem, cut, known_us, backwards)
+    yield spread_bound(problem, known_us, backwards)
+    yield holdings_bound(problem, known_us, backwards)
 
 
 def _one_of_each_orbit(problem: Problem, cuts: Sequence[Cut]) -> list[Cut]:

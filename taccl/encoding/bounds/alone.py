@@ -27,10 +27,10 @@ from taccl.problem import Problem
 _MOST_KINDS = 8
 
 
-def spread_bound(problem: Problem, known_us: float) -> Bound:
+def spread_bound(problem: Problem, known_us: float, backwards: bool = False) -> Bound:
     """The longest spread of a chunk; chunks that start and may go alike count as one that all of them are.
 
-    `known_us` is another bound, as a yardstick.
+    `known_us` is another bound, as a yardstick; `backwards` as in `growth`.
     """
     best = Bound(0.0, "nothing has to move", "spread")
     for chunks in alike(problem):
@@ -38,7 +38,7 @@ def spread_bound(problem: Problem, known_us: float) -> Bound:
         def least(tick_us: float, rows: int, chunks: IntArray = chunks) -> int | None:
             sources = problem.collective.pre[chunks[0]]
             layer = Layer.of(problem, chunks)
-            spread = served(problem, layer, layer.wanted, sources[None, :], tick_us, rows)
+            spread = served(problem, layer, layer.wanted, sources[None, :], tick_us, rows, backwards)
             return int(spread[0]) if spread[0] < rows else None
 
         value_us = in_ticks(problem, known_us, problem.topology.num_links, least)
@@ -48,8 +48,8 @@ def spread_bound(problem: Problem, known_us: float) -> Bound:
     return best
 
 
-def holdings_bound(problem: Problem, known_us: float) -> Bound:
-    """The longest that some rank takes to come to hold all that it wants."""
+def holdings_bound(problem: Problem, known_us: float, backwards: bool = False) -> Bound:
+    """The longest that some rank takes to come to hold all that it wants; `backwards` as in `growth`."""
     collective = problem.collective
     wants, of_rank = np.unique(collective.post, axis=1, return_inverse=True)
     best = Bound(0.0, "nothing has to move", "holdings")
@@ -61,7 +61,7 @@ def holdings_bound(problem: Problem, known_us: float) -> Bound:
         def least(
             tick_us: float, rows: int, chunks: IntArray = chunks, ranks: IntArray = ranks
         ) -> int | None:
-            held = holdings(problem, [Layer.of(problem, chunks)], tick_us, rows)[:, 0, ranks]
+            held = holdings(problem, [Layer.of(problem, chunks)], tick_us, rows, backwards)[:, 0, ranks]
             first = first_row(held >= len(chunks)).max()
             return int(first) if first < rows else None
 
@@ -75,13 +75,9 @@ def holdings_bound(problem: Problem, known_us: float) -> Bound:
 
 
 def alike(problem: Problem) -> list[IntArray]:
-    """Sets of chunks that start at the same ranks and may go the same ways; one of an orbit, and not many.
-
-    Of summed chunks, only those with the same contributors and wanting ranks are in one set.
-    """
+    """Sets of chunks that start at the same ranks and may go the same ways; one of an orbit, and not many."""
     collective = problem.collective
-    kinds = [collective.pre, np.where(collective.reduces[:, None], collective.post, False)]
-    kinds.append(collective.reduces[:, None])
+    kinds = [collective.pre]
     if problem.limits.may_use is not None:
         kinds.append(problem.limits.may_use[collective.home])
     kind = np.unique(np.concatenate(kinds, axis=1), axis=0, return_inverse=True)[1].ravel()
@@ -102,7 +98,13 @@ def _some(kinds: IntArray) -> IntArray:
 
 
 def served(
-    problem: Problem, layer: Layer, wanted: BoolArray, sources: BoolArray, tick_us: float, rows: int
+    problem: Problem,
+    layer: Layer,
+    wanted: BoolArray,
+    sources: BoolArray,
+    tick_us: float,
+    rows: int,
+    backwards: bool = False,
 ) -> IntArray:
     """The first tick at which the chunk of a layer can have served all wanting ranks, in every region.
 
@@ -112,7 +114,7 @@ def served(
     node_of = problem.topology.node_of
     regions = [wanted & (node_of == node) for node in np.unique(node_of)] + [wanted]
     regions = [region for region in regions if region.any()]
-    w = reach(problem, [replace(layer, wanted=region) for region in regions], tick_us, rows)
+    w = reach(problem, [replace(layer, wanted=region) for region in regions], tick_us, rows, backwards)
     together = np.einsum("tnu,cu->tnc", w, sources.astype(np.int64))
     need = np.array([region.sum() for region in regions])
     return np.asarray(first_row(together >= need[:, None]).max(axis=0, initial=0))

@@ -16,8 +16,6 @@ Kind = Literal[
     "spread",
     "holdings",
     "entry",
-    "meeting",
-    "two-way",
 ]
 
 

@@ -26,6 +26,17 @@ where n chunks over link l keep p busy for b_ln, and a_p is the least time, over
 a group leaves p to its end: 0, or alpha if that is not in b_ln (pipelined occupancy), and for a port that is
 faster than its link, what one chunk takes longer on the link than on the port. No more come through p
 than chunks of S may use it, and no more are at r than could have come by then over shortest paths.
+
+*Backwards.* Where time runs backwards (a problem that sums, as copies on the reversed links), a port is
+busy at the end of a send and not at its beginning: the last b of its d. Arrivals through a port are then b
+apart, and none is there before d. With a_p as above, for the links of p at u,
+
+    V(u, p, t)    =  V'(u, p, t - a_p)
+    V'(u, p, y)   =  max over links l of p of  w(dst(l), y - b_l) + V'(u, p, y - b_l),
+    G(r, p, t)    =  max over links l of p and n  of  G(r, p, t - b_ln) + min(n, K(src(l), t - d_ln)),
+
+K being the sum of G(r, p, t) then. Where d - b is the same for all sends through a port, this is the same as
+forwards (`LogicalTopology.reads_backwards`).
 """
 
 from __future__ import annotations
@@ -129,10 +140,12 @@ def _starts(slot: IntArray) -> IntArray:
     return np.flatnonzero(np.diff(slot, prepend=-1))
 
 
-def reach(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+def reach(
+    problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
+) -> IntArray:
     """`w` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
 
-    No link may take less than a tick.
+    No link may take less than a tick. `backwards` says that ports are busy at the ends of sends.
     """
     columns = _Columns.of(problem, layers, outgoing=True)
     takes = ticks(problem.topology.duration_us(columns.link, problem.chunk_mb), tick_us)
@@ -144,21 +157,33 @@ def reach(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) 
     served = np.zeros((before + rows, len(columns.node_of_slot)), dtype=np.int64)
     starts = _starts(columns.slot)
     no_turns = np.minimum.reduceat(busy, starts) == 0 if len(starts) else np.zeros(0, dtype=np.bool_)
+    lag, slots = np.zeros(len(starts), dtype=np.int64), np.arange(len(starts))
+    if backwards and len(starts):
+        lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), starts)
     for now in range(before, before + rows):
         if len(starts):
-            onward = w[now - takes, columns.dst]
-            once = np.add.reduceat(onward, starts)
+            once = np.add.reduceat(w[now - takes, columns.dst], starts)
+            onward = w[now - (busy if backwards else takes), columns.dst]
             turns = np.maximum.reduceat(onward + served[now - busy, columns.slot], starts)
-            served[now] = np.where(no_turns, once, np.minimum(once, turns))
-        spread = np.bincount(columns.node_of_slot, served[now], minlength=len(wants)).astype(np.int64)
+            if backwards:
+                served[now] = np.where(no_turns, once, turns)
+                let_in = np.minimum(once, np.where(no_turns, once, served[now - lag, slots]))
+            else:
+                let_in = served[now] = np.where(no_turns, once, np.minimum(once, turns))
+        else:
+            let_in = served[now]
+        spread = np.bincount(columns.node_of_slot, let_in, minlength=len(wants)).astype(np.int64)
         w[now] = np.minimum(near[now - before], wants + spread)
     return w[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
-def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+def holdings(
+    problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
+) -> IntArray:
     """`K` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
 
-    No link may take less than a tick. Where the table would be too large, it knows shortest paths only.
+    No link may take less than a tick. `backwards` says that ports are busy at the ends of sends. Where the
+    table would be too large, it knows shortest paths only.
     """
     topology = problem.topology
     by_distance = _at_best(problem, layers, tick_us, rows)
@@ -175,8 +200,12 @@ def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: in
     starts, single_starts = _starts(slot), _starts(slot[single])
     held = np.concatenate([problem.collective.pre[layer.chunks].sum(axis=0) for layer in layers])
     most_in_slot = _most_through(problem, layers, columns)
-    lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), _starts(columns.slot))
-    before = int(max(busy.max(initial=1), lag.max(initial=1)))
+    leave, lag = busy, np.zeros(len(columns.node_of_slot), dtype=np.int64)
+    if backwards:
+        leave = ticks(topology.duration_us(columns.link[row], count * problem.chunk_mb), tick_us)
+    else:
+        lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), _starts(columns.slot))
+    before = int(max(busy.max(initial=1), lag.max(initial=1), leave.max(initial=1)))
     k = np.zeros((before + rows, len(held)), dtype=np.int64)
     came = np.zeros((before + rows, len(lag)), dtype=np.int64)
     no_turns = np.minimum.reduceat(busy, starts) == 0
@@ -184,7 +213,7 @@ def holdings(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: in
     for now in range(before, before + rows):
         # What leaves in this very tick, by links that are busy for less than one, is not known yet.
         k[now] = by_distance[now - before]
-        there = k[now - busy, src]
+        there = k[now - leave, src]
         all_of_each = np.add.reduceat(there[single], single_starts)
         turns = np.maximum.reduceat(np.minimum(count, there) + came[now - busy, slot], starts)
         turns = np.where(no_turns, all_of_each, np.minimum(all_of_each, turns))

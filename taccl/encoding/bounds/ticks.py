@@ -16,6 +16,8 @@ from taccl.problem import FloatArray, Problem
 
 #: A first look has a quarter of the rows; it may find three times that it has to look further.
 _FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
+#: Coarse ticks lose less than this.
+_COARSE = 1.1
 #: A table with more cells than this takes seconds.
 _MOST_CELLS = 8_000_000
 
@@ -31,8 +33,9 @@ def in_ticks(
     """A time in microseconds that is found in ticks: coarse ones, to see how long it is, then fine ones.
 
     `least` gets a tick and the number of ticks to look at, and gives the time in ticks, or None if it is
-    longer than that. The search begins at `known_us`. `width` is the number of columns of the widest table.
-    The result is 0 where tables would be too large, or the costs of links differ too widely.
+    longer than that. The search begins at `known_us`, and what stays well below it is left coarse. `width`
+    is the number of columns of the widest table. The result is 0 where tables would be too large, or the
+    costs of links differ too widely.
     """
     rows = min(_MOST_ROWS, _MOST_CELLS // max(1, width))
     if rows < _FEWEST_ROWS:
@@ -40,6 +43,8 @@ def in_ticks(
     horizon_us = 2 * known_us
     for _ in range(_LOOKS):
         coarse_us = _found_within(problem, horizon_us, math.ceil(rows / 4), least)
+        if coarse_us is not None and coarse_us * _COARSE < known_us:
+            return coarse_us
         if coarse_us is not None:
             fine_us = _found_within(problem, 1.1 * coarse_us, rows, least) if coarse_us else None
             return max(coarse_us, fine_us or 0.0)

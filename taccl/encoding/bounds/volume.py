@@ -1,40 +1,39 @@
-r"""The volume bound: how many transfers there must be, and how many all ports together have room for.
+r"""The volume bound: how many transfers must cross between parts, and how many the ports there have room for.
 
-A copied chunk has to be received by every rank that wants it and lacks it: |D - U| transfers. A sum
-of |U| contributions for |D| ranks takes at least (|U| - 1) + (|D| - 1): take the transfers in the order of
-their ends, up to the first after which some rank has the whole sum. By then every other
-contributor has sent, so these are at least |U| - 1; after it every other wanting rank still has to
-receive. (Gossip by one-way messages takes 2n - 2; Harary and Schwenk 1974.)
+`partitions` says why N transfers of one chunk must cross from part to part, for any partition of the ranks.
+With each crossing link counted at one of its ports, T must satisfy
 
-With N transfers in all, and each link counted at one of its ports, T must satisfy
+    N  <=  sum over ports of floor((T - alpha_p) / (s * beta_p)),
 
-    N  <=  sum over ports of floor((T - alpha_p) / (s * beta_p)).
+because what a port passes by T keeps it busy for s * beta_p each, and at least an alpha of some link is
+left over: before the first or after the last, whichever end of a send its port is busy at.
 
-This is AllReduce's own bound: it sees that the same ports carry both the sums and the copies.
+For an AllReduce it sees that the same ports carry both the sums and the copies: 2(k - 1) crossings of each
+chunk between k nodes, in both directions together, which no cut around one node can say.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.capacity import least_time, rates_of_covers
+from taccl.encoding.bounds.partitions import Partition, least_crossings
 from taccl.problem import Problem
 
 
-def volume_bound(problem: Problem) -> Bound:
-    """When all links together can have carried all transfers that the collective takes."""
-    transfers = least_transfers(problem)
-    if not transfers or not problem.topology.num_links:
+def volume_bound(problem: Problem, partitions: Sequence[Partition]) -> Bound:
+    """The best over the given partitions: when their crossing links can have carried all that must cross."""
+    nothing = Bound(0.0, "nothing has to move", "volume")
+    # Rounded, so that of equal ones the first is taken.
+    bounds = (_of(problem, partition) for partition in partitions)
+    return max(bounds, key=lambda bound: float(f"{bound.value_us:.9g}"), default=nothing)
+
+
+def _of(problem: Problem, partition: Partition) -> Bound:
+    transfers, links = least_crossings(problem, partition), partition.crossing(problem)
+    if not transfers or not len(links):
         return Bound(0.0, "nothing has to move", "volume")
-    covers = rates_of_covers(problem, np.arange(problem.topology.num_links))
+    covers = rates_of_covers(problem, links)
     value_us, ports = max((least_time(transfers, rates.values()), len(rates)) for rates in covers)
-    return Bound(value_us, f"{transfers} transfers over all {ports} ports", "volume")
-
-
-def least_transfers(problem: Problem) -> int:
-    """N: how many transfers of one chunk there must be."""
-    collective = problem.collective
-    copied = (collective.post & ~collective.pre).sum(axis=1)
-    summed = collective.pre.sum(axis=1) + collective.post.sum(axis=1) - 2
-    return int(np.where(collective.reduces, summed, copied).sum())
+    return Bound(value_us, f"{transfers} transfers between {partition.name} through {ports} ports", "volume")

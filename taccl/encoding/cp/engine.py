@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.cp.hints import add_hint
 from taccl.encoding.cp.model import build
-from taccl.encoding.cp.proof import bound_of, is_provable, prove, whole_model
+from taccl.encoding.cp.proof import is_provable, prove, proved_us, told, whole_model
 from taccl.encoding.cp.solve import news, schedule_of
 from taccl.encoding.cp.ticks import Ticks, ticks_of
 from taccl.encoding.cp.ways import Ways, near_ways, ways_beside
@@ -59,13 +59,16 @@ class _Known:
         elif bound_us > self.bound_us:
             self.bound_us = bound_us
             yield update
+        elif update.note:
+            yield update
 
 
 def jointly(problem: Problem, options: SolveOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
     For problems of copies and those that `is_for_one_model`: sums and copies decided together, so that a
-    chunk is copied on while others are still being summed.
+    chunk is copied on while others are still being summed. Of these, what is proved is told in notes
+    (`proof`).
     """
     if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
         return
@@ -151,10 +154,11 @@ def _whole(problem: Problem, options: SolveOptions, budget: Budget, known: _Know
     """Schedules and bounds with nothing left out."""
     model = whole_model(problem, known.best, known.bound_us)
     add_hint(model, known.best)
-    told = 0.0
+    most_told = 0.0
     for each in news(model, options.seed, budget):
         if each.decisions is not None:
             yield Update("cp", schedule_of(problem, each.decisions))
-        elif each.bound > told * (1 + _NEWS) or each.is_last:
-            told = each.bound
-            yield bound_of(model, each.bound)
+        elif each.bound > most_told * (1 + _NEWS) or each.is_last:
+            most_told = each.bound
+            if (least_us := proved_us(model, each.bound)) > known.bound_us:
+                yield told(problem, least_us, known.best)

@@ -82,12 +82,13 @@ def build(
 
     With no symmetry, `every_way`, all slots and no own-first rule, the optimum of the model is no later than
     any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
-    `lasting[1]`. For take a fastest schedule. Of the copies of a chunk that come to a rank, all but the
-    first can be left out, and so can what nobody uses and what comes back to a source: groups get
-    smaller, nothing gets later. A group over a link without alpha can be sent one by one in the same time,
-    unless a port of the link is faster than it.
-    What is left passes every rule of the model, except that starts are no whole ticks. Rounded down,
-    with durations rounded down, they are, and the rules still hold (see `ticks`).
+    `lasting[1]`. (With sums that are copied on: than any in which each sum is made at one rank, each other
+    rank passes its part on once, and no send mixes partial sums and copies.) For take a fastest schedule. Of
+    the copies of a chunk that come to a rank, all but the first can be left out, and so can what nobody uses
+    and what comes back to a source: groups get smaller, nothing gets later. A group over a link without
+    alpha can be sent one by one in the same time, unless a port of the link is faster than it. What is left
+    passes every rule of the model, except that starts are no whole ticks. Rounded down, with durations
+    rounded down, they are, and the rules still hold (see `ticks`).
     """
     return _Rules(problem, ticks, lasting, symmetry, ways, num_slots).build(minimise)
 

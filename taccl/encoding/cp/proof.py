@@ -1,8 +1,13 @@
 """Bounds of the whole problem by CP-SAT: no schedule is faster than so much.
 
-The model leaves nothing out: every link that may be used, as many shared sends as any schedule can have,
-sums made anywhere, and neither the symmetry nor the order of a sender's own chunks that a sketch asks
-for. `model.build` says why its optimum is no later than any schedule of the problem.
+The model of a problem that only copies leaves nothing out: every link that may be used, as many shared
+sends as any schedule can have, and neither the symmetry nor the order of a sender's own chunks that a
+sketch asks for. `model.build` says why its optimum is no later than any schedule of the problem.
+
+Of a problem that sums and then copies the model only has the schedules in which each sum is made once: at
+one rank, whichever, to which each other rank passes its part on once, and where no send mixes partial sums
+and copies. Others may be faster (recursive doubling is), so what is proved of these is told in a note, and
+is no bound.
 
 CP-SAT is asked whether it has a solution that ends before a given moment. With that moment fixed, only
 a whole number of chunks fits on each port before it, and that often contradicts the demand at once, where
@@ -36,6 +41,8 @@ _NEAR = 2e-3
 _PROVED = 1e-9
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
+#: The schedules with sums that the model has.
+_ONCE = "that makes each sum once, at one rank,"
 
 
 def unrestricted(problem: Problem) -> Problem:
@@ -64,11 +71,20 @@ def whole_model(
     return build(problem, ticks, lasting, symmetry_group(problem), ways, None, minimise)
 
 
-def bound_of(model: JointModel, num_ticks: int) -> Update:
-    """What it means for the problem that no solution of its whole model lasts less than `num_ticks`."""
-    topology, chunks = model.problem.topology, model.problem.num_chunks
-    witness = f"CP-SAT: all routes, orders and groups of {chunks} chunks on {topology.num_links} links"
-    return Update("cp", None, num_ticks * model.ticks.tick_us * (1 - _ROUNDING), witness)
+def proved_us(model: JointModel, num_ticks: int) -> float:
+    """A time that no solution of a model is faster than, if none lasts less than `num_ticks`."""
+    return num_ticks * model.ticks.tick_us * (1 - _ROUNDING)
+
+
+def told(problem: Problem, least_us: float, best: Schedule) -> Update:
+    """What it means for a problem that no schedule of its whole model is faster than `least_us`."""
+    if not problem.collective.is_reduction:
+        links = problem.topology.num_links
+        witness = f"CP-SAT: all routes, orders and groups of {problem.num_chunks} chunks on {links} links"
+        return Update("cp", None, least_us, witness)
+    if least_us >= best.makespan_us * (1 - _PROVED):
+        return Update("cp", note=f"no schedule {_ONCE} is faster (proved by CP-SAT); others may be")
+    return Update("cp", note=f"no schedule {_ONCE} takes less than {least_us:.2f} us (CP-SAT); others may")
 
 
 def prove(
@@ -76,7 +92,8 @@ def prove(
 ) -> Iterator[Update]:
     """Yield better bounds, and schedules met on the way, until both meet, the rest is open, or time is up.
 
-    The schedules need not have the problem's symmetry.
+    The schedules need not have the problem's symmetry. Of sums that are copied on, what is proved is in
+    notes.
     """
     open_us = best.makespan_us
     while budget.remaining_s() and bound_us < best.makespan_us * (1 - _PROVED):
@@ -97,9 +114,8 @@ def prove(
                 yield Update("cp", best)
                 break
         if answer is not None and answer.impossible:
-            update = bound_of(model, model.last + 1)
-            bound_us = update.lower_bound_us
-            yield update
+            bound_us = proved_us(model, model.last + 1)
+            yield told(problem, bound_us, best)
         elif answer is None or answer.decisions is None:
             if before_us == best.makespan_us:
                 return

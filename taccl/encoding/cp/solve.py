@@ -53,12 +53,16 @@ def news(model: JointModel, seed: int, budget: Budget) -> Iterator[News[list[Dec
 
 
 def news_of(
-    model: cp_model.CpModel, read: Callable[[Callable[[Any], int]], _Decisions], seed: int, budget: Budget
+    model: cp_model.CpModel,
+    read: Callable[[Callable[[Any], int]], _Decisions],
+    seed: int,
+    budget: Budget,
+    workers: int = _WORKERS,
 ) -> Iterator[News[_Decisions]]:
     """The same of any model; `read` is given the value of each variable in a solution."""
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = budget.remaining_s()
-    solver.parameters.num_workers = _WORKERS
+    solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     # Ctrl-C belongs to the caller, who ends this generator; CP-SAT's own handler aborts the process.
     solver.parameters.catch_sigint_signal = False
@@ -77,6 +81,9 @@ def news_of(
             has_bound = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
             bound = round(solver.best_objective_bound) if has_bound else 0
             found.put(News(None, bound, impossible=status == cp_model.INFEASIBLE, is_last=True))
+        except (IndexError, RuntimeError):
+            # CP-SAT itself breaks down, once in some thousand models; what it said before holds.
+            found.put(News(is_last=True))
         finally:
             found.put(None)
 

@@ -32,6 +32,8 @@ _MEMBERS_PER_S = 5_000
 #: Shares of the time that is left: for each size of bundles, for a look for faster programs, for each
 #: question, and for what chunks need before it.
 _BUNDLES_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.15, 0.15, 0.4, 0.2
+#: The same for a question about the little that is left open.
+_LAST_QUESTION_SHARE = 0.9
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
 #: A bound within this fraction of a schedule's time proves it fastest. Where costs are rounded to ticks, the
@@ -145,28 +147,30 @@ class _Search:
             last = ticks.last_before(self.best.makespan_us) - (0 if ticks.exact else _ROUNDED_TICKS)
             if open_us < self.best.makespan_us:
                 if open_us - self.bound_us < _NEAR * self.bound_us:
+                    if open_us >= self.best.makespan_us * (1 - _NEAR):
+                        yield from self._decided(ticks, last, _LAST_QUESTION_SHARE)
                     return
                 last = min(last, ticks.last_before((self.bound_us + open_us) / 2))
             if last < ticks.at_least(self.bound_us):
                 return
             told = False
-            for each in self._decided(ticks, last):
+            for each in self._decided(ticks, last, _QUESTION_SHARE):
                 told = True
                 yield each
             if not told:
                 open_us = min(open_us, last * ticks.tick_us)
 
-    def _decided(self, ticks: Ticks, last: int) -> Iterator[Update]:
+    def _decided(self, ticks: Ticks, last: int, share: float) -> Iterator[Update]:
         """A program that ends by a moment, or that there is none; nothing if neither could be told."""
         needs = self._needs(ticks, last)
         if needs is None:
             yield from self._proved(ticks, last + 1)
             return
-        if not _is_soon_written(self.problem, ticks, last, self.budget.share(_QUESTION_SHARE)):
+        if not _is_soon_written(self.problem, ticks, last, self.budget.share(share)):
             return
         model = build(self.problem, ticks, (ticks.at_least(self.bound_us), last), False, needs)
         add_hint(model, self.best)
-        for each in self._asked(model, self.budget.share(_QUESTION_SHARE)):
+        for each in self._asked(model, self.budget.share(share)):
             if isinstance(each, tuple):
                 yield from self._better(schedule_of(self.problem, each))
                 return
@@ -192,7 +196,9 @@ class _Search:
                 model.cp.minimize(takes)
                 left = (len(kinds) - number) * len(links) - position
                 least = 0
-                for each in news_of(model.cp, lambda value: None, self.options.seed, budget.share(1 / left)):
+                for each in news_of(
+                    model.cp, lambda value: None, self.options.seed, budget.share(1 / left), 1
+                ):
                     if each.impossible:
                         return None
                     least = max(least, each.bound)

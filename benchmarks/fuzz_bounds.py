@@ -1,0 +1,161 @@
+"""Every bound against the fastest of all programs, on random tiny problems.
+
+    python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
+
+A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
+tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
+many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*. How tight
+the largest bound is, is its part of the optimum, where that is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from taccl.encoding.bounds import Bound, all_bounds
+from taccl.problem import Problem
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "encoding")]
+brute_force: Any = import_module("brute_force")
+random_problems: Any = import_module("random_problems")
+
+#: A bound that is above the optimum by no more than this is not: times count as equal up to it.
+_TOLERANCE_US = 1e-6
+#: A bound within this part of another one, or of the optimum, is as good.
+_EQUAL = 1e-6
+_PROGRESS_S = 60.0
+
+
+class _Tally:
+    """What came of the problems of one kind: with sums, or copies only."""
+
+    def __init__(self) -> None:
+        self.searched = self.too_large = self.violations = 0
+        #: For each heading the parts of the optimum that the largest bounds were.
+        self.tightness: dict[str, list[float]] = defaultdict(list)
+        #: How often a bound of each kind was the largest, and how often the only one.
+        self.largest: Counter[str] = Counter()
+        self.alone: Counter[str] = Counter()
+
+    def take(self, problem: Problem, bounds: tuple[Bound, ...], optimum_us: float) -> None:
+        self.searched += 1
+        for bound in bounds:
+            if bound.value_us > optimum_us + _TOLERANCE_US:
+                self.violations += 1
+                print(f"VIOLATION: {bound} is above {optimum_us} us: {problem}", file=sys.stderr, flush=True)
+        if optimum_us <= _TOLERANCE_US:
+            return
+        largest = bounds[0].value_us
+        kinds = [bound.kind for bound in bounds if bound.value_us >= largest * (1 - _EQUAL)]
+        self.largest.update(kinds)
+        self.alone.update(kinds if len(kinds) == 1 else [])
+        for heading in (
+            _collective(problem),
+            problem.topology.occupancy,
+            f"{problem.num_ranks} ranks",
+            "all",
+        ):
+            self.tightness[heading].append(largest / optimum_us)
+
+
+def main() -> None:
+    """Draw, bound and search until enough were searched to the end; write docs/results/fuzz_bounds.md."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--copies", type=int, default=4000)
+    parser.add_argument("--sums", type=int, default=6000)
+    parser.add_argument("--most-sends", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    tallies = {
+        "copies only": _searched(arguments.copies, False, arguments.seed, arguments.most_sends),
+        "with sums": _searched(arguments.sums, True, arguments.seed, arguments.most_sends),
+    }
+    minutes = (time.monotonic() - began) / 60
+    body = "\n\n".join([_counts(tallies), _TIGHT, _tightness(tallies), _WHICH, _kinds(tallies)])
+    report.write("fuzz_bounds", "Bounds beside exhaustive search", _INTRO.format(minutes=minutes), body)
+    if any(tally.violations for tally in tallies.values()):
+        sys.exit("some bound is above a program")
+
+
+def _searched(enough: int, sums: bool, seed: int, most_sends: int) -> _Tally:
+    draw, tally, told = random.Random(f"{seed} {sums}"), _Tally(), time.monotonic()
+    while tally.searched < enough:
+        problem = random_problems.random_problem(draw, sums)
+        try:
+            program = brute_force.fastest(problem, most_sends)
+        except brute_force.TooLarge:
+            tally.too_large += 1
+            continue
+        program.check()
+        tally.take(problem, all_bounds(problem), program.makespan_us)
+        if time.monotonic() > told + _PROGRESS_S:
+            told = time.monotonic()
+            print(f"{tally.searched} of {enough}, {tally.violations} violations", file=sys.stderr, flush=True)
+    return tally
+
+
+def _collective(problem: Problem) -> str:
+    """The name; for custom ones, whether every rank contributes to every sum and wants it."""
+    collective = problem.collective
+    if collective.name != "custom":
+        return collective.name
+    if not collective.is_reduction:
+        return "custom copies"
+    everywhere = collective.reduces.all() and collective.pre.all() and collective.post.all()
+    return "allreduce" if everywhere else "custom sums"
+
+
+_INTRO = """\
+Random tiny problems: 2 to 4 ranks, rings with chords, serial and pipelined, plain links, shared ports and
+switches, costs that differ and that do not (some 0), one or two nodes, groups of 1, 2 or any number of
+chunks, rules on who may use a link; named collectives, and chunks that are copied or summed from some ranks
+to some. Every bound of each is held against the fastest of *all* programs that the cost model allows: a rank
+may hold several partial sums, send one more than once and to several ranks, and mix partial sums and copies
+in a send. The search (`tests/encoding/brute_force.py`) runs forwards in time on the network as it is and
+shares no code with engines or bounds. What takes it too long says nothing and is not counted.
+{minutes:.0f} minutes in all."""
+
+_TIGHT = "How tight: the largest bound as a part of the optimum."
+
+_WHICH = "Which bound is the largest, in how many problems; and in how many no other is as large."
+
+
+def _counts(tallies: dict[str, _Tally]) -> str:
+    rows = [
+        [name, str(tally.searched), str(tally.too_large), str(tally.violations)]
+        for name, tally in tallies.items()
+    ]
+    return report.table(("problems", "searched to the end", "too large", "bounds above an optimum"), rows)
+
+
+def _tightness(tallies: dict[str, _Tally]) -> str:
+    rows = []
+    for name, tally in tallies.items():
+        for heading, parts in sorted(tally.tightness.items()):
+            met = sum(part >= 1 - _EQUAL for part in parts) / len(parts)
+            mean, least = sum(parts) / len(parts), min(parts)
+            rows.append([name, heading, str(len(parts)), f"{mean:.3f}", f"{least:.3f}", f"{100 * met:.0f}%"])
+    return report.table(("problems", "", "number", "mean", "least", "bound is the optimum"), rows)
+
+
+def _kinds(tallies: dict[str, _Tally]) -> str:
+    rows = [
+        [name, kind, str(count), str(tally.alone[kind])]
+        for name, tally in tallies.items()
+        for kind, count in tally.largest.most_common()
+    ]
+    return report.table(("problems", "bound", "largest", "alone"), rows)
+
+
+if __name__ == "__main__":
+    main()

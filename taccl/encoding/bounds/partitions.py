@@ -1,0 +1,137 @@
+r"""Partitions of the ranks, and how often a chunk has to cross between their parts.
+
+*Copies.* Every part with a rank that wants the chunk, and none that has it, has to be entered: one crossing
+for each such part.
+
+*Sums.* Let A be the parts with contributors and B those with wanting ranks. Take the transfers of the chunk
+that cross from part to part in the order of their ends, and say that a part knows a contribution once some of
+its ranks has anything that it was added to. Let P be the first part that knows all contributions, and look at
+the crossing after which it does.
+
+- Until then, this one included, some crossing has left each part of A but P: what P knows of it has left it.
+- After it, some crossing must still enter each part of B but P: none of them knew everything yet, and this
+  crossing has entered P only.
+
+These are different ones, so there are at least
+
+    min over P of |A - P| + |B - P|  =  |A| + |B| - 2,  or |A| + |B| - 1 where no part is in both.
+
+Nothing is assumed of who adds what where, how often a sum leaves a rank, or what shares a send. With each
+rank a part of its own these are the 2n - 2 messages of gossip by one-way calls (Harary and Schwenk 1974).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray, Placement
+from taccl.encoding.bounds.cuts import Cut
+from taccl.problem import Problem
+
+#: More partitions by the speed of links than this are not looked at, nor cells of (chunk, part) in all.
+_MOST_SPEEDS = 8
+_MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Parts of the ranks: `part_of`, shape (num_ranks,), numbers them from 0; with a name for messages."""
+
+    part_of: IntArray
+    name: str
+
+    @property
+    def num_parts(self) -> int:
+        return int(self.part_of.max(initial=-1)) + 1
+
+    def crossing(self, problem: Problem) -> IntArray:
+        """The links from part to part."""
+        topology = problem.topology
+        return np.flatnonzero(self.part_of[topology.src] != self.part_of[topology.dst])
+
+
+def partitions(problem: Problem, cuts: list[Cut]) -> list[Partition]:
+    """Ranks alone; nodes; places in nodes; neighbouring nodes; what fast links join; the sides of cuts."""
+    every: list[Partition] = []
+    seen: set[bytes] = set()
+    cells = 0
+    for partition in _all(problem, cuts):
+        key = partition.part_of.tobytes()
+        cells += problem.num_chunks * partition.num_parts
+        if partition.num_parts < 2 or key in seen or (every and cells > _MOST_CELLS):
+            continue
+        seen.add(key)
+        every.append(partition)
+    return every
+
+
+def _all(problem: Problem, cuts: list[Cut]) -> Iterator[Partition]:
+    topology = problem.topology
+    num_ranks, num_nodes = topology.num_ranks, topology.num_nodes
+    yield Partition(np.arange(num_ranks), f"{num_ranks} ranks")
+    node = _numbered(topology.node_of)
+    if num_nodes > 1:
+        yield Partition(node, f"{num_nodes} nodes")
+        for joined in (2, 4, 8):
+            if joined < num_nodes:
+                together = node // joined
+                yield Partition(together, f"{int(together.max()) + 1} groups of {joined} nodes")
+        yield _places(node)
+    yield from _by_speed(problem)
+    for cut in cuts:
+        inside = np.isin(np.arange(num_ranks), list(cut.ranks))
+        one = cut.name.removeprefix("into ").removeprefix("out of ")
+        yield Partition(_numbered(inside.astype(np.int64)), f"{one} and the rest")
+
+
+def _numbered(label: IntArray) -> IntArray:
+    """The same parts, numbered in the order in which they come up."""
+    _, first, part = np.unique(label, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[part.ravel()], dtype=np.int64)
+
+
+def _places(node: IntArray) -> Partition:
+    """Ranks at the same place of their nodes, together."""
+    place = np.zeros(len(node), dtype=np.int64)
+    for number in range(int(node.max()) + 1):
+        ranks = np.flatnonzero(node == number)
+        place[ranks] = np.arange(len(ranks))
+    return Partition(_numbered(place), f"{int(place.max()) + 1} places in the nodes")
+
+
+def _by_speed(problem: Problem) -> Iterator[Partition]:
+    """Ranks that are joined by links faster than some others."""
+    topology = problem.topology
+    speeds = np.unique(topology.beta_us_per_mb)
+    for beta in speeds[1:][-_MOST_SPEEDS:]:
+        fast = topology.beta_us_per_mb < beta
+        part = np.arange(topology.num_ranks)
+        before = None
+        while before is None or (part != before).any():
+            before = part.copy()
+            least = np.minimum(part[topology.src[fast]], part[topology.dst[fast]])
+            np.minimum.at(part, topology.src[fast], least)
+            np.minimum.at(part, topology.dst[fast], least)
+        numbered = _numbered(part)
+        yield Partition(numbered, f"{int(numbered.max()) + 1} groups joined by links under {beta:g} us/MB")
+
+
+def least_crossings(problem: Problem, partition: Partition) -> int:
+    """How many transfers of one chunk there must be between the parts, for all chunks together."""
+    collective = problem.collective
+    starts = _in_parts(problem, collective.inputs, partition)
+    wanted = _in_parts(problem, collective.outputs, partition)
+    copied = (wanted & ~starts).sum(axis=1)
+    summed = starts.sum(axis=1) + wanted.sum(axis=1) - np.where((starts & wanted).any(axis=1), 2, 1)
+    summed = np.where(wanted.any(axis=1) & starts.any(axis=1), summed, 0)
+    return int(np.where(collective.reduces, summed, copied).sum())
+
+
+def _in_parts(problem: Problem, placement: Placement, partition: Partition) -> BoolArray:
+    """Whether a chunk is placed in each part, shape (num_chunks, num_parts)."""
+    found = np.zeros((problem.num_chunks, partition.num_parts), dtype=np.bool_)
+    found[placement.chunk, partition.part_of[placement.rank]] = True
+    return found

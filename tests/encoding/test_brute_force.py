@@ -1,0 +1,150 @@
+"""The judge is judged: programs worked out by hand, and another search for what only copies."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import brute_force_trees
+import pytest
+from brute_force import _NEVER, Program, TooLarge, _Row, _Search, _State, fastest, program_before
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from random_problems import random_problem
+from small_problems import custom, full, machine, ring
+
+from taccl.problem import Problem
+
+_EVERYONE = (0, 1, 2, 3)
+
+
+class _Plain(_Search):
+    """The search without its shortcuts: all that is new to its receiver, in every order, bounded by ways only."""
+
+    def _is_news(self, state: _State, row: _Row, link: int, dst: int, start: int, end: int) -> bool:
+        return end < state.families[row[0] * self.num_ranks + dst][row[1]]
+
+    def _is_out_of_turn(self, state: _State, link: int, start: int) -> bool:
+        return False
+
+    def _least_end(self, state: _State) -> int:
+        least = 0
+        for chunk in self.chunks:
+            families = state.families[chunk * self.num_ranks : (chunk + 1) * self.num_ranks]
+            known = [self._first_known(family) for family in families]
+            for rank in self.wanting[chunk]:
+                if families[rank][-1] < _NEVER:
+                    least = max(least, families[rank][-1])
+                    continue
+                for times in zip(*known, strict=True):
+                    least = max(least, min(t + self.away[chunk][r][rank] for r, t in enumerate(times)))
+        return least
+
+
+def one_sum(topology_of_four: object) -> Problem:
+    return Problem(topology_of_four, custom(4, [(_EVERYONE, _EVERYONE, True)]), 1.0)  # type: ignore[arg-type]
+
+
+def test_everyone_sends_its_input_to_everyone() -> None:
+    """One hop of 1 + 1 us where all are linked: nobody makes the sum for the others."""
+    program = fastest(one_sum(full(4)))
+    program.check()
+    assert program.makespan_us == pytest.approx(2.0)
+    assert len(program.steps) == 12
+
+
+def test_recursive_doubling_through_one_port_each() -> None:
+    """A switch of four: two rounds of 2 us, in each of which every rank sends its sum and gets one."""
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    out = [[i for i, (a, _) in enumerate(pairs) if a == rank] for rank in range(4)]
+    into = [[i for i, (_, b) in enumerate(pairs) if b == rank] for rank in range(4)]
+    program = fastest(one_sum(machine(4, [(a, b, 1.0, 1.0) for a, b in pairs], shared=[*out, *into])))
+    program.check()
+    assert program.makespan_us == pytest.approx(4.0)
+    assert any(len(ranks) == 2 for step in program.steps for _, ranks in step.rows)
+
+
+def test_round_a_ring_partial_sums_meet_after_three_hops() -> None:
+    program = fastest(one_sum(ring(4)))
+    program.check()
+    assert program.makespan_us == pytest.approx(6.0)
+
+
+def test_a_send_may_mix_a_partial_sum_with_a_whole_one() -> None:
+    """Round a ring of 3 at 0.5 + 3 us a chunk: 13 us, and 14 if each sum is made once and nothing mixes."""
+    two = Problem(ring(3, 0.5, 3.0), custom(3, [((0, 1, 2), (0, 1, 2), True)] * 2), 1.0, max_group=2)
+    program = fastest(two)
+    program.check()
+    assert program.makespan_us == pytest.approx(13.0)
+    assert brute_force_trees.fastest(two).makespan_us == pytest.approx(14.0)
+
+
+def test_a_program_that_adds_a_contribution_twice_or_lacks_one_is_refused() -> None:
+    program = fastest(one_sum(full(4)))
+    step = program.steps[0]
+    (chunk, ranks), *_ = step.rows
+    for wrong in (ranks | {(min(ranks) + 1) % 4}, frozenset({(min(ranks) + 1) % 4})):
+        steps = (replace(step, rows=((chunk, frozenset(wrong)),)), *program.steps[1:])
+        with pytest.raises(AssertionError):
+            replace(program, steps=steps).check()
+
+
+def test_a_program_that_uses_a_port_twice_at_once_is_refused() -> None:
+    program = fastest(Problem(ring(2), custom(2, [((0,), (1,), False)] * 2), 1.0, max_group=1))
+    first, second = program.steps
+    length = first.end_us - first.start_us
+    together = (first, replace(second, start_us=first.start_us, end_us=first.start_us + length))
+    with pytest.raises(AssertionError, match="two sends at once"):
+        replace(program, steps=together).check()
+
+
+def test_nothing_is_found_before_the_optimum_and_the_optimum_right_after_it() -> None:
+    sums = one_sum(ring(4))
+    assert program_before(sums, 6.0) is None
+    found = program_before(sums, 6.01)
+    assert isinstance(found, Program)
+    assert found.makespan_us == pytest.approx(6.0)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: bool) -> None:
+    small = random_problem(random.Random(seed), sums)
+    try:
+        program = fastest(small, 2_000)
+        plain = _Plain(small, 6_000).run(_NEVER)
+    except TooLarge:
+        assume(False)
+        return
+    assert plain is not None
+    plain.check()
+    assert program.makespan_us == pytest.approx(plain.makespan_us, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1))
+def test_copies_take_as_long_as_another_exhaustive_search_says(seed: int) -> None:
+    copies = random_problem(random.Random(seed), sums=False)
+    try:
+        program = fastest(copies, 2_000)
+        other = brute_force_trees.fastest(copies, 4_000)
+    except (TooLarge, brute_force_trees.TooLarge):
+        assume(False)
+        return
+    program.check()
+    program.schedule().check()
+    assert program.makespan_us == pytest.approx(other.makespan_us, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1))
+def test_sums_take_no_longer_than_where_each_is_made_once(seed: int) -> None:
+    sums = random_problem(random.Random(seed), sums=True)
+    try:
+        program = fastest(sums, 2_000)
+        other = brute_force_trees.fastest(sums, 4_000)
+    except (TooLarge, brute_force_trees.TooLarge):
+        assume(False)
+        return
+    program.check()
+    assert program.makespan_us <= other.makespan_us + 1e-5
