@@ -1,0 +1,193 @@
+"""Rings and chains that a machine has the links for: Hamiltonian cycles and paths, found by bounded search.
+
+Whether a graph has one is hard to say in general, and easy on machines: rank order is a cycle, or nodes are
+strung together, each passed from the rank that lets in to the rank that lets out, or a walk that prefers fast
+links and ranks with few ways left (Warnsdorff's rule, as for knights' tours) finds one after few wrong turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from taccl.problem import Problem
+
+#: Steps of one walk, wrong turns included, for each rank.
+_STEPS_PER_RANK = 60
+#: So many rings at most that use different links, and so many entries to each node.
+_MOST_RINGS = 8
+#: The larger the machine, the longer the search; beyond this there is only rank order.
+_MOST_RANKS = 512
+
+Cycle = tuple[int, ...]
+
+
+def cycles(problem: Problem, among: Sequence[int] | None = None) -> list[Cycle]:
+    """Rings over all ranks, or some, the promising first; each is the ranks in their order. No ring twice."""
+    ranks = tuple(range(problem.num_ranks) if among is None else among)
+    found: dict[Cycle, None] = {}
+    if len(ranks) > 2:
+        for cycle in _tried(problem, ranks):
+            found.setdefault(_turned(cycle))
+    return list(found)
+
+
+def disjoint(rings: list[Cycle], both_ways: bool) -> list[Cycle]:
+    """Rings after the first that share no link with one taken before; with `both_ways`, also their reverses."""
+    taken: list[Cycle] = []
+    used: set[tuple[int, int]] = set()
+    for ring in rings:
+        for cycle in (ring, ring[::-1]) if both_ways else (ring,):
+            links = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+            if not links & used:
+                taken.append(cycle)
+                used |= links
+    return taken[:_MOST_RINGS]
+
+
+def chains(problem: Problem, root: int) -> list[Cycle]:
+    """Ways from one rank past all others, each once."""
+    if problem.num_ranks > _MOST_RANKS:
+        return []
+    ways = _Ways(problem)
+    found: dict[Cycle, None] = {}
+    for limit in ways.speeds():
+        chain = ways.walk(root, None, range(problem.num_ranks), limit)
+        if chain is not None:
+            found.setdefault(chain)
+    return list(found)
+
+
+def _turned(cycle: Cycle) -> Cycle:
+    """The same cycle, begun at its least rank."""
+    first = cycle.index(min(cycle))
+    return cycle[first:] + cycle[:first]
+
+
+def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
+    index = problem.topology.link_index
+    if all(pair in index for pair in zip(ranks, (*ranks[1:], ranks[0]), strict=True)):
+        yield ranks
+    if len(ranks) > _MOST_RANKS:
+        return
+    if len(ranks) == problem.num_ranks:
+        yield from through_doors(problem)[:1]
+    ways, used = _Ways(problem), set[tuple[int, int]]()
+    for limit in ways.speeds():
+        # What a ring has used is left out for the next, so that together they use more of the machine.
+        for _ in range(_MOST_RINGS):
+            cycle = ways.walk(ranks[0], ranks[0], ranks, limit, used)
+            if cycle is None:
+                break
+            yield cycle
+            used |= set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+
+
+def through_doors(problem: Problem) -> list[Cycle]:
+    """Rings node after node: in by one rank, past all others of the node, out by another.
+
+    Each rank is the way in of one ring at most, and the way out of one, so that the rings share the NICs among
+    themselves.
+    """
+    node_of = problem.topology.node_of
+    nodes: list[list[int]] = [np.flatnonzero(node_of == node).tolist() for node in np.unique(node_of)]
+    size, index = len(nodes[0]), problem.topology.link_index
+    if len(nodes) < 2 or size == 1 or len({len(node) for node in nodes}) > 1 or len(node_of) > _MOST_RANKS:
+        return []
+    following = list(zip(nodes, (*nodes[1:], nodes[0]), strict=True))
+    ways, rings = _Ways(problem), list[Cycle]()
+    used_out, used_into = set[int](), set[int]()
+    for shift in range(1, size):
+        for out in range(size):
+            into = (out + shift) % size
+            if out in used_out or into in used_into:
+                continue
+            if not all((here[out], there[into]) in index for here, there in following):
+                continue
+            ring = _along(nodes, out, into, ways)
+            if ring is not None:
+                used_out.add(out)
+                used_into.add(into)
+                rings.append(ring)
+    return rings[:: -(-len(rings) // _MOST_RINGS)] if rings else []
+
+
+def _along(nodes: list[list[int]], out: int, into: int, ways: _Ways) -> Cycle | None:
+    """The ring over all nodes that enters each at one place and leaves it at another."""
+    for limit in ways.speeds(inside=True):
+        paths = [ways.walk(node[into], node[out], node, limit, closed=False) for node in nodes]
+        if all(path is not None for path in paths):
+            return tuple(rank for path in paths if path is not None for rank in path)
+    return None
+
+
+class _Ways:
+    """Who can go where, and how fast: the walks over a machine."""
+
+    def __init__(self, problem: Problem) -> None:
+        topology = problem.topology
+        cost = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+        may_use = problem.limits.may_use
+        usable = np.ones(topology.num_links, np.bool_) if may_use is None else may_use.all(axis=0)
+        self._inside = ~topology.internode
+        self._cost, self._usable = cost, usable
+        self._next: list[dict[int, float]] = [{} for _ in range(topology.num_ranks)]
+        for link in np.flatnonzero(usable).tolist():
+            self._next[int(topology.src[link])][int(topology.dst[link])] = float(cost[link])
+
+    def speeds(self, inside: bool = False) -> list[float]:
+        """Costs of links, ascending, that walks may be limited to: few of them."""
+        costs = np.unique(self._cost[self._usable & (self._inside if inside else True)].round(9))
+        return [float(costs[at]) for at in sorted({0, len(costs) // 2, len(costs) - 1})] if len(costs) else []
+
+    def walk(
+        self,
+        first: int,
+        last: int | None,
+        among: Iterable[int],
+        limit: float,
+        used: set[tuple[int, int]] | None = None,
+        closed: bool = True,
+    ) -> Cycle | None:
+        """A way past all of some ranks, over links that cost at most `limit`; None if none is found soon.
+
+        It begins at `first`. With `last` it ends there; if `closed`, it ends at a rank with a link to `last`.
+        """
+        inside = {int(rank) for rank in among}
+        used = used or set()
+        ways = {
+            rank: [
+                other
+                for other, cost in sorted(self._next[rank].items(), key=lambda each: each[1])
+                if other in inside and cost <= limit + 1e-9 and (rank, other) not in used
+            ]
+            for rank in inside
+        }
+        if len(inside) == 1:
+            return (first,)
+        path, left = [first], inside - {first}
+        trials = [iter(self._by_few_ways(first, ways, left, last if not closed else None))]
+        for _ in range(_STEPS_PER_RANK * len(inside)):
+            rank = next(trials[-1], None)
+            if rank is None:
+                trials.pop()
+                left.add(path.pop())
+                if not path:
+                    return None
+                continue
+            path.append(rank)
+            left.discard(rank)
+            if not left and (last is None or (rank == last if not closed else last in ways[rank])):
+                return tuple(path)
+            trials.append(iter(self._by_few_ways(rank, ways, left, last if not closed else None)))
+        return None
+
+    def _by_few_ways(
+        self, rank: int, ways: dict[int, list[int]], left: set[int], kept: int | None
+    ) -> list[int]:
+        """Where to go next: who has the fewest ways on first, and the end of the way not before the end."""
+        candidates = [other for other in ways[rank] if other in left and (other != kept or len(left) == 1)]
+        few = {other: sum(further in left for further in ways[other]) for other in candidates}
+        cost = self._next[rank]
+        return sorted(candidates, key=lambda other: (round(cost[other], 9), few[other]))
