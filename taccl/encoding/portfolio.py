@@ -19,12 +19,14 @@ from taccl.encoding.milp import milp, rejoined
 from taccl.encoding.plan import is_huge, share_of_exchange, share_of_sums, turns
 from taccl.encoding.smt import smt
 from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.textbook import textbook
 from taccl.encoding.trees import trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 _ENGINES: dict[str, Engine] = {
+    "textbook": textbook,
     "greedy": greedy,
     "bulk": bulk,
     "milp": milp,
@@ -40,6 +42,9 @@ _MOST_FOR_FIRST_GREEDY = 1_500_000
 #: Parts of the time for all programs of a small problem with sums, for other engines after that, and of the
 #: rest for all programs again.
 _ALL_PROGRAMS_FIRST, _ENGINES_BETWEEN, _ALL_PROGRAMS_LAST = 0.25, 0.5, 0.9
+
+#: The part of the time for algorithms that everybody knows, whatever engine is asked for.
+_TEXTBOOK = 0.15
 
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
@@ -71,6 +76,12 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     yield Update("bound", None, bound.value_us, bound.witness)
 
     best = first.schedule
+    share = 1.0 if options.engine == "textbook" else _TEXTBOOK
+    for update in textbook(problem, options, budget.share(share), best):
+        yield update
+        best = update.schedule or best
+    if options.engine == "textbook":
+        return
     for update in _among_all_programs(problem, options, budget, best, bound):
         yield update
         best = update.schedule or best

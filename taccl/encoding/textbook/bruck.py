@@ -86,4 +86,11 @@ def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
     return tuple(hops)
 
 
-BRUCK = LineAlgorithm("Bruck", spread=_windows, total=_sums, hops=_hops)
+BRUCK = LineAlgorithm(
+    "Bruck",
+    spread=_windows,
+    total=_sums,
+    hops=_hops,
+    adds=lambda n: len(addition_chain(n)) - 1,
+    mean_hops=lambda n: n.bit_length() / 2,
+)

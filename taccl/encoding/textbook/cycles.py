@@ -14,11 +14,11 @@ import numpy as np
 from taccl.problem import Problem
 
 #: Steps of one walk, wrong turns included, for each rank.
-_STEPS_PER_RANK = 60
-#: So many rings at most that use different links, and so many entries to each node.
-_MOST_RINGS = 8
-#: The larger the machine, the longer the search; beyond this there is only rank order.
-_MOST_RANKS = 512
+_STEPS_PER_RANK = 40
+#: So many rings at most together, and so many walks at one speed.
+_MOST_RINGS, _MOST_WALKS = 8, 4
+#: On larger machines a search takes too long: there is only rank order.
+_MOST_RANKS, _MOST_LINKS = 512, 20_000
 
 Cycle = tuple[int, ...]
 
@@ -48,7 +48,7 @@ def disjoint(rings: list[Cycle], both_ways: bool) -> list[Cycle]:
 
 def chains(problem: Problem, root: int) -> list[Cycle]:
     """Ways from one rank past all others, each once."""
-    if problem.num_ranks > _MOST_RANKS:
+    if not _is_searchable(problem):
         return []
     ways = _Ways(problem)
     found: dict[Cycle, None] = {}
@@ -57,6 +57,10 @@ def chains(problem: Problem, root: int) -> list[Cycle]:
         if chain is not None:
             found.setdefault(chain)
     return list(found)
+
+
+def _is_searchable(problem: Problem) -> bool:
+    return problem.num_ranks <= _MOST_RANKS and problem.topology.num_links <= _MOST_LINKS
 
 
 def _turned(cycle: Cycle) -> Cycle:
@@ -69,14 +73,14 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
     index = problem.topology.link_index
     if all(pair in index for pair in zip(ranks, (*ranks[1:], ranks[0]), strict=True)):
         yield ranks
-    if len(ranks) > _MOST_RANKS:
+    if not _is_searchable(problem):
         return
     if len(ranks) == problem.num_ranks:
         yield from through_doors(problem)[:1]
     ways, used = _Ways(problem), set[tuple[int, int]]()
     for limit in ways.speeds():
         # What a ring has used is left out for the next, so that together they use more of the machine.
-        for _ in range(_MOST_RINGS):
+        for _ in range(_MOST_WALKS):
             cycle = ways.walk(ranks[0], ranks[0], ranks, limit, used)
             if cycle is None:
                 break
@@ -90,10 +94,12 @@ def through_doors(problem: Problem) -> list[Cycle]:
     Each rank is the way in of one ring at most, and the way out of one, so that the rings share the NICs among
     themselves.
     """
+    if not _is_searchable(problem):
+        return []
     node_of = problem.topology.node_of
     nodes: list[list[int]] = [np.flatnonzero(node_of == node).tolist() for node in np.unique(node_of)]
     size, index = len(nodes[0]), problem.topology.link_index
-    if len(nodes) < 2 or size == 1 or len({len(node) for node in nodes}) > 1 or len(node_of) > _MOST_RANKS:
+    if len(nodes) < 2 or size == 1 or len({len(node) for node in nodes}) > 1:
         return []
     following = list(zip(nodes, (*nodes[1:], nodes[0]), strict=True))
     ways, rings = _Ways(problem), list[Cycle]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,31 +41,64 @@ class Demand:
         return int(self.pieces.max(initial=0))
 
     @property
+    def num_parts(self) -> int:
+        """How many parts there are."""
+        return int((self.piece == 0).sum())
+
+    @property
     def is_from_one(self) -> bool:
         """Whether all chunks start at one rank."""
         return len(np.unique(self.begin)) == 1
 
-    def streams(self, variants: tuple[int, ...], batches: int) -> list[tuple[int, list[int]]]:
-        """The chunks dealt to variants of an algorithm, and those of each variant and part to batches.
+    def cut(self, variants: IntArray, count: int, batches: int) -> Cut:
+        """The chunks of each part dealt to `count` variants of an algorithm, and then cut into batches.
 
-        `variants` is the pattern in which pieces are dealt, such as (0, 1) for every other one. Each entry is
-        a variant with the chunks that it handles together; earlier batches stand first.
+        `variants` has for each rank the variant that the first piece of its part goes to, shape (num_ranks,);
+        the next piece goes to the next one, and so on.
         """
-        turn = np.array(variants)[(self._part * self.pieces + self.piece) % len(variants)]
-        streams: dict[tuple[int, int], list[int]] = defaultdict(list)
-        _, own = np.unique(self._part * (turn.max(initial=0) + 1) + turn, return_inverse=True)
-        count = np.bincount(own)
-        seen = np.zeros_like(count)
-        for chunk in np.lexsort((self.piece, self._part)).tolist():
-            group = own[chunk]
-            batch = int(seen[group] * min(batches, count[group]) // count[group])
-            seen[group] += 1
-            streams[batch, int(turn[chunk])].append(chunk)
-        return [(variant, streams[batch, variant]) for batch, variant in sorted(streams)]
+        variant = (variants[self.begin] + self.piece) % count
+        _, share = np.unique(np.stack([self.begin, self.end, variant]), axis=1, return_inverse=True)
+        share = share.ravel()
+        order = np.lexsort((self.piece, share))
+        size = np.bincount(share)
+        place = np.empty_like(share)
+        place[order] = np.arange(len(share)) - np.searchsorted(share[order], share[order])
+        batch = place * np.minimum(batches, size[share]) // size[share]
+        keys = zip(batch.tolist(), share.tolist(), strict=True)
+        units: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for chunk, key in enumerate(keys):
+            units[key].append(chunk)
+        made = sorted(units)
+        first = [units[key][0] for key in made]
+        return Cut(
+            chunks=tuple(tuple(units[key]) for key in made),
+            begin=self.begin[first].tolist(),
+            end=self.end[first].tolist(),
+            batch=[batch for batch, _ in made],
+            variant=variant[first].tolist(),
+        )
 
-    @property
-    def _part(self) -> IntArray:
-        return self.begin * (int(self.end.max(initial=0)) + 1) + (self.end if self.kind == "routed" else 0)
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Units that stay together all the way: chunks of one part, of one batch, by one variant of an algorithm.
+
+    Each column has an entry for each unit: its chunks, its ends, its batch and its variant.
+    """
+
+    chunks: tuple[tuple[int, ...], ...]
+    begin: list[int]
+    end: list[int]
+    batch: list[int]
+    variant: list[int]
+
+    def streams(self) -> Iterator[tuple[int, int, list[int]]]:
+        """(batch, variant, units) of what goes the same way together."""
+        together: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for unit, key in enumerate(zip(self.batch, self.variant, strict=True)):
+            together[key].append(unit)
+        for batch, variant in sorted(together):
+            yield batch, variant, together[batch, variant]
 
 
 def demand_of(collective: Collective) -> Demand | None:

@@ -60,5 +60,12 @@ def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...] | None:
     return tuple(hops)
 
 
-DOUBLING = LineAlgorithm("recursive doubling", spread=_near_first, total=_sums, hops=_hops)
+DOUBLING = LineAlgorithm(
+    "recursive doubling",
+    spread=_near_first,
+    total=_sums,
+    hops=_hops,
+    adds=lambda n: n.bit_length() - 1,
+    mean_hops=lambda n: n.bit_length() / 2,
+)
 DOUBLING_FAR_FIRST = LineAlgorithm("recursive doubling, far first", spread=_far_first)

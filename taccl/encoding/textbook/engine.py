@@ -1,8 +1,9 @@
 """The textbook engine: every algorithm that fits is built, timed and compared; nothing is searched.
 
-It runs in every search, so that no search ends with something slower than what is known to all. Each algorithm
-is first built with the chunks of a part as one, then with twice as many batches that follow each other, as long
-as that makes it faster. The cheapest to build come first, and what the time is too short for is left out.
+It runs in every search, so that no search ends with something slower than what is known to all. Algorithms
+are written down first with the pieces of a part as one, then in twice as many batches that follow each other, as
+long as that promises to be faster. What promises most is timed first. The cheapest to build come first, and
+what the time is too short for is left out.
 """
 
 from __future__ import annotations
@@ -11,28 +12,54 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.engine import Budget, SolveOptions, Update
-from taccl.encoding.textbook.demand import demand_of
-from taccl.encoding.textbook.plans import Algorithm, algorithms
-from taccl.encoding.textbook.transfer import backwards, decisions, timed
+from taccl.encoding.textbook.algorithm import Algorithm
+from taccl.encoding.textbook.demand import Demand, demand_of
+from taccl.encoding.textbook.plans import on_grids
+from taccl.encoding.textbook.transfer import backwards, decisions, estimate_us, timed
 from taccl.errors import CollectiveError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import compacted
 
-#: About so many transfers of one chunk are built in a second.
-_ROWS_PER_S = 60_000
-#: More transfers than this are never built.
-_MOST_ROWS = 2_000_000
+#: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
+_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 30_000
+#: So many are written down and timed whatever the clock says: a busy machine knows textbooks too.
+_SURELY_WRITTEN, _SURELY_TIMED = 30_000, 6_000
+#: More transfers than this are never timed.
+_MOST_ROWS = 1_000_000
+#: The part of the time for writing down.
+_WRITING = 0.3
+#: What promises so many times the best time is not worth being timed, once so many transfers were.
+_HOPELESS, _BEFORE_HOPELESS = 1.5, 20_000
 
 
-@dataclass(eq=False)
-class _Trial:
-    """An algorithm, what it gave last, and how busy it keeps the busiest port at the least."""
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An algorithm with a number of batches, and about how long it will take."""
 
     algorithm: Algorithm
     batches: int
-    time_us: float
-    load_us: float
+    estimate_us: float
+
+    @property
+    def name(self) -> str:
+        return self.algorithm.name + (f", {self.batches} batches" if self.batches > 1 else "")
+
+
+class _Work:
+    """How much is done, and what there is time for still: so much for sure, and so much a second."""
+
+    def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
+        self.done = 0
+        self._budget, self._surely, self._per_s = budget, surely, per_s
+
+    def takes_on(self, rows: int) -> bool:
+        if self.done + rows > self._surely and rows > self._per_s * self._budget.remaining_s():
+            return False
+        if rows > _MOST_ROWS:
+            return False
+        self.done += rows
+        return True
 
 
 def textbook(
@@ -47,40 +74,39 @@ def textbook(
 
 
 def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
-    """Every algorithm's schedule with its name, then those with more batches while that helps."""
+    """Schedules with the names of their algorithms, the most promising first."""
     asked = _copying(problem)
     demand = None if asked is None else demand_of(asked.collective)
     if asked is None or demand is None:
         return
-    trials: list[_Trial] = []
-    best_us = float("inf")
-    for algorithm in sorted(algorithms(asked, demand), key=lambda each: each.rows):
-        if not _is_worth_building(algorithm, budget):
+    candidates = sorted(written(asked, demand, budget.share(_WRITING)), key=lambda each: each.estimate_us)
+    best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    for candidate in candidates:
+        if work.done > _BEFORE_HOPELESS and candidate.estimate_us > _HOPELESS * best_us:
+            return
+        if not work.takes_on(candidate.algorithm.rows * demand.most_pieces):
             continue
-        schedule = _schedule(problem, asked, algorithm, 1)
-        if schedule is None:
-            continue
-        load_us = float(schedule.port_busy_us.max(initial=0.0))
-        trials.append(_Trial(algorithm, 1, schedule.makespan_us, load_us))
-        best_us = min(best_us, schedule.makespan_us)
-        yield algorithm.name, schedule
-    while trials:
-        for trial in list(trials):
-            batches = min(2 * trial.batches, trial.algorithm.most_batches)
-            schedule = None
-            # Batches make no port less busy.
-            if (
-                batches > trial.batches
-                and trial.load_us < best_us
-                and _is_worth_building(trial.algorithm, budget)
-            ):
-                schedule = _schedule(problem, asked, trial.algorithm, batches)
-            if schedule is None or schedule.makespan_us >= trial.time_us:
-                trials.remove(trial)
-                continue
-            trial.batches, trial.time_us = batches, schedule.makespan_us
+        schedule = _schedule(problem, asked, demand, candidate, seen)
+        if schedule is not None:
             best_us = min(best_us, schedule.makespan_us)
-            yield f"{trial.algorithm.name}, {batches} batches", schedule
+            yield candidate.name, schedule
+
+
+def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
+    """All algorithms that the machine has the links for, with 1, 2, 4, ... batches as long as that promises more."""
+    work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
+    for algorithm in sorted(on_grids(asked, demand), key=lambda each: each.rows):
+        batches, before_us = 1, float("inf")
+        while work.takes_on(algorithm.rows * batches):
+            made = algorithm.built(demand, batches)
+            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks)
+            if time_us is None or time_us >= before_us:
+                break
+            yield Candidate(algorithm, batches, time_us)
+            most = algorithm.most_batches(demand)
+            if batches == most:
+                break
+            batches, before_us = min(2 * batches, most), time_us
 
 
 def _copying(problem: Problem) -> Problem | None:
@@ -94,12 +120,14 @@ def _copying(problem: Problem) -> Problem | None:
         return None
 
 
-def _is_worth_building(algorithm: Algorithm, budget: Budget) -> bool:
-    return algorithm.rows <= min(_MOST_ROWS, _ROWS_PER_S * budget.remaining_s())
-
-
-def _schedule(problem: Problem, asked: Problem, algorithm: Algorithm, batches: int) -> Schedule | None:
-    steps = algorithm.build(batches)
-    made = None if steps is None else decisions(asked, steps)
-    schedule = None if made is None else timed(asked, made)
+def _schedule(
+    problem: Problem, asked: Problem, demand: Demand, candidate: Candidate, seen: set[int]
+) -> Schedule | None:
+    """What a candidate comes to; None if it cannot be, or is the same as one before."""
+    made = candidate.algorithm.built(demand, candidate.batches)
+    sends = None if made is None else decisions(asked, made[1], made[0].chunks)
+    if sends is None or hash(tuple(sends)) in seen:
+        return None
+    seen.add(hash(tuple(sends)))
+    schedule = timed(asked, sends)
     return schedule if schedule is None or asked is problem else backwards(problem, schedule)

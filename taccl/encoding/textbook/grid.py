@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collectives import IntArray
-from taccl.encoding.textbook.demand import Demand
+from taccl.encoding.textbook.demand import Cut, Kind
 from taccl.encoding.textbook.line import LineAlgorithm
 from taccl.encoding.textbook.transfer import Steps, Transfer
 
@@ -59,20 +59,18 @@ class Plan:
         return place
 
 
-def steps_of(plan: Plan, demand: Demand, chunks: Sequence[int]) -> Steps | None:
-    """What the plan does with some chunks of a demand; None where an algorithm is not for so many ranks."""
-    if demand.kind == "routed":
-        return routed(plan, {chunk: (int(demand.begin[chunk]), int(demand.end[chunk])) for chunk in chunks})
-    parts: dict[int, list[int]] = defaultdict(list)
-    for chunk in chunks:
-        parts[int(demand.begin[chunk])].append(chunk)
-    if demand.kind == "spread":
-        return spread(plan, {rank: tuple(part) for rank, part in parts.items()})
-    return summed(plan, {rank: tuple(part) for rank, part in parts.items()})
+def steps_of(plan: Plan, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | None:
+    """What the plan does with some units of a demand; None where an algorithm is not for so many ranks."""
+    if kind == "routed":
+        return routed(plan, {unit: (cut.begin[unit], cut.end[unit]) for unit in units})
+    parts: dict[int, tuple[int, ...]] = defaultdict(tuple)
+    for unit in units:
+        parts[cut.begin[unit]] += (unit,)
+    return spread(plan, parts) if kind == "spread" else summed(plan, parts)
 
 
 def spread(plan: Plan, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
-    """Copies by which every rank gets what each holds; `held` : rank -> chunks."""
+    """Copies by which every rank gets what each holds; `held` : rank -> units."""
     steps: Steps = []
     have = {int(rank): held.get(int(rank), ()) for rank in plan.grid.ravel()}
     for axis, algorithm in plan.stages:
@@ -84,42 +82,42 @@ def spread(plan: Plan, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
             blocks = [have[rank] for rank in line]
             for step, carries in zip(stage, moves, strict=True):
                 for src, dst, carried in carries:
-                    chunks = tuple(chunk for block in carried for chunk in blocks[block])
-                    if chunks:
-                        step.append(Transfer(line[src], line[dst], chunks))
-            every = tuple(chunk for block in blocks for chunk in block)
+                    units = tuple(unit for block in carried for unit in blocks[block])
+                    if units:
+                        step.append(Transfer(line[src], line[dst], units))
+            every = tuple(unit for block in blocks for unit in block)
             have.update(dict.fromkeys(line, every))
         steps += stage
     return steps
 
 
 def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
-    """Copies by which each chunk gets to where it is wanted; `ends` : chunk -> (first rank, last rank)."""
+    """Copies by which each unit gets to where it is wanted; `ends` : unit -> (first rank, last rank)."""
     steps: Steps = []
-    place, at = plan.place, {chunk: begin for chunk, (begin, _) in ends.items()}
+    place, at = plan.place, {unit: begin for unit, (begin, _) in ends.items()}
     for axis, algorithm in plan.stages:
         size = plan.grid.shape[axis]
         sends: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for chunk, (_, end) in ends.items():
-            here, there = int(place[at[chunk], axis]), int(place[end, axis])
+        for unit, (_, end) in ends.items():
+            here, there = int(place[at[unit], axis]), int(place[end, axis])
             hops = algorithm.hops(size, here, there)
             if hops is None:
                 return None
-            spot = list(place[at[chunk]])
+            spot = list(place[at[unit]])
             for step, _, position in hops:
                 spot[axis] = position
                 after = int(plan.grid[tuple(spot)])
-                sends[step, at[chunk], after].append(chunk)
-                at[chunk] = after
+                sends[step, at[unit], after].append(unit)
+                at[unit] = after
         stage: Steps = [[] for _ in range(1 + max((step for step, *_ in sends), default=-1))]
-        for (step, src, dst), chunks in sorted(sends.items()):
-            stage[step].append(Transfer(src, dst, tuple(chunks)))
+        for (step, src, dst), units in sorted(sends.items()):
+            stage[step].append(Transfer(src, dst, tuple(units)))
         steps += stage
     return steps
 
 
 def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
-    """Sums and copies by which every rank gets the sum of each chunk; `parts` : home -> chunks."""
+    """Sums and copies by which every rank gets the sum of each unit; `parts` : home -> units."""
     explicit = bool(plan.whole)
     holds = {int(rank): 1 << int(rank) for rank in plan.grid.ravel()}
     owned = _Owned(plan, parts)
@@ -133,12 +131,12 @@ def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
     if out is None:
         return None
     if explicit:
-        out = [[each._replace(carries=(0,) * len(each.chunks)) for each in step] for step in out]
+        out = [[each._replace(carries=(0,) * len(each.units)) for each in step] for step in out]
     return into + whole + out
 
 
 class _Owned:
-    """Which chunks a rank still has to do with after so many stages: those whose home has its positions."""
+    """Which units a rank still has to do with after so many stages: those whose home has its positions."""
 
     def __init__(self, plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> None:
         self._place = plan.place[:, [axis for axis, _ in plan.stages]]
@@ -165,13 +163,13 @@ def _into_shares(plan: Plan, owned: _Owned, holds: dict[int, int], explicit: boo
             have = [[holds[rank]] * len(line) for rank in line]
             for step, carries in zip(stage, reversed(moves), strict=True):
                 for dst, src, carried in carries:
-                    chunks = tuple(chunk for block in carried for chunk in blocks[block])
+                    units = tuple(unit for block in carried for unit in blocks[block])
                     sums = tuple(have[src][block] for block in carried for _ in blocks[block])
                     for block in carried:
                         have[dst][block] |= have[src][block]
-                    if chunks:
+                    if units:
                         named = sums if explicit else None
-                        step.append(Transfer(line[src], line[dst], chunks, True, named))
+                        step.append(Transfer(line[src], line[dst], units, True, named))
             every = 0
             for rank in line:
                 every |= holds[rank]
@@ -189,7 +187,7 @@ def _whole(plan: Plan, owned: _Owned, holds: dict[int, int]) -> Steps | None:
             return None
         stage: Steps = [[] for _ in moves]
         for line in plan.lines(axis):
-            chunks = owned.by(len(plan.stages), line[0])
+            units = owned.by(len(plan.stages), line[0])
             # The set at each position before each step.
             history = [[holds[rank] for rank in line]]
             for step, adds in zip(stage, moves, strict=True):
@@ -197,9 +195,9 @@ def _whole(plan: Plan, owned: _Owned, holds: dict[int, int]) -> Steps | None:
                 for src, dst, age in adds:
                     carried = history[age][src]
                     now[dst] |= carried
-                    if chunks:
-                        named = (carried,) * len(chunks)
-                        step.append(Transfer(line[src], line[dst], chunks, True, named))
+                    if units:
+                        named = (carried,) * len(units)
+                        step.append(Transfer(line[src], line[dst], units, True, named))
                 history.append(now)
             holds.update(zip(line, history[-1], strict=True))
         steps += stage

@@ -40,6 +40,8 @@ class LineAlgorithm:
     spread: Callable[[int], Spread | None] = lambda n: None
     total: Callable[[int], Total | None] = lambda n: None
     hops: Callable[[int, int, int], tuple[Hop, ...] | None] = lambda n, begin, end: None
+    adds: Callable[[int], int] = lambda n: 0
+    mean_hops: Callable[[int], float] = lambda n: 1.0
 
 
 def is_power_of_two(n: int) -> bool:

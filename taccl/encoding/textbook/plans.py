@@ -1,15 +1,16 @@
-"""Which textbook algorithms there are for a problem: each as plans on grids, with how much work it is."""
+"""Which algorithms on grids there are for a problem, and about how much work each is to build."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import permutations, product
+from functools import partial
+from itertools import pairwise, permutations, product
 
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.textbook.algorithm import Algorithm
 from taccl.encoding.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.textbook.bruck import BRUCK
 from taccl.encoding.textbook.cycles import chains, cycles, disjoint, through_doors
@@ -19,83 +20,51 @@ from taccl.encoding.textbook.grid import Plan, steps_of
 from taccl.encoding.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.textbook.line import LineAlgorithm, is_power_of_two
 from taccl.encoding.textbook.ring import RING, RING_BOTH_WAYS
-from taccl.encoding.textbook.transfer import Steps, together
 from taccl.problem import Problem
 
-
-@dataclass(frozen=True, eq=False)
-class Algorithm:
-    """One textbook algorithm for one problem, not built yet.
-
-    Parameters
-    ----------
-    name : for messages and tests.
-    rows : about how many transfers of one chunk it makes.
-    most_batches : into so many batches can the chunks of a part be split that follow each other.
-    build : number of batches -> what is sent; None where it does not fit.
-    """
-
-    name: str
-    rows: int
-    most_batches: int
-    build: Callable[[int], Steps | None]
+#: One algorithm as plans: one for each variant.
+Plans = tuple[Plan, ...]
+#: Line algorithms for a line of so many.
+Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
-def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
-    """All that there are, whether or not the machine has the links."""
-    for plans in {"spread": _spreading, "routed": _routing, "summed": _summing}[demand.kind](problem, demand):
-        yield _of_plans(problem, demand, plans)
+def on_grids(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
+    """All algorithms of lines and grids, whether or not the machine has the links; near misses included."""
+    lines = _routes if demand.kind == "routed" else _spreads
+    every: list[Iterator[Plans]] = [_staged(problem, demand, lines)]
+    if demand.kind == "summed":
+        every.insert(0, _whole(problem))
+    for plans in (plans for some in every for plans in some):
+        ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
+        rows = max(_rows(plan, demand) for plan in plans)
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1))
 
 
-def _of_plans(problem: Problem, demand: Demand, plans: tuple[Plan, ...]) -> Algorithm:
-    def build(batches: int) -> Steps | None:
-        streams = []
-        for variant, chunks in demand.streams(tuple(range(len(plans))), batches):
-            steps = steps_of(plans[variant], demand, chunks)
-            if steps is None:
-                return None
-            streams.append(steps)
-        return together(streams)
-
-    rows = max(_rows(plan, demand, problem) for plan in plans)
-    batches = -(-demand.most_pieces // len(plans))
-    return Algorithm(_name(plans), rows, batches, build)
-
-
-def _name(plans: tuple[Plan, ...]) -> str:
+def _name(plans: Plans) -> str:
     plan = plans[0]
+    several = f"{len(plans)} ways: " if len(plans) > 1 else ""
+    if plan.grid.ndim == 1:
+        (_, algorithm), *_ = plan.stages or plan.whole
+        return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers")
     shape = "x".join(map(str, plan.grid.shape))
-    named = [f"{algorithm.name} on axis {axis}" for axis, algorithm in plan.stages]
-    named += [f"{algorithm.name} of whole shares on axis {axis}" for axis, algorithm in plan.whole]
-    several = f", {len(plans)} ways" if len(plans) > 1 else ""
-    return f"{shape}: {', '.join(named)}{several}"
+    named = [f"{algorithm.name} along axis {axis}" for axis, algorithm in plan.stages]
+    named += [f"{algorithm.name} of whole shares along axis {axis}" for axis, algorithm in plan.whole]
+    return f"{several}{', then '.join(named)} of {shape}"
 
 
-def _rows(plan: Plan, demand: Demand, problem: Problem) -> int:
-    """About how many transfers of one chunk a plan makes."""
-    chunks, ranks, shape = problem.num_chunks, problem.num_ranks, plan.grid.shape
+def _rows(plan: Plan, demand: Demand) -> int:
+    """About how many transfers of one part a plan makes."""
+    parts, shape = demand.num_parts, plan.grid.shape
+    ranks = math.prod(shape)
     if demand.kind == "spread":
-        return chunks * ranks
+        return parts * ranks
     if demand.kind == "routed":
-        hops = sum(_mean_hops(algorithm, shape[axis]) for axis, algorithm in plan.stages)
-        return math.ceil(chunks * hops)
+        return math.ceil(parts * sum(algorithm.mean_hops(shape[axis]) for axis, algorithm in plan.stages))
     shares = math.prod(shape[axis] for axis, _ in plan.stages)
-    total = 2 * chunks * ranks if plan.stages else 0
+    rows = 2 * parts * ranks if plan.stages else 0
     for axis, algorithm in plan.whole:
-        moves = algorithm.total(shape[axis])
-        sends = sum(map(len, moves)) / shape[axis] if moves else 0
-        total += math.ceil(chunks * ranks / shares * sends)
-    return total
-
-
-def _mean_hops(algorithm: LineAlgorithm, size: int) -> float:
-    return sum(len(algorithm.hops(size, 0, end) or ()) for end in range(size)) / size
-
-
-def _one(grid: IntArray, *stages: LineAlgorithm, order: tuple[int, ...] | None = None) -> Plan:
-    """A plan with one algorithm for each axis, in the given order of the axes."""
-    axes = range(grid.ndim) if order is None else order
-    return Plan(grid, tuple((axis, stages[axis]) for axis in axes))
+        rows += math.ceil(parts * ranks / shares * algorithm.adds(shape[axis]))
+    return rows
 
 
 def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
@@ -112,100 +81,115 @@ def _totals(size: int) -> tuple[LineAlgorithm, ...]:
 
 
 def _routes(size: int) -> tuple[LineAlgorithm, ...]:
+    """Ways to route along a line of so many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
     return (ALL_PAIRS, RING_BOTH_WAYS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
 
 
-def _spreading(problem: Problem, demand: Demand) -> Iterator[tuple[Plan, ...]]:
-    yield from _staged(problem, demand, _spreads, (*_spreads(problem.num_ranks), BRUCK))
+def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> Plan:
+    """A plan of stages along the axes in that order; `algorithms` has one for each axis of the grid."""
+    return Plan(grid, tuple((axis, algorithms[axis]) for axis in order))
 
 
-def _routing(problem: Problem, demand: Demand) -> Iterator[tuple[Plan, ...]]:
-    yield from _staged(problem, demand, _routes, (*_routes(problem.num_ranks), BRUCK))
+def _one(grid: IntArray, algorithm: LineAlgorithm) -> Plan:
+    return _stages(grid, tuple(range(grid.ndim)), (algorithm,) * grid.ndim)
 
 
-def _summing(problem: Problem, demand: Demand) -> Iterator[tuple[Plan, ...]]:
+def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
+    """Grids of more than one axis, and whether all combinations of algorithms are worth trying on it."""
+    topology = problem.topology
+    nodes = by_nodes(topology)
+    if nodes is None:
+        if topology.num_nodes == 1:
+            for grid in sides(problem.num_ranks):
+                yield grid, grid.ndim == 2
+        return
+    yield nodes, True
+    for inside in _ring_orders(problem, nodes):
+        yield nodes[:, inside], True
+    for grid in sides(nodes.shape[1]):
+        if grid.ndim == 2:
+            yield nodes.reshape(-1, *grid.shape), False
+
+
+def _staged(problem: Problem, demand: Demand, lines: Lines) -> Iterator[Plans]:
+    """Plans of stages only: on the line of all ranks, on rings, on nodes, on the sides of a torus."""
+    ranks = problem.num_ranks
+    for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
+        yield (_one(line(ranks), algorithm),)
+    yield from _rings(problem, demand)
+    for grid, combined in _grids(problem):
+        orders = list(permutations(range(grid.ndim)))
+        for algorithms in _for_axes(grid, lines, combined):
+            plans = {order: _stages(grid, order, algorithms) for order in orders}
+            yield from ((plan,) for plan in plans.values())
+            if len(set(algorithms)) == 1:
+                # Each part of the data begins along another axis, so that all axes have work at all times.
+                yield tuple(plan for order, plan in plans.items() if _is_turned(order))
+
+
+def _whole(problem: Problem) -> Iterator[Plans]:
+    """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
     ranks = problem.num_ranks
     for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
         yield (Plan(line(ranks), (), ((0, algorithm),)),)
-    yield from _staged(problem, demand, _spreads, (*_spreads(ranks), BRUCK))
-    nodes = by_nodes(problem.topology)
-    for grid in [*([] if nodes is None else [nodes]), *sides(ranks)]:
-        for order in permutations(range(grid.ndim)):
-            for wholes in range(1, grid.ndim + 1):
-                yield from _partly_whole(grid, order[: grid.ndim - wholes], order[grid.ndim - wholes :])
+    for grid, combined in _grids(problem):
+        axes = range(grid.ndim)
+        for count in range(grid.ndim):
+            for stages in permutations(axes, count):
+                whole = tuple(axis for axis in axes if axis not in stages)
+                for first in _for_axes(grid, _spreads, combined, stages):
+                    for then in _for_axes(grid, _totals, combined, whole):
+                        staged = tuple((axis, first[axis]) for axis in stages)
+                        yield (Plan(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
 
 
-def _partly_whole(
-    grid: IntArray, stages: tuple[int, ...], whole: tuple[int, ...]
-) -> Iterator[tuple[Plan, ...]]:
-    """Shares along some axes, summed up whole along the others, by all combinations of algorithms."""
-    for first in product(*(_spreads(grid.shape[axis]) for axis in stages)):
-        for then in product(*(_totals(grid.shape[axis]) for axis in whole)):
-            yield (
-                Plan(grid, tuple(zip(stages, first, strict=True)), tuple(zip(whole, then, strict=True))),
-            )
-
-
-def _staged(
-    problem: Problem,
-    demand: Demand,
-    ways: Callable[[int], tuple[LineAlgorithm, ...]],
-    on_line: tuple[LineAlgorithm, ...],
-) -> Iterator[tuple[Plan, ...]]:
-    """Plans of stages only: on the line of all ranks, on rings, on nodes, on the sides of a torus."""
-    for algorithm in dict.fromkeys(on_line):
-        yield (_one(line(problem.num_ranks), algorithm),)
-    yield from _rings(problem, demand)
-    nodes = by_nodes(problem.topology)
-    if nodes is not None:
-        for grid in (nodes, *_with_node_rings(problem, nodes)):
-            for order in ((1, 0), (0, 1)):
-                for pair in product(ways(grid.shape[0]), ways(grid.shape[1])):
-                    yield (_one(grid, *pair, order=order),)
-    for grid in sides(problem.num_ranks):
-        for algorithm in ways(max(grid.shape)):
-            orders = list(permutations(range(grid.ndim)))
-            plans = [_one(grid, *(algorithm,) * grid.ndim, order=order) for order in orders]
-            yield from ((plan,) for plan in plans)
-            # Each part of the data begins along another axis, so that all axes have work at all times.
-            turned = [plan for plan, order in zip(plans, orders, strict=True) if _is_turned(order)]
-            yield tuple(turned)
+def _for_axes(
+    grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
+) -> Iterator[tuple[LineAlgorithm, ...]]:
+    """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
+    used = [axis in (range(grid.ndim) if axes is None else axes) for axis in range(grid.ndim)]
+    choices = [lines(size) if is_used else (ALL_PAIRS,) for size, is_used in zip(grid.shape, used, strict=True)]
+    if combined:
+        yield from product(*choices)
+        return
+    most = max(choices, key=len)
+    for algorithm in most:
+        yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
 
 
 def _is_turned(order: tuple[int, ...]) -> bool:
     """Whether the axes stand in their order, begun somewhere."""
-    return all((after - before) % len(order) == 1 for before, after in zip(order, order[1:], strict=False))
+    return all((after - before) % len(order) == 1 for before, after in pairwise(order))
 
 
-def _with_node_rings(problem: Problem, nodes: IntArray) -> Iterator[IntArray]:
-    """Nodes with their ranks in the order of a ring that all nodes have the links for."""
+def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:
+    """Orders of a node's ranks in which they are a ring, in every node."""
     index, size = problem.topology.link_index, nodes.shape[1]
     if size < 4:
         return
-    for ring in cycles(problem, nodes[0].tolist())[:2]:
-        order = [int(np.flatnonzero(nodes[0] == rank)[0]) for rank in ring]
-        grid = nodes[:, order]
-        ends = np.roll(grid, -1, axis=1)
-        if order != list(range(size)) and all(
-            pair in index for pair in zip(grid.ravel().tolist(), ends.ravel().tolist(), strict=True)
-        ):
-            yield grid
+    first: list[int] = nodes[0].tolist()
+    for ring in cycles(problem, first)[:2]:
+        order = [first.index(rank) for rank in ring]
+        here = nodes[:, order]
+        pairs = zip(here.ravel().tolist(), np.roll(here, -1, axis=1).ravel().tolist(), strict=True)
+        if order != list(range(size)) and all(pair in index for pair in pairs):
+            yield order
 
 
-def _rings(problem: Problem, demand: Demand) -> Iterator[tuple[Plan, ...]]:
+def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
     """Rings over all ranks: one, one and its reverse, several that use different links or NICs."""
     found = cycles(problem)
     for ring in found[:4]:
         grid = np.array(ring)
         yield (_one(grid, RING),)
         yield (_one(grid, RING_BOTH_WAYS),)
-        yield (_one(grid, RING), _one(grid[::-1], RING))
-    for sets in (disjoint(found, False), disjoint(found, True), through_doors(problem)):
-        if len(sets) > 1:
-            yield tuple(_one(np.array(ring), RING) for ring in sets)
-            yield tuple(_one(np.array(ring), RING_BOTH_WAYS) for ring in sets)
+        yield _one(grid, RING), _one(grid[::-1], RING)
+    sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
+    for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):
+        if len(rings) > 1:
+            yield tuple(_one(np.array(ring), algorithm) for ring in rings)
     if demand.is_from_one and demand.kind != "summed":
         for chain in chains(problem, int(demand.begin[0]))[:3]:
             yield (_one(np.array(chain), RING),)

@@ -45,6 +45,8 @@ def _shorter_way_hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
 
 
 #: n - 1 steps, over links from each position to the next.
-RING = LineAlgorithm("ring", spread=_round, hops=_hops)
+RING = LineAlgorithm("ring", spread=_round, hops=_hops, mean_hops=lambda n: n / 2)
 #: Half as many steps, over the links back too.
-RING_BOTH_WAYS = LineAlgorithm("ring both ways", spread=_both_ways_round, hops=_shorter_way_hops)
+RING_BOTH_WAYS = LineAlgorithm(
+    "ring both ways", spread=_both_ways_round, hops=_shorter_way_hops, mean_hops=lambda n: n / 4
+)

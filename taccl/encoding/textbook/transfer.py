@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
+from taccl.collectives import IntArray
 from taccl.encoding.combine import joined
 from taccl.encoding.timing import Decision, in_order, list_schedule
 from taccl.problem import Problem
@@ -18,7 +18,7 @@ _MOST_TO_REORDER = 40_000
 
 
 class Transfer(NamedTuple):
-    """Chunks that leave together from rank `src` to rank `dst`.
+    """Units (`demand.Cut`) that leave together from rank `src` to rank `dst`.
 
     `adds` : whether they are partial sums.
     `carries` : the set of contributions that each carries (`schedule.partial_sums`), 0 for a copy of the whole; None
@@ -27,7 +27,7 @@ class Transfer(NamedTuple):
 
     src: int
     dst: int
-    chunks: tuple[int, ...]
+    units: tuple[int, ...]
     adds: bool = False
     carries: tuple[int, ...] | None = None
 
@@ -36,30 +36,75 @@ class Transfer(NamedTuple):
 Steps = list[list[Transfer]]
 
 
-def together(streams: Iterable[Steps]) -> Steps:
-    """Several streams side by side: in each step the sends of all of them, the first stream's first."""
-    return [
-        [transfer for step in steps for transfer in step] for steps in zip_longest(*streams, fillvalue=[])
-    ]
+def together(streams: Iterable[tuple[int, Steps]]) -> Steps:
+    """Several streams side by side, each with the number of its first step."""
+    steps: Steps = []
+    for first, stream in streams:
+        steps += [[] for _ in range(first + len(stream) - len(steps))]
+        for number, step in enumerate(stream, first):
+            steps[number] += step
+    return steps
 
 
-def decisions(problem: Problem, steps: Steps) -> list[Decision] | None:
+def decisions(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]]) -> list[Decision] | None:
     """The sends over links, in their order, cut where they are too large for one; None if a link is missing.
 
-    A link that a chunk's home may not use is missing too.
+    A link that a chunk's home may not use is missing too. `chunks` : of each unit.
     """
     index, most = problem.topology.link_index, problem.max_group
     made: list[Decision] = []
     for step in steps:
-        for src, dst, chunks, adds, carries in step:
+        for src, dst, units, adds, carries in step:
             link = index.get((src, dst))
             if link is None:
                 return None
-            for first in range(0, len(chunks), most):
-                some = chunks[first : first + most]
-                sums = None if carries is None else carries[first : first + most]
-                made.append(Decision(some, link, adds if sums is None else any(sums), sums))
+            every = tuple(chunk for unit in units for chunk in chunks[unit])
+            sums = None
+            if carries is not None:
+                sums = tuple(each for unit, each in zip(units, carries, strict=True) for _ in chunks[unit])
+            sends = -(-len(every) // most)
+            for number in range(sends):
+                part = slice(len(every) * number // sends, len(every) * (number + 1) // sends)
+                named = None if sums is None else sums[part]
+                made.append(Decision(every[part], link, adds if named is None else any(named), named))
     return made if _are_allowed(problem, made) else None
+
+
+def estimate_us(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]]) -> float | None:
+    """About how long it takes; None if a link is missing.
+
+    Halfway between the time if every step waited for the one before, and the load of the busiest port.
+    """
+    topology = problem.topology
+    index, most = topology.link_index, problem.max_group
+    size = [len(each) for each in chunks]
+    port_of_pair, first_of_link = topology.incidence[1], _first_pairs(problem)
+    load, waiting_us = np.zeros(topology.num_ports), 0.0
+    for step in steps:
+        if not step:
+            continue
+        links = [index.get((src, dst), -1) for src, dst, *_ in step]
+        if -1 in links:
+            return None
+        link = np.array(links)
+        count = np.array([sum([size[unit] for unit in transfer.units]) for transfer in step])
+        # Each send over the limit of a group pays one alpha more.
+        more = topology.alpha_us[link] * (-(-count // most) - 1)
+        busy = topology.busy_us(link, count * problem.chunk_mb) + more
+        repeats = first_of_link[link + 1] - first_of_link[link]
+        send = np.repeat(np.arange(len(link)), repeats)
+        within = np.arange(len(send)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        now = np.bincount(port_of_pair[first_of_link[link[send]] + within], busy[send], topology.num_ports)
+        load += now
+        latency = topology.duration_us(link, count * problem.chunk_mb) + more - busy
+        waiting_us += float(now.max() + latency.max())
+    return (waiting_us + float(load.max(initial=0.0))) / 2
+
+
+def _first_pairs(problem: Problem) -> IntArray:
+    """Where the pairs (link, port) of each link begin in `incidence`, shape (num_links + 1,)."""
+    links = problem.topology.num_links
+    return np.concatenate([[0], np.cumsum(np.bincount(problem.topology.incidence[0], minlength=links))])
 
 
 def _are_allowed(problem: Problem, made: Sequence[Decision]) -> bool:
