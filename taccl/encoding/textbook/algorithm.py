@@ -23,22 +23,26 @@ class Algorithm:
     rows : about how many transfers of one part it makes.
     ways : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    shares : into so many units a way is given each part, of each batch.
+    moves : about how much there is to write down, whatever the parts are.
     """
 
     name: str
     rows: int
     ways: tuple[Way, ...]
     first: IntArray
+    shares: int = 1
+    moves: int = 0
 
     def most_batches(self, demand: Demand) -> int:
         """Into so many batches can the pieces be split that a variant has of a part."""
-        return -(-demand.most_pieces // len(self.ways))
+        return -(-demand.most_pieces // (len(self.ways) * self.shares))
 
     def built(self, demand: Demand, batches: int) -> tuple[Cut, Steps] | None:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
-        cut = demand.cut(self.first % len(self.ways), len(self.ways), batches)
+        cut = demand.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
         streams = []
-        for batch, variant, units in cut.streams():
+        for batch, variant, units in cut.streams(self.shares):
             steps = self.ways[variant](cut, units)
             if steps is None:
                 return None

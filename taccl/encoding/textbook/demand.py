@@ -92,11 +92,11 @@ class Cut:
     batch: list[int]
     variant: list[int]
 
-    def streams(self) -> Iterator[tuple[int, int, list[int]]]:
-        """(batch, variant, units) of what goes the same way together."""
+    def streams(self, shares: int = 1) -> Iterator[tuple[int, int, list[int]]]:
+        """(batch, variant, units) of what goes the same way together; `shares` batches count as one."""
         together: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for unit, key in enumerate(zip(self.batch, self.variant, strict=True)):
-            together[key].append(unit)
+        for unit, (batch, variant) in enumerate(zip(self.batch, self.variant, strict=True)):
+            together[batch // shares, variant].append(unit)
         for batch, variant in sorted(together):
             yield batch, variant, together[batch, variant]
 

@@ -2,7 +2,7 @@
 
 It runs in every search, so that no search ends with something slower than what is known to all. Algorithms
 are written down first with the pieces of a part as one, then in twice as many batches that follow each other, as
-long as that promises to be faster. What promises most is timed first. The cheapest to build come first, and
+long as that is promising. What promises most is timed first. What is cheapest to write down comes first, and
 what the time is too short for is left out.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from taccl.encoding.engine import Budget, SolveOptions, Update
 from taccl.encoding.textbook.algorithm import Algorithm
 from taccl.encoding.textbook.demand import Demand, demand_of
-from taccl.encoding.textbook.plans import on_grids
+from taccl.encoding.textbook.plans import algorithms
 from taccl.encoding.textbook.transfer import backwards, decisions, estimate_us, timed
 from taccl.errors import CollectiveError
 from taccl.problem import Problem
@@ -29,8 +29,11 @@ _SURELY_WRITTEN, _SURELY_TIMED = 30_000, 6_000
 _MOST_ROWS = 1_000_000
 #: The part of the time for writing down.
 _WRITING = 0.3
-#: What promises so many times the best time is not worth being timed, once so many transfers were.
-_HOPELESS, _BEFORE_HOPELESS = 1.5, 20_000
+#: More batches are tried as long as they promise no more than so many times the time of fewer.
+_PROMISING = 1.3
+#: Once so many transfers were timed, it is the end when so many candidates in a row were no better, or the
+#: next promises only so many times the best time.
+_BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 20_000, 30, 1.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,32 +84,35 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
         return
     candidates = sorted(written(asked, demand, budget.share(_WRITING)), key=lambda each: each.estimate_us)
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    in_vain = 0
     for candidate in candidates:
-        if work.done > _BEFORE_HOPELESS and candidate.estimate_us > _HOPELESS * best_us:
+        hopeless = in_vain >= _MOST_IN_VAIN or candidate.estimate_us > _HOPELESS * best_us
+        if hopeless and work.done > _BEFORE_HOPELESS:
             return
         if not work.takes_on(candidate.algorithm.rows * demand.most_pieces):
             continue
         schedule = _schedule(problem, asked, demand, candidate, seen)
         if schedule is not None:
+            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
             yield candidate.name, schedule
 
 
 def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
-    """All algorithms that the machine has the links for, with 1, 2, 4, ... batches as long as that promises more."""
+    """All algorithms that the machine has the links for, in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
-    for algorithm in sorted(on_grids(asked, demand), key=lambda each: each.rows):
-        batches, before_us = 1, float("inf")
-        while work.takes_on(algorithm.rows * batches):
+    for algorithm in sorted(algorithms(asked, demand), key=lambda each: max(each.rows, each.moves)):
+        batches, least_us = 1, float("inf")
+        while work.takes_on(max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
             made = algorithm.built(demand, batches)
-            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks)
-            if time_us is None or time_us >= before_us:
+            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
+            if time_us is None or time_us > _PROMISING * least_us:
                 break
             yield Candidate(algorithm, batches, time_us)
             most = algorithm.most_batches(demand)
             if batches == most:
                 break
-            batches, before_us = min(2 * batches, most), time_us
+            batches, least_us = min(2 * batches, most), min(least_us, time_us)
 
 
 def _copying(problem: Problem) -> Problem | None:

@@ -20,6 +20,8 @@ from taccl.encoding.textbook.grid import Plan, steps_of
 from taccl.encoding.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.textbook.line import LineAlgorithm, is_power_of_two
 from taccl.encoding.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.textbook.scattered import by_scattering
+from taccl.encoding.textbook.trees import on_trees
 from taccl.problem import Problem
 
 #: One algorithm as plans: one for each variant.
@@ -28,8 +30,16 @@ Plans = tuple[Plan, ...]
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
+def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
+    """All that there are, whether or not the machine has the links."""
+    ranks = problem.num_ranks
+    yield from on_grids(problem, demand)
+    yield from on_trees(problem, demand)
+    yield from by_scattering(problem, demand, _routes(ranks), _spreads(ranks))
+
+
 def on_grids(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
-    """All algorithms of lines and grids, whether or not the machine has the links; near misses included."""
+    """Those on lines, rings and grids."""
     lines = _routes if demand.kind == "routed" else _spreads
     every: list[Iterator[Plans]] = [_staged(problem, demand, lines)]
     if demand.kind == "summed":
@@ -37,7 +47,8 @@ def on_grids(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
     for plans in (plans for some in every for plans in some):
         ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
         rows = max(_rows(plan, demand) for plan in plans)
-        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1))
+        moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves=moves)
 
 
 def _name(plans: Plans) -> str:

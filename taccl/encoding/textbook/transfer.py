@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,20 @@ def together(streams: Iterable[tuple[int, Steps]]) -> Steps:
     return steps
 
 
+def without_repeats(steps: Steps, held: Mapping[int, tuple[int, ...]]) -> Steps:
+    """Copies without those that come where they are already; `held` : rank -> units at the beginning."""
+    there = {(unit, rank) for rank, units in held.items() for unit in units}
+    kept: Steps = []
+    for step in steps:
+        kept.append([])
+        for transfer in step:
+            units = tuple(unit for unit in transfer.units if (unit, transfer.dst) not in there)
+            there.update((unit, transfer.dst) for unit in units)
+            if units:
+                kept[-1].append(transfer._replace(units=units))
+    return kept
+
+
 def decisions(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]]) -> list[Decision] | None:
     """The sends over links, in their order, cut where they are too large for one; None if a link is missing.
 
@@ -70,10 +84,13 @@ def decisions(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]])
     return made if _are_allowed(problem, made) else None
 
 
-def estimate_us(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]]) -> float | None:
+def estimate_us(
+    problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]], batches: int
+) -> float | None:
     """About how long it takes; None if a link is missing.
 
-    Halfway between the time if every step waited for the one before, and the load of the busiest port.
+    Every step as long as its busiest port, one after another; the more batches there are, the nearer to the load
+    of the busiest port of all, because batches fill each other's gaps.
     """
     topology = problem.topology
     index, most = topology.link_index, problem.max_group
@@ -98,7 +115,8 @@ def estimate_us(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]
         load += now
         latency = topology.duration_us(link, count * problem.chunk_mb) + more - busy
         waiting_us += float(now.max() + latency.max())
-    return (waiting_us + float(load.max(initial=0.0))) / 2
+    busiest_us = float(load.max(initial=0.0))
+    return busiest_us + (waiting_us - busiest_us) * 2 / (batches + 1)
 
 
 def _first_pairs(problem: Problem) -> IntArray:
