@@ -1,13 +1,14 @@
 """All-pairs: everyone sends to everyone, directly.
 
 As an AllReduce of whole buffers it is one-shot (each rank sends its input to all others, each adds up for
-itself): one step where every pair has a link of its own, and n - 1 sends of the whole buffer at each port where
-not. An all-pairs ReduceScatter followed by an all-pairs AllGather is two-shot. As an AlltoAll it is the pairwise
-exchange: at step i, rank p sends to p + i, so that no two send to one rank at once.
+itself): one step where every pair has a link of its own, and n - 1 sends of the whole buffer at each port
+where not. An all-pairs ReduceScatter followed by an all-pairs AllGather is two-shot. As an AlltoAll it is the
+pairwise exchange: at step i, rank p sends to p + i, so that no two send to one rank at once.
 
-Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
-19 (2005), section 4 (pairwise exchange); Shah et al., "MSCCL++: rethinking GPU communication abstractions for
-cutting-edge AI applications", arXiv 2504.09014 (2025) (its one-phase and two-phase all-pairs AllReduce).
+Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+IJHPCA 19 (2005), section 4 (pairwise exchange); Shah et al., "MSCCL++: rethinking GPU communication
+abstractions for cutting-edge AI applications", arXiv 2504.09014 (2025) (its one-phase and two-phase all-pairs
+AllReduce).
 """
 
 from __future__ import annotations

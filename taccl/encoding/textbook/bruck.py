@@ -1,24 +1,25 @@
 """Bruck's algorithm, or dissemination: recursive doubling for any number of ranks.
 
 In step t every rank sends to the one 2^t before it (and hears from the one 2^t behind), so everyone hears of
-twice as many, and ceil(log2 n) steps do for any n. An AlltoAll goes the same way: a block that has d positions
-to go moves by the bits of d.
+twice as many, and ceil(log2 n) steps do for any n. An AlltoAll goes the same way: a block that has d
+positions to go moves by the bits of d.
 
 Sums need care, because a rank that was counted may not be counted again. Everyone sums up a *window*: its own
 contribution and those of the w - 1 ranks after it. Beside a window of w, each rank still holds the shorter
-ones that it had before, so two windows side by side make one of w + v where v is any earlier width: the widths
-are an addition chain that ends with n, in which each number adds something to the one before it. For a power
-of two that is doubling; for 3, 5, 6, 9, 10 it is as many steps as ceil(log2 n).
+ones that it had before, so two windows side by side make one of w + v where v is any earlier width: the
+widths are an addition chain that ends with n, in which each number adds something to the one before it. For a
+power of two that is doubling; for 3, 5, 6, 9, 10 it is as many steps as ceil(log2 n).
 
-Sources: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
-message-passing systems", IEEE TPDS 8 (1997), sections 3 and 4; Bruck and Ho, "Efficient global combine operations
-in multi-port message-passing systems", Parallel Processing Letters 3 (1993); Knuth, "The Art of Computer
-Programming" 2, section 4.6.3 (addition chains).
+Sources: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
+multiport message-passing systems", IEEE TPDS 8 (1997), sections 3 and 4; Bruck and Ho, "Efficient global
+combine operations in multi-port message-passing systems", Parallel Processing Letters 3 (1993); Knuth, "The
+Art of Computer Programming" 2, section 4.6.3 (addition chains).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 from taccl.encoding.textbook.line import Hop, LineAlgorithm, Spread, Total
 
@@ -31,9 +32,7 @@ def _windows(n: int) -> Spread:
     steps, have = [], 1
     while have < n:
         more = min(have, n - have)
-        steps.append(
-            tuple((p, (p - have) % n, tuple((p + i) % n for i in range(more))) for p in range(n))
-        )
+        steps.append(tuple((p, (p - have) % n, tuple((p + i) % n for i in range(more))) for p in range(n)))
         have += more
     return tuple(steps)
 
@@ -43,7 +42,7 @@ def _sums(n: int) -> Total:
     chain = addition_chain(n)
     return tuple(
         tuple((p, (p - have) % n, chain.index(then - have)) for p in range(n))
-        for have, then in zip(chain, chain[1:], strict=False)
+        for have, then in pairwise(chain)
     )
 
 

@@ -34,7 +34,7 @@ def cycles(problem: Problem, among: Sequence[int] | None = None) -> list[Cycle]:
 
 
 def disjoint(rings: list[Cycle], both_ways: bool) -> list[Cycle]:
-    """Rings after the first that share no link with one taken before; with `both_ways`, also their reverses."""
+    """Rings that share no link with one taken before; with `both_ways`, also their reverses."""
     taken: list[Cycle] = []
     used: set[tuple[int, int]] = set()
     for ring in rings:
@@ -91,8 +91,8 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
 def through_doors(problem: Problem) -> list[Cycle]:
     """Rings node after node: in by one rank, past all others of the node, out by another.
 
-    Each rank is the way in of one ring at most, and the way out of one, so that the rings share the NICs among
-    themselves.
+    Each rank is the way in of one ring at most, and the way out of one, so that the rings share the NICs
+    among themselves.
     """
     if not _is_searchable(problem):
         return []

@@ -11,8 +11,8 @@ import numpy as np
 
 from taccl.collectives import Collective, IntArray
 
-#: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll, Scatter,
-#: Gather); the sum over all ranks at every rank (AllReduce).
+#: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
+#: Scatter, Gather); the sum over all ranks at every rank (AllReduce).
 Kind = Literal["spread", "routed", "summed"]
 
 

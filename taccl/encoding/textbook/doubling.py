@@ -1,14 +1,14 @@
 """Recursive doubling and halving: after each step everyone knows twice as much.
 
-Ranks whose numbers differ in one bit exchange all that they have, bit after bit: log2 n steps. As an AllGather
-each exchange is twice the one before; read backwards it is recursive halving, a ReduceScatter, and both after
-each other are Rabenseifner's AllReduce (halving-doubling). If whole buffers are added up at each exchange, it
-is an AllReduce of log2 n steps, with no root and no way back: the fewest that there can be. With one source it
-is the binomial tree. For n that is a power of two.
+Ranks whose numbers differ in one bit exchange all that they have, bit after bit: log2 n steps. As an
+AllGather each exchange is twice the one before; read backwards it is recursive halving, a ReduceScatter, and
+both after each other are Rabenseifner's AllReduce (halving-doubling). If whole buffers are added up at each
+exchange, it is an AllReduce of log2 n steps, with no root and no way back: the fewest that there can be. With
+one source it is the binomial tree. For n that is a power of two.
 
-Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
-19 (2005), section 4 (recursive doubling and halving, binomial trees); Rabenseifner, "Optimization of collective
-reduction operations", ICCS 2004, section 3.
+Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+IJHPCA 19 (2005), section 4 (recursive doubling and halving, binomial trees); Rabenseifner, "Optimization of
+collective reduction operations", ICCS 2004, section 3.
 """
 
 from __future__ import annotations

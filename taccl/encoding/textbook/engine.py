@@ -1,9 +1,9 @@
 """The textbook engine: every algorithm that fits is built, timed and compared; nothing is searched.
 
 It runs in every search, so that no search ends with something slower than what is known to all. Algorithms
-are written down first with the pieces of a part as one, then in twice as many batches that follow each other, as
-long as that is promising. What promises most is timed first. What is cheapest to write down comes first, and
-what the time is too short for is left out.
+are written down first with the pieces of a part as one, then in twice as many batches that follow each other,
+as long as that is promising. What promises most is timed first. What is cheapest to write down comes first,
+and what the time is too short for is left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Work:
 def textbook(
     problem: Problem, options: SolveOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield textbook schedules that are better than `incumbent`, until all are tried or the budget is over."""
+    """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best = None if incumbent is None else incumbent.makespan_us
     for _, schedule in built(problem, budget):
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
@@ -99,7 +99,7 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
 
 
 def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
-    """All algorithms that the machine has the links for, in 1, 2, 4, ... batches as long as that is promising."""
+    """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     for algorithm in sorted(algorithms(asked, demand), key=lambda each: max(each.rows, each.moves)):
         batches, least_us = 1, float("inf")

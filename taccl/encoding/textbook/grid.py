@@ -1,7 +1,8 @@
 """Algorithms for machines of several levels, put together from algorithms for a line.
 
 A *grid* is an array of all ranks. Its axes are the levels of the machine: nodes and the ranks of a node; the
-dimensions of a torus; or there is one axis only. Along each axis a *line algorithm* runs on all lines at once:
+dimensions of a torus; or there is one axis only. Along each axis a *line algorithm* runs on all lines at
+once:
 
 - what is spread (AllGather) is spread along one axis, and then all that arrived along the next;
 - what is routed (AlltoAll) moves along one axis to where its end is on that axis, and then along the next;
@@ -9,12 +10,13 @@ dimensions of a torus; or there is one axis only. Along each axis a *line algori
   (ReduceScatter), then each share is summed up along the other axes at all of its owners, and then the shares
   are spread along the first axes, in the opposite order.
 
-With two axes, nodes and ranks, these are the hierarchical algorithms: inside nodes, across nodes with the owners
-of the shares, inside again. With a torus and rings they are the bucket algorithms.
+With two axes, nodes and ranks, these are the hierarchical algorithms: inside nodes, across nodes with the
+owners of the shares, inside again. With a torus and rings they are the bucket algorithms.
 
-Sources: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4; Barnett, Littlefield, Payne and van de Geijn,
-"Global combine on mesh architectures with wormhole routing", IPPS 1993 (bucket algorithms on a mesh); Cho et al.,
-"BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", MLSys 2019.
+Sources: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4; Barnett, Littlefield, Payne and van de
+Geijn, "Global combine on mesh architectures with wormhole routing", IPPS 1993 (bucket algorithms on a mesh);
+Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", MLSys
+2019.
 """
 
 from __future__ import annotations
@@ -150,7 +152,7 @@ class _Owned:
 
 
 def _into_shares(plan: Plan, owned: _Owned, holds: dict[int, int], explicit: bool) -> Steps | None:
-    """The ReduceScatter along each axis: its AllGather read backwards. Keeps `holds`, the set at each rank."""
+    """The ReduceScatter along each axis: its AllGather backwards. Keeps `holds`, the set at each rank."""
     steps: Steps = []
     for number, (axis, algorithm) in enumerate(plan.stages):
         moves = algorithm.spread(plan.grid.shape[axis])
@@ -202,4 +204,3 @@ def _whole(plan: Plan, owned: _Owned, holds: dict[int, int]) -> Steps | None:
             holds.update(zip(line, history[-1], strict=True))
         steps += stage
     return steps
-

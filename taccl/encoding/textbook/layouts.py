@@ -29,10 +29,7 @@ def by_nodes(topology: LogicalTopology) -> IntArray | None:
 def sides(num_ranks: int) -> Iterator[IntArray]:
     """Grids of two and three axes, the most even first: the tori that ranks may be numbered along."""
     shapes = [
-        shape
-        for count in (2, 3)
-        for shape in _factors(num_ranks, count)
-        if all(side > 1 for side in shape)
+        shape for count in (2, 3) for shape in _factors(num_ranks, count) if all(side > 1 for side in shape)
     ]
     shapes.sort(key=lambda shape: (max(shape) / min(shape), len(shape)))
     for shape in shapes[:_MOST_GRIDS]:

@@ -28,7 +28,8 @@ class LineAlgorithm:
     Parameters
     ----------
     name : as people call it.
-    spread : n -> steps by which every position gets every other's block; None: not for this n. Read backwards,
+    spread : n -> steps by which every position gets every other's block; None: not for this n. Read
+    backwards,
         on links turned round, it adds up blocks at their positions.
     total : n -> steps by which every position gets the sum over all, each adding up for itself; None: not
         for this n.

@@ -161,7 +161,9 @@ def _for_axes(
 ) -> Iterator[tuple[LineAlgorithm, ...]]:
     """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
     used = [axis in (range(grid.ndim) if axes is None else axes) for axis in range(grid.ndim)]
-    choices = [lines(size) if is_used else (ALL_PAIRS,) for size, is_used in zip(grid.shape, used, strict=True)]
+    choices = [
+        lines(size) if is_used else (ALL_PAIRS,) for size, is_used in zip(grid.shape, used, strict=True)
+    ]
     if combined:
         yield from product(*choices)
         return

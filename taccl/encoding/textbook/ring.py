@@ -5,9 +5,9 @@ everything, and each link carried what is wanted behind it and nothing else: ban
 number of steps is the largest of all algorithms. Read backwards it is the ring ReduceScatter, and both make
 the ring AllReduce. With one source it is the chain (pipelined Broadcast).
 
-Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", J. Parallel
-Distrib. Comput. 69 (2009), section 3; Thakur, Rabenseifner and Gropp, "Optimization of collective communication
-operations in MPICH", IJHPCA 19 (2005), section 4 (AllGather).
+Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", J.
+Parallel Distrib. Comput. 69 (2009), section 3; Thakur, Rabenseifner and Gropp, "Optimization of collective
+communication operations in MPICH", IJHPCA 19 (2005), section 4 (AllGather).
 """
 
 from __future__ import annotations

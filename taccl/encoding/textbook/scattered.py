@@ -1,11 +1,12 @@
 """Broadcast by a scatter and an AllGather (van de Geijn): every rank spreads a share of what one rank has.
 
-The root deals its buffer out, each rank gets a share of it, and an AllGather brings the shares to all. Where ranks
-have one way in and out, this takes about two buffers' time on a port for any number of ranks, where the binomial
-tree takes log2 n. Read backwards it is a Reduce by a ReduceScatter and a Gather.
+The root deals its buffer out, each rank gets a share of it, and an AllGather brings the shares to all. Where
+ranks have one way in and out, this takes about two buffers' time on a port for any number of ranks, where the
+binomial tree takes log2 n. Read backwards it is a Reduce by a ReduceScatter and a Gather.
 
-Sources: Barnett, Shuler, van de Geijn, Gupta, Payne and Watts, "Interprocessor collective communication library
-(InterCom)", SHPCC 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4 (long-message Broadcast).
+Sources: Barnett, Shuler, van de Geijn, Gupta, Payne and Watts, "Interprocessor collective communication
+library (InterCom)", SHPCC 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4 (long-message
+Broadcast).
 """
 
 from __future__ import annotations

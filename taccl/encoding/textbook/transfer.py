@@ -21,8 +21,8 @@ class Transfer(NamedTuple):
     """Units (`demand.Cut`) that leave together from rank `src` to rank `dst`.
 
     `adds` : whether they are partial sums.
-    `carries` : the set of contributions that each carries (`schedule.partial_sums`), 0 for a copy of the whole; None
-    where sums are compact: each is made once.
+    `carries` : the set of contributions that each carries (`schedule.partial_sums`), 0 for a copy of the
+    whole; None where sums are compact: each is made once.
     """
 
     src: int
@@ -89,8 +89,8 @@ def estimate_us(
 ) -> float | None:
     """About how long it takes; None if a link is missing.
 
-    Every step as long as its busiest port, one after another; the more batches there are, the nearer to the load
-    of the busiest port of all, because batches fill each other's gaps.
+    Every step as long as its busiest port, one after another; the more batches there are, the nearer to the
+    load of the busiest port of all, because batches fill each other's gaps.
     """
     topology = problem.topology
     index, most = topology.link_index, problem.max_group

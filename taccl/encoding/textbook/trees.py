@@ -1,22 +1,24 @@
 """Trees: a Broadcast down, a Reduce up, an AllReduce up and then down, in pieces that follow each other.
 
-In a binary tree inner ranks carry everything, leaves nothing on. The *double binary tree* is two of them such that
-the inner ranks of one are leaves of the other, each for half of the data: bandwidth is used fully (but for the two
-ends) and the height stays log2 n. Here the trees are in-order: a number with many factors of two stands high up,
-so odd numbers are leaves; the other tree has all numbers turned round, or for an odd n moved by one.
+In a binary tree inner ranks carry everything, leaves nothing on. The *double binary tree* is two of them such
+that the inner ranks of one are leaves of the other, each for half of the data: bandwidth is used fully (but
+for the two ends) and the height stays log2 n. Here the trees are in-order: a number with many factors of two
+stands high up, so odd numbers are leaves; the other tree has all numbers turned round, or for an odd n moved
+by one.
 
-Over several nodes it is a double binary tree of nodes, with a chain inside each, for each rank that a node has at
-the same place.
+Over several nodes it is a double binary tree of nodes, with a chain inside each, for each rank that a node
+has at the same place.
 
-Sources: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
-Computing 35 (2009); Jeaugey, "Massively scale your deep learning training with NCCL 2.4", NVIDIA developer blog
-(2019) (trees of nodes).
+Sources: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+Parallel Computing 35 (2009); Jeaugey, "Massively scale your deep learning training with NCCL 2.4", NVIDIA
+developer blog (2019) (trees of nodes).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,7 +51,7 @@ def on_trees(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
         trees = []
         for place in range(nodes.shape[1]):
             chain = np.roll(nodes, -place, axis=1).tolist()
-            inside = {after: before for node in chain for before, after in zip(node, node[1:], strict=False)}
+            inside = {after: before for node in chain for before, after in pairwise(node)}
             leaders = [node[0] for node in chain]
             trees += [inside | _renamed(parents, leaders) for parents, _ in double(len(leaders))]
         yield _on(trees, demand, "double binary tree of nodes, chains inside", first)
@@ -62,7 +64,7 @@ def _on(trees: list[Parents], demand: Demand, name: str, first: IntArray) -> Alg
 
 
 def double(n: int) -> list[tuple[Parents, int]]:
-    """Two binary trees over 0 .. n - 1, each with its root, such that no inner position of one is one of the other.
+    """Two binary trees over 0 .. n - 1, each with its root; what is inside one is a leaf of the other.
 
     For fewer than three positions there is one tree only.
     """
