@@ -1,8 +1,9 @@
 """How finely to cut: a short look at each number of chunks, a longer one at the best, the rest for one.
 
 Finer chunks fill a pipeline better and pay more alphas, so large sizes gain and small ones lose; which
-number is best, no formula says. Each number is a problem of its own with a bound of its own; one whose
-bound is above a time already found cannot win and is left alone.
+number is best, no formula says. The search for a number begins with the best schedule of a coarser cut, so
+cutting finer never makes anything slower. Each number is a problem of its own with a bound of its own; one
+whose bound is above a time already found cannot win and is left alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from taccl import units
 from taccl.encoding.bounds import Bound, all_bounds
 from taccl.encoding.engine import SolveOptions
 from taccl.encoding.portfolio import ENGINES
+from taccl.encoding.refine import refined
 from taccl.errors import NoScheduleInTime, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -32,9 +34,10 @@ _SECOND = 4
 _LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
 _MOST_CHUNKS = 1024
 
-#: Looks end after so many numbers in a row that were so much slower than the best.
+#: Looks end after so many numbers in a row that were so much slower than the best, or no faster.
 _PATIENCE = 2
 _MUCH_SLOWER = 1.25
+_MOST_IN_VAIN = 4
 
 #: Time of a first schedule grows about with this power of the number of chunks, at the most.
 _GROWTH = 1.5
@@ -194,9 +197,9 @@ class _Hunt(Generic[Stated]):
         """Greedy passes for each number, coarsest first, until finer ones only get slower."""
         numbers = candidates(self._coarsest.problem)
         end_s = _LOOKS * self._options.time_limit_s
-        slower = 0
+        slower = in_vain = 0
         for position, number in enumerate(numbers):
-            seconds = (end_s - self._elapsed_s) / (len(numbers) - position)
+            seconds, before_us = (end_s - self._elapsed_s) / (len(numbers) - position), self._best_us
             if seconds <= 0 or self._first_takes_until(number) > end_s:
                 break
             try:
@@ -204,7 +207,8 @@ class _Hunt(Generic[Stated]):
             except NoScheduleInTime:
                 break
             slower = slower + 1 if self.looks[-1].time_us > _MUCH_SLOWER * self._best_us else 0
-            self._finer_is_slower = slower == _PATIENCE
+            in_vain = 0 if self.looks[-1].time_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
+            self._finer_is_slower = slower == _PATIENCE or in_vain == _MOST_IN_VAIN
             if self.interrupted or self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
                 return
         if not self.looks:  # a machine so large that a first schedule takes most of the time
@@ -268,12 +272,14 @@ class _Hunt(Generic[Stated]):
     def _look(self, number: int, seconds: float) -> None:
         began = self._elapsed_s
         stated = self._coarsest if number == 1 else self._state(number)
-        found = self._search(stated.problem, replace(self._options, engine="greedy"), seconds, began)
+        options = replace(self._options, engine="greedy", known=self._known(stated.problem))
+        found = self._search(stated.problem, options, seconds, began)
         self.looks.append(_Look(number, stated, found, seconds=self._elapsed_s - began))
 
     def _improve(self, look: _Look[Stated], seconds: float, engine: str | None = None) -> None:
         began = self._elapsed_s
-        options = replace(self._options, engine=engine or self._options.engine)
+        known = self._known(look.stated.problem)
+        options = replace(self._options, engine=engine or self._options.engine, known=known)
         try:
             found = self._search(look.stated.problem, options, seconds)
         except NoScheduleInTime:  # there is one already
@@ -286,6 +292,16 @@ class _Hunt(Generic[Stated]):
                 look.found, look.usable = old, True
         look.found = replace(look.found, lower_bound_us=bound.lower_bound_us, bound_source=bound.bound_source)
         look.seconds += self._elapsed_s - began
+
+    def _known(self, problem: Problem) -> Schedule | None:
+        """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem."""
+        number = problem.collective.chunks_per_rank
+        for look in self._by_time():
+            if look.stated.problem is problem:
+                return look.found.schedule
+            if number % look.chunks == 0:
+                return refined(look.found.schedule, problem)
+        return None
 
     def _search(
         self, problem: Problem, options: SolveOptions, seconds: float, began: float | None = None

@@ -118,6 +118,14 @@ def mirrored(problem: Problem, copies: Schedule) -> list[Decision]:
     return [replace(decision, reduce=True) for decision in reversed(_by_end(copies))]
 
 
+def _copies(reversed_problem: Problem, sums: Schedule) -> Schedule | None:
+    """A compact schedule of sums for one rank each as copies, read backwards; None if it is not compact."""
+    if sums.sums is not None:
+        return None
+    decisions = [replace(decision, reduce=False) for decision in reversed(_by_end(sums))]
+    return in_order(reversed_problem, decisions)
+
+
 def _by_end(schedule: Schedule) -> list[Decision]:
     sends = schedule.sends
     order = np.lexsort((sends.start_us, sends.end_us))
@@ -199,7 +207,8 @@ def _in_halves(
     """Better and better schedules of a problem with sums, from schedules of its halves."""
     parts = halves(problem, None if best is None or best.sums is not None else roots_of(best))
     whole = jointly is not None and parts.spread is not None
-    for update in _pairs(engine, parts, options, budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)):
+    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)
+    for update in _pairs(engine, parts, options, share, best):
         if isinstance(update, Update):
             yield update
             continue
@@ -224,14 +233,18 @@ def _in_halves(
 _Pair = tuple[str, Schedule | None, Schedule | None]
 
 
-def _pairs(engine: Engine, parts: Halves, options: SolveOptions, budget: Budget) -> Iterator[_Pair | Update]:
+def _pairs(
+    engine: Engine, parts: Halves, options: SolveOptions, budget: Budget, best: Schedule | None
+) -> Iterator[_Pair | Update]:
     """Improving pairs of halves: the first schedule of each at once, then the better ones of each.
 
     What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
     the topology's schedules read backwards are schedules.
+    Sums alone begin with the best schedule of the problem, read backwards.
     """
     if parts.sums is not None and parts.spread is None:
-        for update in engine(parts.sums, options, budget, None):
+        incumbent = None if best is None else _copies(parts.sums, best)
+        for update in engine(parts.sums, options, budget, incumbent):
             if update.schedule is not None:
                 yield update.stage, update.schedule, None
             if update.lower_bound_us and parts.sums.topology.reads_backwards:

@@ -36,6 +36,7 @@ class SolveOptions:
     solver : of the MILP engine, by a name that PuLP knows.
     slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
         first, then longer ones.
+    known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
 
     Raises
     ------
@@ -48,6 +49,7 @@ class SolveOptions:
     seed: int = 0
     solver: str = "highs"
     slack: float | None = None
+    known: Schedule | None = None
 
     def __post_init__(self) -> None:
         for name, what in (("engine", "the engine"), ("solver", "the solver")):

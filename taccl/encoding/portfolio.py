@@ -75,7 +75,10 @@ def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
     bound = lower_bound(problem, budget.remaining_s() / 4)
     yield Update("bound", None, bound.value_us, bound.witness)
 
-    best = first.schedule
+    best, known = first.schedule, options.known
+    if known is not None and known.makespan_us < best.makespan_us - TOLERANCE_US:
+        best = known
+        yield Update("refined", best)
     share = 1.0 if options.engine == "textbook" else _TEXTBOOK
     for update in textbook(problem, options, budget.share(share), best):
         yield update

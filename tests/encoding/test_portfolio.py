@@ -41,7 +41,7 @@ def heard(problem: Problem, options: SolveOptions) -> tuple[list[Schedule], floa
 
 
 def test_the_engines_have_names() -> None:
-    assert ENGINES == ("auto", "greedy", "bulk", "milp", "cp", "trees", "flows", "smt")
+    assert ENGINES == ("auto", "textbook", "greedy", "bulk", "milp", "cp", "trees", "flows", "smt")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -136,7 +136,7 @@ def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem
 def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
         next(solve(problem(ring(3), "allgather"), SolveOptions(engine="quantum")))
-    assert caught.value.hint == "one of auto, greedy, bulk, milp, cp, trees, flows, smt"
+    assert caught.value.hint == "one of auto, textbook, greedy, bulk, milp, cp, trees, flows, smt"
 
 
 def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:
