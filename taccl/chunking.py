@@ -21,7 +21,7 @@ from taccl.encoding.portfolio import ENGINES
 from taccl.encoding.refine import refined
 from taccl.errors import NoScheduleInTime, SolverError, TacclError
 from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import OPTIMAL_GAP, Found, Progress, Status, relative_gap, search
 
 #: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
@@ -44,6 +44,9 @@ _GROWTH = 1.5
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
+
+#: Larger schedules are not refined only to be told.
+_MOST_CARRIED = 100_000
 
 #: A search that took this part of its time ended because the time was up.
 _NEARLY = 0.95
@@ -253,6 +256,8 @@ class _Hunt(Generic[Stated]):
 
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""
+        for look in self.looks:
+            self._carry_over(look)
         best = next((look for look in self._by_time() if self._is_usable(look)), self._by_time()[0])
         return Choice(
             stated=best.stated,
@@ -292,6 +297,14 @@ class _Hunt(Generic[Stated]):
                 look.found, look.usable = old, True
         look.found = replace(look.found, lower_bound_us=bound.lower_bound_us, bound_source=bound.bound_source)
         look.seconds += self._elapsed_s - began
+
+    def _carry_over(self, look: _Look[Stated]) -> None:
+        """What was found for a coarser cut after this one was looked at holds for this one too."""
+        known = self._known(look.stated.problem)
+        if known is None or known.makespan_us >= look.time_us - TOLERANCE_US or len(known) > _MOST_CARRIED:
+            return
+        known.check()
+        look.found, look.usable = replace(look.found, schedule=known), None
 
     def _known(self, problem: Problem) -> Schedule | None:
         """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem."""

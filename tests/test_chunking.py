@@ -1,3 +1,4 @@
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -61,6 +62,19 @@ def test_a_large_broadcast_in_a_line_is_cut_finely(first_schedules_only: list[in
     assert choice.stated.problem.size_bytes == 48 * MB
     assert choice.found.schedule.problem is choice.stated.problem
     assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "alltoall"])
+def test_cutting_finer_never_makes_it_slower(collective: str) -> None:
+    """What is found for one number of chunks is where the search for its multiples begins."""
+    choice = choose_chunks(
+        lambda number: make_problem(collective, size=192 * 1024, chunks=number, topology="ring:4"),
+        replace(QUICK, gap=0.0, time_limit_s=3.0),
+    )
+    assert len(choice.tried) > 2
+    for finer, coarser in itertools.permutations(choice.tried, 2):
+        if finer.chunks % coarser.chunks == 0 and 16 * finer.chunks <= 71:  # so that no group has to be split
+            assert finer.time_us <= coarser.time_us + 1e-6
 
 
 def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: list[int]) -> None:

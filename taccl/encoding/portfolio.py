@@ -23,7 +23,7 @@ from taccl.encoding.textbook import textbook
 from taccl.encoding.trees import trees
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 
 _ENGINES: dict[str, Engine] = {
     "textbook": textbook,

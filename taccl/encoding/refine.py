@@ -7,6 +7,7 @@ finer one begins.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -24,8 +25,8 @@ _ROUNDING = 1e-9
 def refined(schedule: Schedule, finer: Problem) -> Schedule:
     """The schedule for the same problem with each chunk cut into several, which travel together.
 
-    It takes as long as before where `finer.max_group` holds all the pieces of each group; larger groups leave as
-    several sends, each with an alpha of its own.
+    It takes as long as before where `finer.max_group` holds all the pieces of each group; larger groups leave
+    as several sends, each with an alpha of its own.
 
     Raises
     ------
@@ -33,8 +34,8 @@ def refined(schedule: Schedule, finer: Problem) -> Schedule:
     """
     pieces = _pieces(schedule.problem, finer)
     if (schedule.sends.count * pieces).max(initial=0) > finer.max_group:
-        sends = (part for decision in decisions_of(schedule) for part in _cut(decision, pieces, finer.max_group))
-        return in_order(finer, sends)
+        parts = (_cut(decision, pieces, finer.max_group) for decision in decisions_of(schedule))
+        return in_order(finer, chain.from_iterable(parts))
     sums = schedule.sums
     return Schedule(
         problem=finer,
@@ -60,7 +61,7 @@ def _cut(decision: Decision, pieces: int, most: int) -> list[Decision]:
     sends = -(-len(chunks) // most)
     ends = [len(chunks) * number // sends for number in range(sends + 1)]
     parts = []
-    for begin, end in zip(ends, ends[1:], strict=False):
+    for begin, end in pairwise(ends):
         named = None if sums is None else sums[begin:end]
         reduce = decision.reduce if named is None else any(named)
         parts.append(replace(decision, chunks=chunks[begin:end], reduce=reduce, sums=named))
@@ -72,7 +73,8 @@ def _pieces(coarse: Problem, finer: Problem) -> int:
     one, other = coarse.collective, finer.collective
     pieces, rest = divmod(other.num_chunks, max(1, one.num_chunks))
     same_links = coarse.topology.num_links == finer.topology.num_links and bool(
-        (coarse.topology.src == finer.topology.src).all() and (coarse.topology.dst == finer.topology.dst).all()
+        (coarse.topology.src == finer.topology.src).all()
+        and (coarse.topology.dst == finer.topology.dst).all()
     )
     if (
         rest
@@ -94,5 +96,5 @@ def _pieces(coarse: Problem, finer: Problem) -> int:
 def _is_cut(one: Placement, other: Placement, pieces: int) -> bool:
     """Whether the pieces of each chunk are where it is."""
     ranks = 1 + max(one.rank.max(initial=0), other.rank.max(initial=0))
-    expected = np.sort((_of(one.chunk, pieces) * ranks + np.repeat(one.rank, pieces)))
+    expected = np.sort(_of(one.chunk, pieces) * ranks + np.repeat(one.rank, pieces))
     return np.array_equal(expected, np.sort(other.chunk * ranks + other.rank))

@@ -1,0 +1,107 @@
+"""A schedule for coarse chunks, read as one for finer chunks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_problems import full, problem, random_schedules, ring
+
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.greedy import greedy
+from taccl.encoding.portfolio import solve
+from taccl.encoding.refine import refined
+from taccl.encoding.textbook.engine import built
+from taccl.encoding.timing import Decision, in_order
+from taccl.errors import ScheduleError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+def cut(coarse: Problem, pieces: int, max_group: int = 71) -> Problem:
+    """The same problem with each chunk cut into so many."""
+    collective = coarse.collective
+    finer = make_collective(
+        collective.name, collective.num_ranks, collective.chunks_per_rank * pieces, collective.root
+    )
+    return replace(coarse, collective=finer, chunk_mb=coarse.chunk_mb / pieces, max_group=max_group)
+
+
+@given(random_schedules(COLLECTIVES), st.integers(1, 4))
+def test_chunks_that_travel_together_take_as_long_as_one(schedule: Schedule, pieces: int) -> None:
+    finer = refined(schedule, cut(schedule.problem, pieces))
+    finer.check()
+    assert finer.makespan_us == pytest.approx(schedule.makespan_us, abs=1e-9)
+    assert len(finer) == pieces * len(schedule)
+    assert len(finer.sends) == len(schedule.sends)
+
+
+@given(random_schedules(COLLECTIVES), st.integers(1, 4), st.integers(1, 3))
+def test_groups_that_are_too_large_are_split_and_valid(schedule: Schedule, pieces: int, most: int) -> None:
+    finer = refined(schedule, cut(schedule.problem, pieces, most))
+    finer.check()
+    assert finer.sends.count.max(initial=0) <= most
+
+
+@pytest.mark.parametrize("most", [1, 3, 71])
+def test_sums_that_are_made_at_several_ranks_stay_so(most: int) -> None:
+    coarse = problem(full(4), "allreduce")
+    for _, schedule in built(coarse, Budget(60.0)):
+        finer = refined(schedule, cut(coarse, 3, most))
+        finer.check()
+        assert (finer.sums is None) == (schedule.sums is None)
+        if most == 71:
+            assert finer.makespan_us == pytest.approx(schedule.makespan_us)
+
+
+def test_a_group_that_is_split_pays_an_alpha_more() -> None:
+    """Four chunks in one send, 1 + 4 us; as eight halves, five to a send at most: two sends of 1 + 2 us."""
+    coarse = problem(ring(2), "broadcast", 4)
+    schedule = in_order(coarse, [Decision((0, 1, 2, 3), coarse.topology.link_index[0, 1])])
+    assert schedule.makespan_us == pytest.approx(5.0)
+    finer = refined(schedule, cut(coarse, 2, 5))
+    assert finer.sends.count.tolist() == [4, 4]
+    assert finer.makespan_us == pytest.approx(6.0)
+
+
+def test_only_a_finer_cut_of_the_same_problem_is_one() -> None:
+    coarse = problem(ring(3), "allgather", 2)
+    schedule = next(each for _, each in built(coarse, Budget(60.0)))
+    others = [
+        problem(ring(3), "allgather", 3, chunk_mb=2 / 3),
+        problem(ring(3), "allgather", 4),
+        problem(ring(3), "reducescatter", 4, chunk_mb=0.5),
+        problem(ring(4), "allgather", 4, chunk_mb=0.5),
+        problem(ring(3, both=True), "allgather", 4, chunk_mb=0.5),
+        problem(full(3), "allgather", 4, chunk_mb=0.5),
+        problem(ring(3), "allgather", 1, chunk_mb=2.0),
+    ]
+    for other in others:
+        with pytest.raises(ScheduleError, match="finer cut of its own problem"):
+            refined(schedule, other)
+
+
+def test_a_search_begins_with_what_is_known() -> None:
+    coarse = problem(ring(4, both=True), "alltoall")
+    *_, last = (
+        update.schedule for update in solve(coarse, SolveOptions(time_limit_s=0.5)) if update.schedule
+    )
+    finer = cut(coarse, 5)
+    known = refined(last, finer)
+    first = next(greedy(finer, SolveOptions(), Budget(0.0), None)).schedule
+    assert first is not None and known.makespan_us < first.makespan_us
+    updates = solve(finer, SolveOptions("greedy", 60.0, known=known))
+    found = islice((update for update in updates if update.schedule is not None), 2)
+    assert [(each.stage, each.schedule is known) for each in found] == [("greedy", False), ("refined", True)]
+
+
+def test_the_columns_are_those_of_the_pieces() -> None:
+    coarse = problem(ring(2), "allgather")
+    schedule = next(each for _, each in built(coarse, Budget(60.0)))
+    finer = refined(schedule, cut(coarse, 2))
+    assert np.sort(finer.chunk).tolist() == [0, 1, 2, 3]

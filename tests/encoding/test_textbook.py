@@ -1,0 +1,489 @@
+"""Textbook algorithms: as fast as by hand, valid, and none where a link is missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_problems import (
+    ENGINE_BETAS,
+    custom,
+    custom_problems,
+    full,
+    machine,
+    ndv2_node,
+    problem,
+    problems,
+    ring,
+    two_nodes,
+)
+
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.engine import Budget, SolveOptions
+from taccl.encoding.portfolio import solve
+from taccl.encoding.textbook import textbook
+from taccl.encoding.textbook.all_pairs import ALL_PAIRS
+from taccl.encoding.textbook.bruck import BRUCK, addition_chain
+from taccl.encoding.textbook.cycles import chains, cycles, disjoint, through_doors
+from taccl.encoding.textbook.demand import demand_of
+from taccl.encoding.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.textbook.engine import built
+from taccl.encoding.textbook.grid import Plan, steps_of
+from taccl.encoding.textbook.layouts import by_nodes, sides
+from taccl.encoding.textbook.line import LineAlgorithm
+from taccl.encoding.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.textbook.transfer import decisions, timed, together
+from taccl.encoding.textbook.trees import double
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+ALGORITHMS = (RING, RING_BOTH_WAYS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
+line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
+
+
+def switch(ranks: int, alpha_us: float = 1.0, beta: float = 1.0) -> LogicalTopology:
+    """Ranks behind a switch, one way in and one way out each."""
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    out = [[link for link, (a, _) in enumerate(pairs) if a == rank] for rank in range(ranks)]
+    into = [[link for link, (_, b) in enumerate(pairs) if b == rank] for rank in range(ranks)]
+    return machine(ranks, [(a, b, alpha_us, beta) for a, b in pairs], shared=[*out, *into])
+
+
+def torus(rows: int, columns: int) -> LogicalTopology:
+    """A grid whose lines are rings both ways; alpha 1, beta 1."""
+    links = set()
+    for row in range(rows):
+        for column in range(columns):
+            here = row * columns + column
+            for there in (row * columns + (column + 1) % columns, (row + 1) % rows * columns + column):
+                links |= {(here, there), (there, here)} if here != there else set()
+    return machine(rows * columns, [(a, b, 1.0, 1.0) for a, b in sorted(links)])
+
+
+def railed_nodes(nodes: int, size: int) -> LogicalTopology:
+    """Any two ranks of a node are linked (alpha 1, beta 1), and those at one place of nodes (5 and 10)."""
+    ranks = nodes * size
+    links = [
+        (a, b, 1.0, 1.0) if a // size == b // size else (a, b, 5.0, 10.0)
+        for a in range(ranks)
+        for b in range(ranks)
+        if a != b and (a // size == b // size or a % size == b % size)
+    ]
+    return machine(ranks, links, node_of=[rank // size for rank in range(ranks)])
+
+
+def run(problem: Problem, *plans: Plan, batches: int = 1) -> Schedule | None:
+    """What some plans make of a problem, valid; None where they do not fit it."""
+    demand = demand_of(problem.collective)
+    assert demand is not None
+    cut = demand.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
+    streams = []
+    for batch, variant, units in cut.streams():
+        steps = steps_of(plans[variant], demand.kind, cut, units)
+        if steps is None:
+            return None
+        streams.append((batch, steps))
+    made = decisions(problem, together(streams), cut.chunks)
+    schedule = None if made is None else timed(problem, made)
+    if schedule is not None:
+        schedule.check()
+    return schedule
+
+
+def time_us(schedule: Schedule | None) -> float:
+    assert schedule is not None
+    return schedule.makespan_us
+
+
+def on_line(problem: Problem, algorithm: LineAlgorithm, batches: int = 1) -> Schedule | None:
+    return run(problem, Plan(np.arange(problem.num_ranks), ((0, algorithm),)), batches=batches)
+
+
+def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
+    return run(problem, Plan(np.arange(problem.num_ranks), (), ((0, algorithm),)))
+
+
+def all_built(problem: Problem, seconds: float = 60.0) -> dict[str, float]:
+    """The time of every schedule by the name of its algorithm; each is valid."""
+    times = {}
+    for name, schedule in built(problem, Budget(seconds)):
+        schedule.check()
+        assert schedule.problem is problem
+        times[name] = schedule.makespan_us
+    return times
+
+
+# By hand: n chunks over a link take alpha + n * beta; here, mostly, 1 + n.
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "by_hand_us"),
+    [
+        (RING, 7 * (1 + 1)),
+        (RING_BOTH_WAYS, 7 * (1 + 1)),  # behind a switch, both ways are one
+        (DOUBLING, (1 + 1) + (1 + 2) + (1 + 4)),
+        (DOUBLING_FAR_FIRST, (1 + 1) + (1 + 2) + (1 + 4)),
+        (ALL_PAIRS, 7 * (1 + 1)),
+        (BRUCK, (1 + 1) + (1 + 2) + (1 + 4)),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_an_allgather_on_a_switch_takes_as_long_as_by_hand(
+    algorithm: LineAlgorithm, by_hand_us: float
+) -> None:
+    assert time_us(on_line(problem(switch(8), "allgather"), algorithm)) == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "by_hand_us"),
+    [(RING, 7 * 2.0), (RING_BOTH_WAYS, 4 * 2.0), (DOUBLING, 10.0), (ALL_PAIRS, 2.0), (BRUCK, 10.0)],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_an_allgather_where_each_pair_has_a_link_takes_as_long_as_by_hand(
+    algorithm: LineAlgorithm, by_hand_us: float
+) -> None:
+    assert time_us(on_line(problem(full(8), "allgather"), algorithm)) == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "by_hand_us"),
+    [
+        (switch(4), DOUBLING, 2 * (1 + 4)),
+        (switch(4), ALL_PAIRS, 3 * (1 + 4)),
+        (switch(8), DOUBLING, 3 * (1 + 8)),
+        (full(8), ALL_PAIRS, 1 + 8),
+        (switch(5), BRUCK, 3 * (1 + 5)),  # 1 + 1, 2 + 2, 4 + 1
+        (switch(6), BRUCK, 3 * (1 + 6)),  # 1 + 1, 2 + 2, 4 + 2
+        (switch(7), BRUCK, 4 * (1 + 7)),  # 1 + 1, 2 + 1, 3 + 3, 6 + 1 or alike
+    ],
+)
+def test_an_allreduce_of_whole_buffers_takes_as_long_as_by_hand(
+    topology: LogicalTopology, algorithm: LineAlgorithm, by_hand_us: float
+) -> None:
+    """Each rank adds up for itself: no root, no way back."""
+    assert time_us(whole(problem(topology, "allreduce"), algorithm)) == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "by_hand_us"),
+    [(RING, 2 * 7 * 2.0), (DOUBLING, 2 * 10.0), (DOUBLING_FAR_FIRST, 2 * 10.0), (ALL_PAIRS, 2 * 7 * 2.0)],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_an_allreduce_by_shares_takes_as_long_as_by_hand(algorithm: LineAlgorithm, by_hand_us: float) -> None:
+    """The ring, halving-doubling and two-shot AllReduce: a ReduceScatter, and an AllGather of the same."""
+    schedule = on_line(problem(switch(8), "allreduce"), algorithm)
+    assert time_us(schedule) == pytest.approx(by_hand_us)
+    assert schedule is not None and schedule.sums is None
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "by_hand_us"),
+    [
+        (switch(8), ALL_PAIRS, 7 * 2.0),
+        (full(8), ALL_PAIRS, 2.0),
+        (switch(8), DOUBLING, 3 * (1 + 4)),
+        (switch(8), BRUCK, 3 * (1 + 4)),
+        (ring(4), RING, (1 + 3) + (1 + 2) + (1 + 1)),
+        (ring(5, both=True), RING_BOTH_WAYS, (1 + 2) + (1 + 1)),
+    ],
+)
+def test_an_alltoall_takes_as_long_as_by_hand(
+    topology: LogicalTopology, algorithm: LineAlgorithm, by_hand_us: float
+) -> None:
+    assert time_us(on_line(problem(topology, "alltoall"), algorithm)) == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "by_hand_us"),
+    [
+        ("broadcast", RING, 7 * (1 + 4)),  # the chain, not pipelined
+        ("broadcast", DOUBLING, 3 * (1 + 4)),  # the binomial tree
+        ("broadcast", ALL_PAIRS, 7 * (1 + 4)),
+        ("scatter", DOUBLING, (1 + 16) + (1 + 8) + (1 + 4)),
+        ("gather", DOUBLING, (1 + 4) + (1 + 8) + (1 + 16)),
+        ("gather", ALL_PAIRS, 7 * (1 + 4)),
+    ],
+)
+def test_collectives_with_a_root_take_as_long_as_by_hand(
+    name: str, algorithm: LineAlgorithm, by_hand_us: float
+) -> None:
+    assert time_us(on_line(problem(switch(8), name, 4), algorithm)) == pytest.approx(by_hand_us)
+
+
+def test_a_pipelined_chain_sends_piece_after_piece() -> None:
+    small = problem(switch(8), "broadcast", 16)
+    assert time_us(on_line(small, RING, batches=16)) == pytest.approx((16 + 6) * 2.0)
+    assert time_us(on_line(small, RING, batches=4)) == pytest.approx((4 + 6) * 5.0)
+
+
+def test_sums_for_one_rank_are_copies_read_backwards() -> None:
+    assert all_built(problem(switch(8), "reducescatter"))["recursive doubling"] == pytest.approx(10.0)
+    assert all_built(problem(switch(8), "reduce", 4))["Bruck"] == pytest.approx(15.0)
+
+
+def test_a_double_binary_tree_is_faster_than_a_chain_and_a_binomial_tree() -> None:
+    """32 pieces from a root behind a switch to 7 others. The chain, 16 batches of 2: (16 + 6) * 3."""
+    times = all_built(problem(switch(8), "broadcast", 32))
+    assert times["ring, 16 batches"] == pytest.approx(66.0)
+    assert min(time for name, time in times.items() if name.startswith("double binary tree")) < 66.0
+    assert time_us(on_line(problem(switch(8), "broadcast", 32), DOUBLING)) == pytest.approx(99.0)
+
+
+def test_a_broadcast_by_scatter_and_allgather_sends_about_two_buffers() -> None:
+    """Halving: 16, 8 and 4 pieces; then doubling: 4, 8 and 16, of which the root lacks none."""
+    times = all_built(problem(switch(8), "broadcast", 32))
+    name = "scatter (recursive doubling) and AllGather (recursive doubling)"
+    assert times[name] == pytest.approx(2 * (17.0 + 9.0 + 5.0))
+
+
+@pytest.mark.parametrize("n", range(1, 34))
+def test_what_is_inside_one_of_two_trees_is_a_leaf_of_the_other(n: int) -> None:
+    trees = double(n)
+    inner = []
+    for parents, top in trees:
+        assert set(parents) == set(range(n)) - {top}
+        assert max((list(parents.values()).count(parent) for parent in parents.values()), default=0) <= 2
+        for rank in range(n):
+            at, height = rank, 0
+            while at != top:
+                at, height = parents[at], height + 1
+            assert height <= n.bit_length()
+        inner.append(set(parents.values()) - {top})
+    assert len(inner) == 1 or not inner[0] & inner[1]
+
+
+def test_hierarchical_algorithms_send_shares_across_nodes() -> None:
+    """Two nodes of four: 4 chunks wide inside (1 + 2 each), then shares of two chunks across (5 + 20)."""
+    small = problem(railed_nodes(2, 4), "allreduce")
+    grid = by_nodes(small.topology)
+    assert grid is not None
+    inside_first = Plan(grid, ((1, ALL_PAIRS),), ((0, ALL_PAIRS),))
+    assert time_us(run(small, inside_first)) == pytest.approx((1 + 2) + (5 + 20) + (1 + 2))
+    shares = Plan(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    assert time_us(run(small, shares)) == pytest.approx((1 + 2) + 2 * (5 + 10) + (1 + 2))
+    everything = Plan(grid, (), ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    assert time_us(run(small, everything)) == pytest.approx((1 + 8) + (5 + 80))
+
+
+def test_an_alltoall_over_nodes_goes_in_two_steps() -> None:
+    """To the rank of one's node that is at the target's place, then across: 2 chunks, then 4."""
+    small = problem(railed_nodes(2, 4), "alltoall")
+    grid = by_nodes(small.topology)
+    assert grid is not None
+    plan = Plan(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    assert time_us(run(small, plan)) == pytest.approx((1 + 2) + (5 + 40))
+
+
+def test_a_torus_is_used_along_both_axes_at_once() -> None:
+    """Buckets along one axis use half of the links at a time; two of them, turned, use all."""
+    small = problem(torus(4, 4), "allgather", 2)
+    grid = np.arange(16).reshape(4, 4)
+    along = [Plan(grid, ((axis, RING_BOTH_WAYS), (1 - axis, RING_BOTH_WAYS))) for axis in (0, 1)]
+    assert time_us(run(small, along[0])) == pytest.approx(2 * (1 + 2) + 2 * (1 + 8))
+    assert time_us(run(small, *along)) == pytest.approx(2 * (1 + 1) + 2 * (1 + 4))
+
+
+# Links that are missing.
+
+
+@line_algorithms
+def test_nothing_is_built_where_a_link_is_missing(algorithm: LineAlgorithm) -> None:
+    """A line has no way back from its end; a ring of five has none across."""
+    line = machine(5, [(a, a + 1, 1.0, 1.0) for a in range(4)] + [(a + 1, a, 1.0, 1.0) for a in range(4)])
+    assert on_line(problem(line, "allgather"), algorithm) is None
+    if algorithm in (ALL_PAIRS, BRUCK):
+        assert on_line(problem(ring(5, both=True), "allgather"), algorithm) is None
+
+
+@line_algorithms
+def test_nothing_is_built_over_links_that_a_home_may_not_use(algorithm: LineAlgorithm) -> None:
+    topology = full(4)
+    for name in ("allgather", "allreduce", *(("alltoall",) if algorithm.hops(4, 0, 1) else ())):
+        free = problem(topology, name)
+        schedule = on_line(free, algorithm)
+        assert schedule is not None
+        may_use = np.ones((4, topology.num_links), dtype=np.bool_)
+        may_use[free.collective.home[schedule.chunk[0]], schedule.link[0]] = False
+        assert on_line(replace(free, limits=RoutingLimits(may_use=may_use)), algorithm) is None
+
+
+@pytest.mark.parametrize("algorithm", [DOUBLING, DOUBLING_FAR_FIRST])
+def test_doubling_is_for_powers_of_two(algorithm: LineAlgorithm) -> None:
+    assert [n for n in range(2, 20) if algorithm.spread(n)] == [2, 4, 8, 16]
+    assert DOUBLING.total(6) is None and DOUBLING.hops(6, 0, 1) is None
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "broadcast"])
+def test_of_custom_collectives_only_those_that_are_like_a_standard_one_are_answered(name: str) -> None:
+    odd = custom(3, [((0, 1), (2,), False), ((0, 1), (1, 2), True)])
+    assert demand_of(odd) is None
+    assert not all_built(replace(problem(full(3), name), collective=odd))
+
+
+# Rings.
+
+
+def test_rank_order_is_a_ring_where_there_are_the_links() -> None:
+    assert cycles(problem(ring(5), "allgather"))[0] == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [torus(4, 4), torus(3, 5), ndv2_node(), full(6), railed_nodes(2, 4), two_nodes()],
+    ids=["torus:4x4", "torus:3x5", "ndv2", "full:6", "rails", "two nodes"],
+)
+def test_a_ring_passes_every_rank_once_over_links_that_are_there(topology: LogicalTopology) -> None:
+    small = problem(topology, "allgather")
+    found = cycles(small)
+    assert found
+    for cycle in [*found, *through_doors(small)]:
+        assert sorted(cycle) == list(range(small.num_ranks))
+        assert all(pair in topology.link_index for pair in pairwise((*cycle, cycle[0])))
+    links = [set(pairwise((*cycle, cycle[0]))) for cycle in disjoint(found, both_ways=True)]
+    assert sum(map(len, links)) == len(set.union(*links))
+
+
+def test_the_ring_of_double_links_of_an_ndv2_node_is_found() -> None:
+    """23 us per MB on every link: the cycle 0 1 3 2 6 7 5 4 and its reverse are all that there are."""
+    small = problem(ndv2_node(), "allgather")
+    assert (0, 1, 3, 2, 6, 7, 5, 4) in cycles(small) or (0, 4, 5, 7, 6, 2, 3, 1) in cycles(small)
+    assert min(all_built(small).values()) <= 7 * 23.3 + 1e-6
+
+
+def test_a_machine_without_a_ring_has_none() -> None:
+    hub = machine(4, [link for r in range(1, 4) for link in ((0, r, 1.0, 1.0), (r, 0, 1.0, 1.0))])
+    assert cycles(problem(hub, "allgather")) == []
+    assert chains(problem(hub, "broadcast"), 0) == []
+    line = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0)])
+    assert chains(problem(line, "broadcast"), 0) == [(0, 1, 2)]
+
+
+def test_rings_over_nodes_enter_and_leave_by_different_ranks() -> None:
+    """With links between any two ranks of two nodes, four rings use each rank's way in and out once."""
+    ranks = range(8)
+    links = [(a, b, 1.0, 1.0 if a // 4 == b // 4 else 9.0) for a in ranks for b in ranks if a != b]
+    small = problem(machine(8, links, node_of=[0] * 4 + [1] * 4), "allgather")
+    crossings = [
+        [pair for pair in pairwise((*ring, ring[0])) if pair[0] // 4 != pair[1] // 4]
+        for ring in through_doors(small)
+    ]
+    assert [len(each) for each in crossings] == [2] * 4
+    assert len({a for each in crossings for a, _ in each}) == 8
+
+
+# Sums.
+
+
+@pytest.mark.parametrize("n", range(1, 200))
+def test_an_addition_chain_adds_an_earlier_number_to_the_last(n: int) -> None:
+    chain = addition_chain(n)
+    assert chain[0] == 1 and chain[-1] == n
+    assert all(after - before in chain[: chain.index(after)] for before, after in pairwise(chain))
+    assert len(chain) - 1 <= 2 * math.log2(n) + 1e-9
+
+
+@pytest.mark.parametrize("n", range(2, 14))
+def test_bruck_sums_up_over_any_number_of_ranks(n: int) -> None:
+    schedule = whole(problem(switch(n), "allreduce"), BRUCK)
+    assert time_us(schedule) == pytest.approx((len(addition_chain(n)) - 1) * (1 + n))
+
+
+# The engine.
+
+
+def two_cpus(between: float) -> LogicalTopology:
+    """Four GPUs at each of two CPUs: a way into and out of each GPU, 1 us per MB; one way between the CPUs in
+    each direction, for all that cross."""
+    pairs = [(a, b) for a in range(8) for b in range(8) if a != b]
+    crosses = [a // 4 != b // 4 for a, b in pairs]
+    links = [
+        (a, b, 1.5, between) if c else (a, b, 1.0, 1.0) for (a, b), c in zip(pairs, crosses, strict=True)
+    ]
+    out = [[link for link, (a, _) in enumerate(pairs) if a == rank] for rank in range(8)]
+    into = [[link for link, (_, b) in enumerate(pairs) if b == rank] for rank in range(8)]
+    there = [link for link, (a, b) in enumerate(pairs) if a < 4 <= b]
+    back = [link for link, (a, b) in enumerate(pairs) if b < 4 <= a]
+    return machine(8, links, shared=[*out, *into, there, back])
+
+
+def test_a_plain_ring_is_found_on_two_cpus() -> None:
+    """A way between CPUs as fast as a GPU's is used once in each direction in every step of a ring."""
+    updates = solve(problem(two_cpus(1.0), "allgather", chunk_mb=128.0), SolveOptions("textbook", 30.0))
+    times = [update.schedule.makespan_us for update in updates if update.schedule is not None]
+    assert times[-1] <= 7 * (1.5 + 128.0) + 1e-6
+
+
+def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
+    small = problem(switch(4), "allreduce")
+    times = [
+        update.schedule.makespan_us
+        for update in textbook(small, SolveOptions(), Budget(60.0), None)
+        if update.schedule is not None
+    ]
+    assert all(later < earlier for earlier, later in pairwise(times))
+    # Halves of the buffer with a neighbour, whole halves across, halves back: (1 + 2) + (1 + 2) + (1 + 2).
+    assert times[-1] == pytest.approx(9.0)
+    best = run(small, Plan(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
+    assert time_us(best) == pytest.approx(9.0)
+    assert not list(textbook(small, SolveOptions(), Budget(60.0), best))
+
+
+def test_small_machines_are_answered_even_without_any_time() -> None:
+    assert all_built(problem(switch(4), "allreduce"), 0.0)
+    assert not all_built(problem(full(64), "alltoall", 4), 0.0)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("topology", [switch(4), full(4), ring(4), ring(6, both=True), torus(2, 3)], ids=repr)
+def test_no_search_ends_with_something_slower_than_a_textbook_algorithm(
+    topology: LogicalTopology, name: str
+) -> None:
+    small = problem(topology, name, 2)
+    times = [
+        update.schedule.makespan_us
+        for update in solve(small, SolveOptions(time_limit_s=0.3))
+        if update.schedule is not None
+    ]
+    assert times[-1] <= min(all_built(small).values(), default=math.inf) + 1e-6
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(most_ranks=5, limited=True, betas=ENGINE_BETAS), st.booleans())
+def test_every_schedule_is_valid_on_random_machines(small: Problem, own_first: bool) -> None:
+    if own_first:
+        every = np.ones(small.topology.num_links, dtype=np.bool_)
+        small = replace(small, limits=replace(small.limits, own_first=every))
+    all_built(small)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(COLLECTIVES),
+    st.sampled_from([full(5), switch(4), torus(2, 3), railed_nodes(2, 3), railed_nodes(3, 2), torus(3, 3)]),
+    st.integers(1, 4),
+    st.integers(1, 7),
+    st.integers(0, 3),
+)
+def test_every_schedule_is_valid_on_machines_that_have_many(
+    name: str, topology: LogicalTopology, pieces: int, max_group: int, root: int
+) -> None:
+    small = problem(topology, name, pieces, max_group=max_group)
+    if small.collective.root is not None:
+        small = replace(small, collective=make_collective(name, topology.num_ranks, pieces, root))
+    assert all_built(small)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
+def test_every_schedule_of_a_custom_collective_is_valid(small: Problem) -> None:
+    all_built(small)
+
+
+def test_sides_of_a_torus() -> None:
+    assert next(sides(12)).shape in ((3, 4), (4, 3))
+    assert not list(sides(7))
