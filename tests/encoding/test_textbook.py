@@ -288,6 +288,26 @@ def test_a_torus_is_used_along_both_axes_at_once() -> None:
     assert time_us(run(small, *along)) == pytest.approx(2 * (1 + 1) + 2 * (1 + 4))
 
 
+def one_way_out() -> LogicalTopology:
+    """Two nodes of three ranks, all linked (alpha 1, beta 1); between the nodes 0 -> 3 and back (5 and 10)."""
+    inside = [(a, b, 1.0, 1.0) for a in range(6) for b in range(6) if a != b and a // 3 == b // 3]
+    return machine(6, [*inside, (0, 3, 5.0, 10.0), (3, 0, 5.0, 10.0)], node_of=[0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("topology", "name", "by_hand_us"),
+    [
+        (one_way_out(), "allgather", (1 + 1) + (5 + 30) + (1 + 3)),
+        (one_way_out(), "reducescatter", (1 + 3) + (5 + 30) + (1 + 1)),
+        (one_way_out(), "allreduce", (1 + 6) + (5 + 60) + (1 + 6)),
+        (two_nodes(), "allgather", (1 + 1) + (2 + 20) + (1 + 2)),  # out by 1 and 3, in by 0 and 2
+    ],
+)
+def test_leaders_speak_for_their_nodes(topology: LogicalTopology, name: str, by_hand_us: float) -> None:
+    """What one way out carries crosses in one send: up to the leader, across, down."""
+    assert all_built(problem(topology, name))["leaders, all-pairs"] == pytest.approx(by_hand_us)
+
+
 # Links that are missing.
 
 

@@ -32,4 +32,11 @@ def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
     return () if begin == end else (((end - begin) % n - 1, begin, end),)
 
 
-ALL_PAIRS = LineAlgorithm("all-pairs", spread=_everything, total=_sums, hops=_hops, adds=lambda n: n - 1)
+ALL_PAIRS = LineAlgorithm(
+    "all-pairs",
+    spread=_everything,
+    total=_sums,
+    hops=_hops,
+    adds=lambda n: n - 1,
+    reaches=lambda n: range(1, n),
+)

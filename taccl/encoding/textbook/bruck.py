@@ -92,4 +92,5 @@ BRUCK = LineAlgorithm(
     hops=_hops,
     adds=lambda n: len(addition_chain(n)) - 1,
     mean_hops=lambda n: n.bit_length() / 2,
+    reaches=lambda n: tuple(n - (1 << bit) for bit in range((n - 1).bit_length())),
 )

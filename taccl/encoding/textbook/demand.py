@@ -45,6 +45,12 @@ class Demand:
         """How many parts there are."""
         return int((self.piece == 0).sum())
 
+    def is_between_all(self, num_ranks: int) -> bool:
+        """Whether every rank has something for every other."""
+        if self.kind == "routed":
+            return self.num_parts >= num_ranks * (num_ranks - 1)
+        return self.num_parts == num_ranks
+
     @property
     def is_from_one(self) -> bool:
         """Whether all chunks start at one rank."""

@@ -60,6 +60,10 @@ def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...] | None:
     return tuple(hops)
 
 
+def _partners(n: int) -> tuple[int, ...]:
+    return tuple(1 << bit for bit in range(n.bit_length() - 1))
+
+
 DOUBLING = LineAlgorithm(
     "recursive doubling",
     spread=_near_first,
@@ -67,5 +71,6 @@ DOUBLING = LineAlgorithm(
     hops=_hops,
     adds=lambda n: n.bit_length() - 1,
     mean_hops=lambda n: n.bit_length() / 2,
+    reaches=_partners,
 )
-DOUBLING_FAR_FIRST = LineAlgorithm("recursive doubling, far first", spread=_far_first)
+DOUBLING_FAR_FIRST = LineAlgorithm("recursive doubling, far first", spread=_far_first, reaches=_partners)

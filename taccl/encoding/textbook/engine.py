@@ -56,13 +56,9 @@ class _Work:
         self.done = 0
         self._budget, self._surely, self._per_s = budget, surely, per_s
 
-    def takes_on(self, rows: int) -> bool:
-        if self.done + rows > self._surely and rows > self._per_s * self._budget.remaining_s():
-            return False
-        if rows > _MOST_ROWS:
-            return False
-        self.done += rows
-        return True
+    def allows(self, rows: int) -> bool:
+        surely = self.done + rows <= self._surely
+        return rows <= _MOST_ROWS and (surely or rows <= self._per_s * self._budget.remaining_s())
 
 
 def textbook(
@@ -89,10 +85,12 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
         hopeless = in_vain >= _MOST_IN_VAIN or candidate.estimate_us > _HOPELESS * best_us
         if hopeless and work.done > _BEFORE_HOPELESS:
             return
-        if not work.takes_on(candidate.algorithm.rows * demand.most_pieces):
+        rows = candidate.algorithm.rows * demand.most_pieces
+        if not work.allows(rows):
             continue
         schedule = _schedule(problem, asked, demand, candidate, seen)
         if schedule is not None:
+            work.done += rows
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
             yield candidate.name, schedule
@@ -103,11 +101,12 @@ def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidat
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     for algorithm in sorted(algorithms(asked, demand), key=lambda each: max(each.rows, each.moves)):
         batches, least_us = 1, float("inf")
-        while work.takes_on(max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
+        while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
             made = algorithm.built(demand, batches)
             time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
+            work.done += rows
             yield Candidate(algorithm, batches, time_us)
             most = algorithm.most_batches(demand)
             if batches == most:

@@ -22,7 +22,7 @@ Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogene
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,16 @@ class Plan:
         """The ranks along each line of an axis."""
         lines: list[list[int]] = np.moveaxis(self.grid, axis, -1).reshape(-1, self.grid.shape[axis]).tolist()
         return lines
+
+    def has_links(self, index: Container[tuple[int, int]]) -> bool:
+        """Whether the first rank of each line has the links that stages need if all have something for all."""
+        for axis, algorithm in self.stages:
+            size = self.grid.shape[axis]
+            reached = list(algorithm.reaches(size)) if size > 1 else []
+            for line in np.moveaxis(self.grid, axis, -1).reshape(-1, size):
+                if any((int(line[0]), int(line[position])) not in index for position in reached):
+                    return False
+        return True
 
     @property
     def place(self) -> IntArray:

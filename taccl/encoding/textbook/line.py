@@ -7,7 +7,7 @@ machines of several levels are put together from algorithms for one (`grid`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 #: One send of an algorithm that spreads blocks: (from, to, the blocks, each named by where it began).
@@ -29,12 +29,14 @@ class LineAlgorithm:
     ----------
     name : as people call it.
     spread : n -> steps by which every position gets every other's block; None: not for this n. Read
-    backwards,
-        on links turned round, it adds up blocks at their positions.
+        backwards, on links turned round, it adds up blocks at their positions.
     total : n -> steps by which every position gets the sum over all, each adding up for itself; None: not
         for this n.
     hops : (n, begin, end) -> the ways of a block from one position to another, such that blocks that move
         together share a send; None: not for this n.
+    adds : n -> how often each position sends in `total`.
+    mean_hops : n -> how many hops a block has on average, about.
+    reaches : n -> where position 0 sends to in `spread` and `hops`, if all have something for all.
     """
 
     name: str
@@ -43,6 +45,7 @@ class LineAlgorithm:
     hops: Callable[[int, int, int], tuple[Hop, ...] | None] = lambda n, begin, end: None
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
+    reaches: Callable[[int], Iterable[int]] = lambda n: ()
 
 
 def is_power_of_two(n: int) -> bool:

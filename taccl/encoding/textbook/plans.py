@@ -18,6 +18,7 @@ from taccl.encoding.textbook.demand import Demand
 from taccl.encoding.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.textbook.grid import Plan, steps_of
 from taccl.encoding.textbook.layouts import by_nodes, line, sides
+from taccl.encoding.textbook.leaders import by_leaders
 from taccl.encoding.textbook.line import LineAlgorithm, is_power_of_two
 from taccl.encoding.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.textbook.scattered import by_scattering
@@ -35,16 +36,21 @@ def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
     ranks = problem.num_ranks
     yield from on_grids(problem, demand)
     yield from on_trees(problem, demand)
+    nodes = problem.topology.num_nodes
+    yield from by_leaders(problem, demand, _spreads(nodes), _totals(nodes))
     yield from by_scattering(problem, demand, _routes(ranks), _spreads(ranks))
 
 
 def on_grids(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
-    """Those on lines, rings and grids."""
+    """Those on lines, rings and grids; not all that lack a link are left out."""
     lines = _routes if demand.kind == "routed" else _spreads
     every: list[Iterator[Plans]] = [_staged(problem, demand, lines)]
     if demand.kind == "summed":
         every.insert(0, _whole(problem))
+    index, for_all = problem.topology.link_index, demand.is_between_all(problem.num_ranks)
     for plans in (plans for some in every for plans in some):
+        if for_all and not all(plan.has_links(index) for plan in plans):
+            continue
         ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
         rows = max(_rows(plan, demand) for plan in plans)
         moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
