@@ -289,7 +289,7 @@ def test_a_torus_is_used_along_both_axes_at_once() -> None:
 
 
 def one_way_out() -> LogicalTopology:
-    """Two nodes of three ranks, all linked (alpha 1, beta 1); between the nodes 0 -> 3 and back (5 and 10)."""
+    """Two nodes of three ranks, all linked (alpha 1, beta 1); between the nodes 0 - 3 only (5 and 10)."""
     inside = [(a, b, 1.0, 1.0) for a in range(6) for b in range(6) if a != b and a // 3 == b // 3]
     return machine(6, [*inside, (0, 3, 5.0, 10.0), (3, 0, 5.0, 10.0)], node_of=[0, 0, 0, 1, 1, 1])
 

@@ -54,7 +54,7 @@ class Plan:
         return lines
 
     def has_links(self, index: Container[tuple[int, int]]) -> bool:
-        """Whether the first rank of each line has the links that stages need if all have something for all."""
+        """Whether the first rank of each line has the links of the stages, if all have something for all."""
         for axis, algorithm in self.stages:
             size = self.grid.shape[axis]
             reached = list(algorithm.reaches(size)) if size > 1 else []
