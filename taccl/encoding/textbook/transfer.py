@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collectives import IntArray
 from taccl.encoding.combine import joined
 from taccl.encoding.timing import Decision, in_order, list_schedule
 from taccl.problem import Problem
@@ -95,7 +94,6 @@ def estimate_us(
     topology = problem.topology
     index, most = topology.link_index, problem.max_group
     size = [len(each) for each in chunks]
-    port_of_pair, first_of_link = topology.incidence[1], _first_pairs(problem)
     load, waiting_us = np.zeros(topology.num_ports), 0.0
     for step in steps:
         if not step:
@@ -105,24 +103,17 @@ def estimate_us(
             return None
         link = np.array(links)
         count = np.array([sum([size[unit] for unit in transfer.units]) for transfer in step])
+        size_mb = count * problem.chunk_mb
         # Each send over the limit of a group pays one alpha more.
         more = topology.alpha_us[link] * (-(-count // most) - 1)
-        busy = topology.busy_us(link, count * problem.chunk_mb) + more
-        repeats = first_of_link[link + 1] - first_of_link[link]
-        send = np.repeat(np.arange(len(link)), repeats)
-        within = np.arange(len(send)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        now = np.bincount(port_of_pair[first_of_link[link[send]] + within], busy[send], topology.num_ports)
+        send, pair = topology.pairs_of(link)
+        busy = topology.port_busy_us(pair, size_mb[send]) + more[send]
+        now = np.bincount(topology.incidence[1][pair], busy, topology.num_ports)
         load += now
-        latency = topology.duration_us(link, count * problem.chunk_mb) + more - busy
+        latency = topology.duration_us(link, size_mb) - topology.slowest_busy_us(link, size_mb)
         waiting_us += float(now.max() + latency.max())
     busiest_us = float(load.max(initial=0.0))
     return busiest_us + (waiting_us - busiest_us) * 2 / (batches + 1)
-
-
-def _first_pairs(problem: Problem) -> IntArray:
-    """Where the pairs (link, port) of each link begin in `incidence`, shape (num_links + 1,)."""
-    links = problem.topology.num_links
-    return np.concatenate([[0], np.cumsum(np.bincount(problem.topology.incidence[0], minlength=links))])
 
 
 def _are_allowed(problem: Problem, made: Sequence[Decision]) -> bool:
