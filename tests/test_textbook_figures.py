@@ -76,4 +76,7 @@ def test_a_ring_round_two_cpus_keeps_every_gpu_busy(tmp_path: Path, chunks: int)
     """Seven eighths of 1 GB at 25 GB/s, and seven times the 1.5 us from CPU to CPU."""
     (tmp_path / "two.yaml").write_text(TWO_CPUS, encoding="utf-8")
     problem = make_problem("allgather", topology=tmp_path / "two.yaml", size="1GB", chunks=chunks).problem
-    assert best_us(problem) == pytest.approx(7 / 8 * 2**30 / 25e3 + 7 * 1.5, abs=0.01)
+    rings_us = [each.makespan_us for name, each in built(problem, Budget(60.0)) if name == "ring"]
+    full_us = 7 / 8 * 2**30 / 25e3
+    assert min(rings_us) == pytest.approx(full_us + 7 * 1.5)
+    assert full_us < best_us(problem) <= full_us + 7 * 1.5 + 1e-6

@@ -45,6 +45,9 @@ _ALL_PROGRAMS_FIRST, _ENGINES_BETWEEN, _ALL_PROGRAMS_LAST = 0.35, 0.5, 0.9
 #: The part of the time for algorithms that everybody knows, whatever engine is asked for.
 _TEXTBOOK = 0.15
 
+#: The part of the time for algorithms that everybody knows, whatever engine is asked for.
+_TEXTBOOK = 0.15
+
 #: What `SolveOptions.engine` may be.
 ENGINES = ("auto", *_ENGINES)
 

@@ -103,13 +103,13 @@ def estimate_us(
             return None
         link = np.array(links)
         count = np.array([sum([size[unit] for unit in transfer.units]) for transfer in step])
+        size_mb = count * problem.chunk_mb
         # Each send over the limit of a group pays one alpha more.
         more = topology.alpha_us[link] * (-(-count // most) - 1)
         send, pair = topology.pairs_of(link)
-        busy = topology.port_busy_us(pair, count[send] * problem.chunk_mb) + more[send]
+        busy = topology.port_busy_us(pair, size_mb[send]) + more[send]
         now = np.bincount(topology.incidence[1][pair], busy, topology.num_ports)
         load += now
-        size_mb = count * problem.chunk_mb
         latency = topology.duration_us(link, size_mb) - topology.slowest_busy_us(link, size_mb)
         waiting_us += float(now.max() + latency.max())
     busiest_us = float(load.max(initial=0.0))
