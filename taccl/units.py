@@ -23,7 +23,7 @@ MAX_SIZE_BYTES = 2**60
 MAX_TIME_US = 1e12
 MAX_ALPHA_US = 1e9
 _MAX_FLOAT = sys.float_info.max
-MIN_BETA_US_PER_MB = 1e-9
+MIN_BETA_US_PER_MB = 1e-18
 MAX_BETA_US_PER_MB = 1e9
 
 _SUFFIXES = {"": 1, "B": 1}
