@@ -240,7 +240,8 @@ def _pairs(
 
     What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
     the topology's schedules read backwards are schedules. (Sums that each go to one rank may as well leave
-    each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read backwards.
+    each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read
+    backwards.
     """
     if parts.sums is not None and parts.spread is None:
         incumbent = None if best is None else _copies(parts.sums, best)
