@@ -4,8 +4,8 @@
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
-many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*. How
-tight the largest bound is, is its part of the optimum, where that is not 0.
+many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*.
+How tight the largest bound is, is its part of the optimum, where that is not 0.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _busy_us(problem: Problem, step: Step) -> dict[int, float]:
 
 
 def _port_betas(topology: LogicalTopology) -> Sequence[Sequence[float]]:
-    """The time per MB that each link keeps each of its ports busy: its own, if nothing else is said."""
+    """For each link the time per MB that it keeps each of its ports busy: its own, if nothing is said."""
     if topology.port_betas is not None:
         return topology.port_betas
     return [[float(beta)] * len(p) for beta, p in zip(topology.beta_us_per_mb, topology.ports, strict=True)]

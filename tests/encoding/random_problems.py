@@ -14,6 +14,8 @@ from taccl.problem import LogicalTopology, Problem, RoutingLimits
 _ALPHAS = (0.0, 1.0, 2.0, 0.7318529411764706)
 _BETAS = (1.0, 2.0, 3.0, 1.0489130434782609)
 _FREE = (0.0, *_BETAS)
+#: How long a shared port is busy, as a part of its links' time: trunks are faster than what uses them.
+_RATES = (1.0, 0.5, 0.25)
 _SUMS = ("allreduce", "allreduce", "reducescatter", "reduce")
 _COPIES = ("allgather", "allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Collectives with more transfers than this are searched too seldom to the end to be worth a try.
@@ -34,7 +36,7 @@ def random_problem(draw: random.Random, sums: bool) -> Problem:
 
 
 def random_network(draw: random.Random) -> LogicalTopology:
-    """A ring with some chords and shared ports, one or two nodes, either occupancy, costs mixed or alike."""
+    """A ring with chords, shared ports, fast or not, one or two nodes, either occupancy, any mix of costs."""
     ranks = draw.choice([2, 3, 3, 4, 4])
     chords = draw.random()
     pairs = {(a, b) for a in range(ranks) for b in range(ranks) if a != b and draw.random() < chords}
@@ -49,8 +51,9 @@ def random_network(draw: random.Random) -> LogicalTopology:
     else:
         some = range(draw.randint(0, 2))
         shared = [draw.sample(range(len(links)), min(len(links), draw.randint(2, 3))) for _ in some]
+    rates = [draw.choice(_RATES) for _ in shared] if draw.random() < 0.4 else []
     nodes = draw.choice([[0] * ranks, [int(r >= ranks / 2) for r in range(ranks)]])
-    return machine(ranks, links, draw.choice(["serial", "pipelined"]), shared, nodes)
+    return machine(ranks, links, draw.choice(["serial", "pipelined"]), shared, nodes, rates)
 
 
 def _collective(draw: random.Random, ranks: int, sums: bool) -> Collective:
