@@ -8,22 +8,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import click
+
+from taccl.errors import TacclError
+
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM raises KeyboardInterrupt, unless whoever started this process has it ignored.
 
-    Only the main thread hears signals; elsewhere nothing is changed.
+    A library that makes another exception of a KeyboardInterrupt (z3 does while it is loaded) does not hide
+    it. Only the main thread hears signals; elsewhere nothing is changed.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: each for number, each in handlers.items() if each not in (signal.SIG_IGN, None)}
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, _interrupt)
+    asked: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
+    except (TacclError, click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as fault:
+        if asked:
+            raise KeyboardInterrupt from fault
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -49,7 +69,3 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
