@@ -22,7 +22,7 @@ from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import compacted
 
 #: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
-_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 30_000
+_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
 #: So many are written down and timed whatever the clock says: a busy machine knows textbooks too.
 _SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
 #: So many are written down in a moment.

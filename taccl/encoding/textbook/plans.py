@@ -212,8 +212,9 @@ def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
     found = cycles(problem)
     for ring in found[:4]:
         grid = np.array(ring)
-        yield (_one(grid, RING),)
-        yield (_one(grid, RING_BOTH_WAYS),)
+        if ring != tuple(range(problem.num_ranks)):  # those are there already
+            yield (_one(grid, RING),)
+            yield (_one(grid, RING_BOTH_WAYS),)
         yield _one(grid, RING), _one(grid[::-1], RING)
     sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
     for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):
