@@ -279,13 +279,18 @@ def topological(before: list[list[int]]) -> list[int]:
 
 
 def list_schedule(
-    problem: Problem, decisions: Sequence[Decision], priority: Sequence[float] | None = None
+    problem: Problem,
+    decisions: Sequence[Decision],
+    priority: Sequence[float] | None = None,
+    before: list[list[int]] | None = None,
 ) -> Schedule:
     """Place sends one by one: of those that could start first, the one of highest priority.
 
-    `priority` defaults to the tails, so that what most waits for goes first.
+    `priority` defaults to the tails, so that what most waits for goes first. `before` is what each waits for,
+    where that is known already.
     """
-    before = predecessors(problem, decisions)
+    if before is None:
+        before = predecessors(problem, decisions)
     if priority is None:
         priority = tails_us(problem, decisions, before)
     after: list[list[int]] = [[] for _ in decisions]

@@ -20,12 +20,13 @@ from taccl.encoding.textbook.line import Hop, LineAlgorithm, Spread, Total
 
 @lru_cache(maxsize=64)
 def _everything(n: int) -> Spread:
-    return tuple(tuple((p, (p + step) % n, (p,)) for p in range(n)) for step in range(1, n))
+    # One step: nobody waits for anybody. At a port that has to do it all, one after another in this order.
+    return (tuple((p, (p + turn) % n, (p,)) for turn in range(1, n) for p in range(n)),)
 
 
 @lru_cache(maxsize=64)
 def _sums(n: int) -> Total:
-    return tuple(tuple((p, (p + step) % n, 0) for p in range(n)) for step in range(1, n))
+    return (tuple((p, (p + turn) % n, 0) for turn in range(1, n) for p in range(n)),)
 
 
 def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
@@ -39,4 +40,5 @@ ALL_PAIRS = LineAlgorithm(
     hops=_hops,
     adds=lambda n: n - 1,
     reaches=lambda n: range(1, n),
+    is_at_once=True,
 )

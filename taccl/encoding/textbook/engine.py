@@ -22,9 +22,11 @@ from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import compacted
 
 #: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
-_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 30_000
+_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
 #: So many are written down and timed whatever the clock says: a busy machine knows textbooks too.
-_SURELY_WRITTEN, _SURELY_TIMED = 30_000, 6_000
+_SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
+#: So many are written down in a moment.
+_SOON_WRITTEN = 10_000
 #: More transfers than this are never timed.
 _MOST_ROWS = 1_000_000
 #: The part of the time for writing down.
@@ -99,7 +101,7 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
 def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
-    for algorithm in sorted(algorithms(asked, demand), key=lambda each: max(each.rows, each.moves)):
+    for algorithm in sorted(algorithms(asked, demand), key=_size):
         batches, least_us = 1, float("inf")
         while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
             made = algorithm.built(demand, batches)
@@ -112,6 +114,12 @@ def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidat
             if batches == most:
                 break
             batches, least_us = min(2 * batches, most), min(least_us, time_us)
+
+
+def _size(algorithm: Algorithm) -> int:
+    """What takes long to write down comes last, and all that does not in the order in which it is known."""
+    size = max(algorithm.rows, algorithm.moves)
+    return size if size > _SOON_WRITTEN else 0
 
 
 def _copying(problem: Problem) -> Problem | None:

@@ -124,7 +124,7 @@ def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
         stage: Steps = [[] for _ in range(1 + max((step for step, *_ in sends), default=-1))]
         for (step, src, dst), units in sorted(sends.items()):
             stage[step].append(Transfer(src, dst, tuple(units)))
-        steps += stage
+        steps += [[each for step in stage for each in step]] if algorithm.is_at_once else stage
     return steps
 
 

@@ -36,6 +36,7 @@ class LineAlgorithm:
         together share a send; None: not for this n.
     adds : n -> how often each position sends in `total`.
     mean_hops : n -> how many hops a block has on average, about.
+    is_at_once : whether no hop waits for another one, so that their steps only order them.
     reaches : n -> where position 0 sends to in `spread` and `hops`, if all have something for all.
     """
 
@@ -46,6 +47,7 @@ class LineAlgorithm:
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
     reaches: Callable[[int], Iterable[int]] = lambda n: ()
+    is_at_once: bool = False
 
 
 def is_power_of_two(n: int) -> bool:

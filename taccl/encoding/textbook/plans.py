@@ -32,23 +32,19 @@ Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
 def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
-    """All that there are, whether or not the machine has the links."""
-    ranks = problem.num_ranks
-    yield from on_grids(problem, demand)
+    """All that there are, whether or not the machine has the links; the best known first."""
+    ranks, nodes = problem.num_ranks, problem.topology.num_nodes
+    yield from _of_plans(problem, demand, _on_lines(problem, demand))
     yield from on_trees(problem, demand)
-    nodes = problem.topology.num_nodes
     yield from by_leaders(problem, demand, _spreads(nodes), _totals(nodes))
     yield from by_scattering(problem, demand, _routes(ranks), _spreads(ranks))
+    yield from _of_plans(problem, demand, _on_grids(problem, demand))
 
 
-def on_grids(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
-    """Those on lines, rings and grids; not all that lack a link are left out."""
-    lines = _routes if demand.kind == "routed" else _spreads
-    every: list[Iterator[Plans]] = [_staged(problem, demand, lines)]
-    if demand.kind == "summed":
-        every.insert(0, _whole(problem))
+def _of_plans(problem: Problem, demand: Demand, every: Iterator[Plans]) -> Iterator[Algorithm]:
+    """Plans as algorithms; some that lack a link are left out."""
     index, for_all = problem.topology.link_index, demand.is_between_all(problem.num_ranks)
-    for plans in (plans for some in every for plans in some):
+    for plans in every:
         if for_all and not all(plan.has_links(index) for plan in plans):
             continue
         ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
@@ -130,36 +126,50 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
             yield nodes.reshape(-1, *grid.shape), False
 
 
-def _staged(problem: Problem, demand: Demand, lines: Lines) -> Iterator[Plans]:
-    """Plans of stages only: on the line of all ranks, on rings, on nodes, on the sides of a torus."""
-    ranks = problem.num_ranks
+def _on_lines(problem: Problem, demand: Demand) -> Iterator[Plans]:
+    """Plans on all ranks in a line, and on rings."""
+    ranks, lines = problem.num_ranks, _lines(demand)
+    if demand.kind == "summed":
+        for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
+            yield (Plan(line(ranks), (), ((0, algorithm),)),)
     for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
         yield (_one(line(ranks), algorithm),)
     yield from _rings(problem, demand)
+
+
+def _on_grids(problem: Problem, demand: Demand) -> Iterator[Plans]:
+    """Plans on nodes and on the sides of a torus."""
     for grid, combined in _grids(problem):
-        orders = list(permutations(range(grid.ndim)))
-        for algorithms in _for_axes(grid, lines, combined):
-            plans = {order: _stages(grid, order, algorithms) for order in orders}
-            yield from ((plan,) for plan in plans.values())
-            if len(set(algorithms)) == 1:
-                # Each part of the data begins along another axis, so that all axes have work at all times.
-                yield tuple(plan for order, plan in plans.items() if _is_turned(order))
+        if demand.kind == "summed":
+            yield from _whole(grid, combined)
+        yield from _staged(grid, combined, _lines(demand))
 
 
-def _whole(problem: Problem) -> Iterator[Plans]:
+def _lines(demand: Demand) -> Lines:
+    return _routes if demand.kind == "routed" else _spreads
+
+
+def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
+    """Plans of stages only: along one axis, and then along the next."""
+    orders = list(permutations(range(grid.ndim)))
+    for algorithms in _for_axes(grid, lines, combined):
+        plans = {order: _stages(grid, order, algorithms) for order in orders}
+        yield from ((plan,) for plan in plans.values())
+        if len(set(algorithms)) == 1:
+            # Each part of the data begins along another axis, so that all axes have work at all times.
+            yield tuple(plan for order, plan in plans.items() if _is_turned(order))
+
+
+def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
     """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
-    ranks = problem.num_ranks
-    for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
-        yield (Plan(line(ranks), (), ((0, algorithm),)),)
-    for grid, combined in _grids(problem):
-        axes = range(grid.ndim)
-        for count in range(grid.ndim):
-            for stages in permutations(axes, count):
-                whole = tuple(axis for axis in axes if axis not in stages)
-                for first in _for_axes(grid, _spreads, combined, stages):
-                    for then in _for_axes(grid, _totals, combined, whole):
-                        staged = tuple((axis, first[axis]) for axis in stages)
-                        yield (Plan(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
+    axes = range(grid.ndim)
+    for count in range(grid.ndim):
+        for stages in permutations(axes, count):
+            whole = tuple(axis for axis in axes if axis not in stages)
+            for first in _for_axes(grid, _spreads, combined, stages):
+                for then in _for_axes(grid, _totals, combined, whole):
+                    staged = tuple((axis, first[axis]) for axis in stages)
+                    yield (Plan(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
 
 
 def _for_axes(
@@ -202,8 +212,9 @@ def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
     found = cycles(problem)
     for ring in found[:4]:
         grid = np.array(ring)
-        yield (_one(grid, RING),)
-        yield (_one(grid, RING_BOTH_WAYS),)
+        if ring != tuple(range(problem.num_ranks)):  # those are there already
+            yield (_one(grid, RING),)
+            yield (_one(grid, RING_BOTH_WAYS),)
         yield _one(grid, RING), _one(grid[::-1], RING)
     sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
     for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from taccl.encoding.combine import joined
-from taccl.encoding.timing import Decision, in_order, list_schedule
+from taccl.encoding.timing import Decision, in_order, list_schedule, predecessors
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
+_ROUNDING = 1e-9
 #: With more sends than this, trying a second order of them takes longer than it is worth.
 _MOST_TO_REORDER = 40_000
 
@@ -136,10 +137,13 @@ def timed(problem: Problem, made: list[Decision]) -> Schedule | None:
     if problem.limits.own_first is not None:
         schedule = list_schedule(problem, made)
         return schedule if len(schedule) == sum(len(decision.chunks) for decision in made) else None
-    candidates = [in_order(problem, made)]
-    if len(made) <= _MOST_TO_REORDER:
-        candidates.append(list_schedule(problem, made))
-    return min(candidates, key=lambda schedule: schedule.makespan_us)
+    if len(made) > _MOST_TO_REORDER:
+        return in_order(problem, made)
+    before = predecessors(problem, made)
+    schedule = in_order(problem, made, before)
+    if schedule.makespan_us <= float(schedule.port_busy_us.max(initial=0.0)) * (1 + _ROUNDING):
+        return schedule  # a port is busy all the time
+    return min(schedule, list_schedule(problem, made, before=before), key=lambda each: each.makespan_us)
 
 
 def backwards(problem: Problem, copies: Schedule) -> Schedule | None:
