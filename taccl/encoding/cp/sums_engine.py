@@ -31,9 +31,9 @@ _MOST_UNIONS = 4_000
 _MEMBERS_PER_S = 5_000
 #: Shares of the time that is left: for each size of bundles, for ranks that do alike, for a look for faster
 #: programs, for each question, and for what chunks need before it.
-_BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.25, 0.15, 0.4, 0.2
-#: The same for a question about the little that is left open.
-_LAST_QUESTION_SHARE = 0.9
+_BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
+#: The same for a question about what is hardly later than the bound, and for one about the little left open.
+_NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
 #: A bound within this fraction of a schedule's time proves it fastest. Where costs are rounded to ticks, the
@@ -147,7 +147,7 @@ class _Search:
         ticks, last = self._before_the_best()
         near = ticks.at_most(self.bound_us * (1 + _NEAR))
         if self.bound_us and near < last:
-            yield from self._decided(ticks, near, _QUESTION_SHARE)
+            yield from self._decided(ticks, near, _NEAR_QUESTION_SHARE)
         open_us = self.best.makespan_us
         while self.budget.remaining_s() and not self._is_proved():
             ticks, last = self._before_the_best()
