@@ -1,11 +1,11 @@
 """Small problems with sums among all programs: the fastest one, and the proof that none is faster.
 
 First, chunks that are alike go together, as few large ones (`sums_smaller`): that finds recursive doubling
-and its like in a moment. After a look for faster programs of all kinds, CP-SAT is asked whether any program
-ends before a given moment: before the best one does, then halfway between what is refuted and what could not
-be decided, as in `proof`. For each question it is first proved what each chunk needs by that moment with the
-network to itself, which the linear relaxation of the whole does not see. The rest of the time goes to the
-fastest program again.
+and its like in a moment; and ranks that are alike do alike. After a look for faster programs of all kinds,
+CP-SAT is asked whether any program ends before a given moment: hardly later than the bound, before the best
+one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
+question it is first proved what each chunk needs by that moment with the network to itself, which the linear
+relaxation of the whole does not see. The rest of the time goes to the fastest program again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from taccl.encoding.cp.solve import news_of
 from taccl.encoding.cp.sums_model import Need, SumModel, build
 from taccl.encoding.cp.sums_read import Program, add_hint, program_of, schedule_of
-from taccl.encoding.cp.sums_smaller import bundles, keep_turning, one_chunk, turning, unbundled
+from taccl.encoding.cp.sums_smaller import as_one, bundles, keep_symmetric, one_chunk, symmetry_of, unbundled
 from taccl.encoding.cp.sums_variables import size_of
 from taccl.encoding.cp.sums_ways import alike
 from taccl.encoding.cp.ticks import Ticks, ticks_of
@@ -29,11 +29,11 @@ _MOST_ITEMS = 4_000
 _MOST_UNIONS = 4_000
 #: With so many items in sends for each second of a search, the model is written down in a small part of it.
 _MEMBERS_PER_S = 5_000
-#: Shares of the time that is left: for each size of bundles, for a look for faster programs, for each
-#: question, and for what chunks need before it.
-_BUNDLES_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.15, 0.15, 0.4, 0.2
-#: The same for a question about the little that is left open.
-_LAST_QUESTION_SHARE = 0.9
+#: Shares of the time that is left: for each size of bundles, for ranks that do alike, for a look for faster
+#: programs, for each question, and for what chunks need before it.
+_BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
+#: The same for a question about what is hardly later than the bound, and for one about the little left open.
+_NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
 #: A bound within this fraction of a schedule's time proves it fastest. Where costs are rounded to ticks, the
@@ -116,35 +116,41 @@ class _Search:
             yield Update("cp", None, value_us, f"all programs, by CP-SAT: {chunks} chunks on {links} links")
 
     def _together(self) -> Iterator[Update]:
-        """Schedules in which chunks that are alike go together, at first ranks that are alike doing alike."""
-        group = turning(self.problem)
+        """Schedules in which chunks that are alike go together, and those in which ranks do alike."""
+        group = symmetry_of(self.problem)
         for smaller, together in bundles(self.problem):
-            if group is not None and smaller.num_chunks == 1:
-                yield from self._bundled(smaller, together, group)
-            if smaller.num_chunks < self.problem.num_chunks:
+            if smaller.num_chunks == self.problem.num_chunks:
+                same = group
+            else:
                 yield from self._bundled(smaller, together, None)
+                same = None if group is None or smaller.num_chunks > 1 else as_one(group)
+            if same is not None:
+                yield from self._bundled(smaller, together, same)
 
     def _bundled(
         self, smaller: Problem, together: list[list[int]], group: SymmetryGroup | None
     ) -> Iterator[Update]:
         ticks = ticks_of(smaller, self.best.makespan_us)
         last = ticks.last_before(self.best.makespan_us)
-        budget = self.budget.share(_BUNDLES_SHARE)
+        budget = self.budget.share(_BUNDLES_SHARE if group is None else _ALIKE_SHARE)
         if self._is_proved() or not _is_soon_written(smaller, ticks, last, budget):
             return
-        model = build(smaller, ticks, (0, last))
+        model = build(smaller, ticks, (0, last), in_order=group is None)
         if group is not None:
-            keep_turning(model, group)
+            keep_symmetric(model, group)
         for each in self._asked(model, budget):
             if isinstance(each, tuple):
                 yield from self._better(unbundled(self.problem, each, together))
 
     def _questions(self) -> Iterator[Update]:
-        """Whether any program is faster than the best; then bisection, as long as that cannot be told."""
+        """Is any program hardly later than the bound; is any faster than the best; then bisection."""
+        ticks, last = self._before_the_best()
+        near = ticks.at_most(self.bound_us * (1 + _NEAR))
+        if self.bound_us and near < last:
+            yield from self._decided(ticks, near, _NEAR_QUESTION_SHARE)
         open_us = self.best.makespan_us
         while self.budget.remaining_s() and not self._is_proved():
-            ticks = ticks_of(self.problem, self.best.makespan_us)
-            last = ticks.last_before(self.best.makespan_us) - (0 if ticks.exact else _ROUNDED_TICKS)
+            ticks, last = self._before_the_best()
             if open_us < self.best.makespan_us:
                 if open_us - self.bound_us < _NEAR * self.bound_us:
                     if open_us >= self.best.makespan_us * (1 - _NEAR):
@@ -159,6 +165,12 @@ class _Search:
                 yield each
             if not told:
                 open_us = min(open_us, last * ticks.tick_us)
+
+    def _before_the_best(self) -> tuple[Ticks, int]:
+        """How long a program may last that is faster than the best one."""
+        ticks = ticks_of(self.problem, self.best.makespan_us)
+        last = ticks.last_before(self.best.makespan_us)
+        return ticks, last - (0 if ticks.exact else _ROUNDED_TICKS)
 
     def _decided(self, ticks: Ticks, last: int, share: float) -> Iterator[Update]:
         """A program that ends by a moment, or that there is none; nothing if neither could be told."""

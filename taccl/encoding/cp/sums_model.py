@@ -76,13 +76,17 @@ def build(
     lasting: tuple[int, int],
     minimise: bool = True,
     needs: Sequence[Need] = (),
+    in_order: bool = True,
 ) -> SumModel:
     """The model of programs that last from `lasting[0]` to `lasting[1]` ticks: the fastest, or any.
 
-    `needs` must be true of each of these programs.
+    `needs` must be true of each of these programs. `in_order`: of programs that differ only by the names of
+    chunks that are alike, only one is kept.
     """
     model = SumModel(problem, ticks, lasting)
     model.add_rules(needs)
+    if in_order:
+        model.do_chunks_that_are_alike_in_order()
     if minimise:
         model.cp.minimize(model.finish)
     return model
@@ -99,7 +103,6 @@ class SumModel(Variables):
         self._ports_serve_one_at_a_time()
         self._parts_come_before_the_whole()
         self._a_sum_for_one_leaves_each_rank_once()
-        self._chunks_that_are_alike_are_done_in_order()
         self._every_contribution_enters_every_set()
         self._as_many_transfers_as_gossip()
         self._needs_are_met(needs)
@@ -193,7 +196,8 @@ class SumModel(Variables):
                 out = [use for _, link, use in self.uses[chunk] if self.src[link] == rank]
                 self.cp.add(sum(out) <= (0 if self.post[chunk][rank] else 1))
 
-    def _chunks_that_are_alike_are_done_in_order(self) -> None:
+    def do_chunks_that_are_alike_in_order(self) -> None:
+        """One rank has chunks that are alike in the order of their numbers."""
         for chunks, rank in self.in_order():
             for one, other in itertools.pairwise(chunks):
                 first, then = (self.at[chunk, self.ways.whole[chunk], rank] for chunk in (one, other))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import gcd
 
@@ -12,7 +12,8 @@ from taccl.collectives import Collective, IntArray, Placement
 from taccl.encoding.automorphisms import with_symmetry_found
 from taccl.encoding.cp.sums_model import SumModel
 from taccl.encoding.cp.sums_read import Program
-from taccl.encoding.cp.sums_ways import alike
+from taccl.encoding.cp.sums_variables import Sending
+from taccl.encoding.cp.sums_ways import Item, alike
 from taccl.encoding.symmetry import SymmetryGroup, symmetry_group, without_shared_ports
 from taccl.encoding.timing import Decision, in_order
 from taccl.problem import Problem
@@ -42,41 +43,53 @@ def bundles(problem: Problem) -> Iterator[tuple[Problem, list[list[int]]]]:
             yield _bundled(problem, together), together
 
 
-def turning(problem: Problem) -> SymmetryGroup | None:
-    """Renamings of the ranks under which all chunks as one bundle stay as they are; None if none is found.
+def symmetry_of(problem: Problem) -> SymmetryGroup | None:
+    """Renamings of the ranks that leave the problem as it is; None if none are found.
 
     No image of a send shares a port with it, so both can go at the same time.
     """
-    if len(alike(problem)) > 1:
-        return None
     found, _ = with_symmetry_found(problem, _SYMMETRY_S)
     group = without_shared_ports(problem.topology, symmetry_group(found))
     return group if len(group) > 1 else None
 
 
-def keep_turning(model: SumModel, group: SymmetryGroup) -> None:
-    """Ask that the only chunk of a model is sent alike, and at the same time, by ranks that are alike."""
-    for ranks, links in zip(group.rank_map[1:].tolist(), group.link_map[1:].tolist(), strict=True):
-        moved = {part: _image(part, ranks) for part in model.ways.parts[0]}
+def as_one(group: SymmetryGroup) -> SymmetryGroup:
+    """What a symmetry does where all chunks, which are alike, go together as one."""
+    return replace(group, chunk_map=np.zeros((len(group), 1), dtype=np.int64))
+
+
+def keep_symmetric(model: SumModel, group: SymmetryGroup) -> None:
+    """Leave out programs in which an image of a send is not made, at the same time as that."""
+    maps = (group.chunk_map[1:].tolist(), group.rank_map[1:].tolist(), group.link_map[1:].tolist())
+    for chunks, ranks, links in zip(*maps, strict=True):
+
+        def image(item: Item, chunks: list[int] = chunks, ranks: list[int] = ranks) -> Item:
+            return chunks[item[0]], set_of(ranks[rank] for rank in ranks_of(item[1]))
+
         for link, sends in enumerate(model.sends):
-            images = {item: send for send in model.sends[links[link]] for item in send.members}
-            for send in sends:
-                for chunk, part in send.members:
-                    image = images.get((chunk, moved[part]))
-                    if image is None:  # its link is slower by a rounding
-                        model.cp.add(send.active == 0)
-                        continue
-                    model.cp.add(send.active == image.active)
-                    model.cp.add(send.start == image.start)
+            for send, other in zip(sends, _images(sends, model.sends[links[link]], image), strict=True):
+                if other is None:  # its link is slower by a rounding
+                    model.cp.add(send.active == 0)
+                    continue
+                model.cp.add(send.active == other.active)
+                model.cp.add(send.start == other.start)
+                for item, member in send.members.items():
+                    model.cp.add(member == other.members.get(image(item), 0))
         for cells in (model.got, model.at):
             for (chunk, part, rank), variable in cells.items():
-                image = cells.get((chunk, moved[part], ranks[rank]))
-                if image is not None and not isinstance(variable, int):
-                    model.cp.add(variable == image)
+                moved = cells.get((*image((chunk, part)), ranks[rank]))
+                if moved is not None and not isinstance(variable, int):
+                    model.cp.add(variable == moved)
 
 
-def _image(part: int, ranks: list[int]) -> int:
-    return set_of(ranks[rank] for rank in ranks_of(part))
+def _images(
+    sends: list[Sending], others: list[Sending], image: Callable[[Item], Item]
+) -> list[Sending | None]:
+    """For each send of a link, which one it is on another link: by its item, or by its place in time."""
+    if sends and not isinstance(sends[0].count, int):
+        return [others[k] if k < len(others) else None for k in range(len(sends))]
+    by_item = {item: other for other in others for item in other.members}
+    return [by_item.get(image(item)) for send in sends for item in send.members]
 
 
 def _bundled(problem: Problem, together: list[list[int]]) -> Problem:
