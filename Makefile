@@ -17,7 +17,7 @@ demo: $(STAMP)
 	head -n 12 build/allgather.xml
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
