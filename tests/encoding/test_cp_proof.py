@@ -151,7 +151,8 @@ def test_what_is_proved_of_sums_that_are_made_once_is_a_note_and_no_bound() -> N
     time_us, told = notes(both)
     assert time_us == pytest.approx(14.0)
     assert told[-1] == (
-        "no schedule that makes each sum once, at one rank, is faster (proved by CP-SAT); others may be"
+        "no schedule that makes each sum once, at one rank, is faster "
+        "(proved by CP-SAT, which says nothing of others)"
     )
     assert lower_bound(both).value_us <= 13.0
 

@@ -66,13 +66,25 @@ def all_bounds(problem: Problem, time_limit_s: float = 10.0) -> tuple[Bound, ...
     After `time_limit_s` no more kinds are begun; a linear program that is not solved by then says nothing.
     """
     best: dict[Kind, Bound] = {}
-    budget = Budget(time_limit_s)
-    for view in _views(problem):
-        known_us = max((bound.value_us for bound in best.values()), default=0.0)
-        for bound in _of_one(view, known_us, budget):
-            if bound.kind not in best or bound.value_us > best[bound.kind].value_us:
-                best[bound.kind] = bound
+    for bound in _all(problem, Budget(time_limit_s)):
+        if bound.kind not in best or bound.value_us > best[bound.kind].value_us:
+            best[bound.kind] = bound
     return tuple(sorted(best.values(), key=lambda bound: -bound.value_us))
+
+
+def _all(problem: Problem, budget: Budget) -> Iterator[Bound]:
+    """First what is there soon, of all views; then what counts in ticks, where that tells where to look."""
+    known_us = 0.0
+    views = list(_views(problem))
+    for view in views:
+        for bound in _of_one(view.problem, budget):
+            known_us = max(known_us, bound.value_us)
+            yield bound
+    for view in views if known_us else ():
+        for bound in _by_growth(view, known_us):
+            yield bound
+            if not budget.remaining_s():
+                return
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +99,7 @@ class _View:
 
 
 def _views(problem: Problem) -> Iterator[_View]:
-    """The sums, each for one of the ranks that want it; copies, each sum as one contribution; the problem."""
+    """The problem; its sums, each for one of the ranks that want it; copies, each sum as one contribution."""
     collective = problem.collective
     if not collective.is_reduction:
         yield _View(problem)
@@ -104,9 +116,9 @@ def _views(problem: Problem) -> Iterator[_View]:
     sums = halves(problem, _one_of(collective.post, collective.home, from_all)).sums
     spread = halves(problem, _one_of(collective.pre, collective.home, to_all)).spread
     assert sums is not None and spread is not None
+    yield _View(problem)
     yield _View(sums, backwards)
     yield _View(spread)
-    yield _View(problem)
 
 
 def _one_of(ranks: BoolArray, home: IntArray, far: FloatArray) -> IntArray:
@@ -118,8 +130,8 @@ def _one_of(ranks: BoolArray, home: IntArray, far: FloatArray) -> IntArray:
     return np.where(ranks[np.arange(len(home)), home], home, farthest)
 
 
-def _of_one(view: _View, known_us: float, budget: Budget) -> Iterator[Bound]:
-    problem = view.problem
+def _of_one(problem: Problem, budget: Budget) -> Iterator[Bound]:
+    """Bounds by distances, loads and flows, for which a port may be busy at either end of a send."""
     distance = _distances_us(problem)
     cuts = simple_cuts(problem)
     tightest = tightest_cut(problem)
@@ -133,13 +145,9 @@ def _of_one(view: _View, known_us: float, budget: Budget) -> Iterator[Bound]:
         flow_bound(problem, budget.remaining_s()),
         throughput_bound(problem, cuts, parts),
     ]
-    known_us = max(known_us, *(bound.value_us for bound in simple))
     yield from simple
+    known_us = max(bound.value_us for bound in simple)
     yield whole_flow_bound(problem, known_us, budget.remaining_s() / 2)
-    for bound in _by_growth(view, known_us) if known_us else ():
-        yield bound
-        if not budget.remaining_s():
-            return
 
 
 def _by_growth(view: _View, known_us: float) -> Iterator[Bound]:
