@@ -16,7 +16,7 @@ from taccl.encoding.bounds import all_bounds
 from taccl.problem import Problem
 
 #: Examples of each test. `benchmarks/fuzz_bounds.py` runs thousands, for docs/results/fuzz_bounds.md.
-_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "150"))
+_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "100"))
 _MOST_SENDS = 1_500
 
 

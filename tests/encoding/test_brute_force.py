@@ -106,7 +106,7 @@ def test_nothing_is_found_before_the_optimum_and_the_optimum_right_after_it() ->
     assert found.makespan_us == pytest.approx(6.0)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: bool) -> None:
     small = random_problem(random.Random(seed), sums)
@@ -121,7 +121,7 @@ def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: boo
     assert program.makespan_us == pytest.approx(plain.makespan_us, abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_copies_take_as_long_as_another_exhaustive_search_says(seed: int) -> None:
     copies = random_problem(random.Random(seed), sums=False)
@@ -136,7 +136,7 @@ def test_copies_take_as_long_as_another_exhaustive_search_says(seed: int) -> Non
     assert program.makespan_us == pytest.approx(other.makespan_us, abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_sums_take_no_longer_than_where_each_is_made_once(seed: int) -> None:
     sums = random_problem(random.Random(seed), sums=True)
