@@ -39,13 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--time-limit", type=float, default=50.0)
     parser.add_argument("--quick", type=float, default=10.0)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="sketches with this in their names")
+    parser.add_argument("--collective", default="", help="this one alone")
     arguments = parser.parse_args()
     rows = [
         _row(sketch.name, collective, arguments.quick, arguments.time_limit)
         for sketch in published_sketches()
         if arguments.only in sketch.name
         for collective in COLLECTIVES
+        if arguments.collective in ("", collective)
     ]
     proved = sum(row[HEADER.index("proved")] == "optimal" for row in rows)
     intro = (
