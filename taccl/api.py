@@ -30,6 +30,7 @@ from taccl.collectives import Collective, check_placements, chunk_bytes, make_co
 from taccl.encoding.automorphisms import with_symmetry_found
 from taccl.encoding.engine import SolveOptions, check_time_limit
 from taccl.errors import (
+    CheckError,
     CollectiveError,
     SketchError,
     TacclError,
@@ -245,21 +246,26 @@ def synthesize(
         notes = (*stated.notes, choice.note)
     else:
         found = search(stated.problem, options, on_progress)
-    files: tuple[XmlFile, ...] = ()
-    if xml:
-        try:
-            files = _files(lowered(found.schedule), stated.problem.collective)
-        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
-            files = _files(lowered(found.schedule), stated.problem.collective)
-    return Result(
+    result = Result(
         found=found,
         options=options,
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
-        files=files,
+        files=(),
         notes=(*notes, found.note) if found.note else notes,
         chunks_tried=tried,
     )
+    if not xml:
+        return result
+    try:
+        try:
+            files = _files(lowered(found.schedule), stated.problem.collective)
+        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
+            files = _files(lowered(found.schedule), stated.problem.collective)
+    except CheckError as fault:
+        fault.kept = result
+        raise
+    return replace(result, files=files)
 
 
 def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> int | None:

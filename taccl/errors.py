@@ -106,6 +106,8 @@ class CheckError(TacclError):
     ) -> None:
         super().__init__(message, path=path, line=line, hint=hint)
         self.findings = tuple(findings)
+        #: What was found before the check failed: of `synthesize`, its `Result` without files.
+        self.kept: object = None
 
     def __str__(self) -> str:
         return super().__str__() + "".join(f"\n  - {finding}" for finding in self.findings)

@@ -5,37 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from taccl import units
 from taccl.api import make_problem
 from taccl.arguments import file_path, number, shown, whole_number, word
-from taccl.backend.lower import lower
-from taccl.backend.lower.instances import cut_in_place
-from taccl.backend.msccl_xml import Document, read_document
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
-from taccl.backend.verify import refusals_of, verify_program
+from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
-from taccl.collective_file import load_collective
-from taccl.collectives import COLLECTIVES, Collective, make_collective
+from taccl.collectives import COLLECTIVES, Collective
 from taccl.encoding.bounds import Bound, lower_bound
 from taccl.errors import (
     CollectiveError,
-    FileError,
     TacclError,
     TopologyError,
     UnitError,
-    VerificationError,
 )
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Occupancy, Problem, RoutingLimits
-from taccl.schedule import SavedSchedule, read_schedule
+from taccl.schedule import read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
+from taccl.simulated_subject import Subject, is_json, of_schedule, of_xml
 from taccl.sketch.model import NicSharing
 
 if TYPE_CHECKING:
@@ -45,11 +39,8 @@ if TYPE_CHECKING:
     from taccl.schedule.plot import Lanes
 
 _PER_RANK = ("gather", "scatter")
-_ROOTED = ("broadcast", "reduce", *_PER_RANK)
 #: A time may be below its bound by so much: float error.
 _TOLERANCE = 1e-9
-#: Reasons for a refusal that are written out.
-_FINDINGS = 5
 _MOST_SLOTS = 2**20
 
 
@@ -209,7 +200,7 @@ def simulate_file(
     _check_run(protocol, slots, arbitration, copy_us_per_mb)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
-    subject = _of_schedule(read_schedule(path)) if _is_json(path) else _of_xml(path, collective, root)
+    subject = of_schedule(read_schedule(path)) if is_json(path) else of_xml(path, collective, root)
     machine = _Machine(topology, sketch, nodes, profile, occupancy, nic_sharing)
     chosen = sizes or (subject.default_size,)
     problems = [_problem(subject, machine, size) for size in chosen]
@@ -292,96 +283,7 @@ class _Machine:
         return self.topology is None and self.sketch is None
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """A program and what it is for.
-
-    `cut`: the collective's chunks in one of the program's. Above 1 where the program's chunks are too few for
-    equal parts of all ranks; bounds for finer chunks hold for it too.
-    """
-
-    program: Program
-    collective: Collective
-    cut: int
-    saved: SavedSchedule | None = None
-
-    @property
-    def default_size(self) -> int | None:
-        """The size that a schedule was made for."""
-        return None if self.saved is None else self.saved.schedule.problem.size_bytes
-
-    @property
-    def num_chunks(self) -> int:
-        """The program's chunks in a size."""
-        return self.collective.chunks_per_size // self.cut
-
-
-def _is_json(path: str | Path) -> bool:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(64).lstrip().startswith(b"{")
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
-
-
-def _of_schedule(saved: SavedSchedule) -> _Subject:
-    program = lower(saved.schedule)[0].program
-    return _Subject(program, saved.schedule.problem.collective, 1, saved)
-
-
-def _of_xml(path: str | Path, custom: str | Path | None, root: int | None) -> _Subject:
-    document = read_document(path)
-    program = document.program
-    ranks, chunks = program.num_ranks, program.chunks_per_loop
-    name = program.collective.lower().replace("_", "").replace("-", "")
-    if custom is None and name not in COLLECTIVES:
-        raise CollectiveError(
-            f"coll is {program.collective!r}, which does not say what size and bound mean",
-            path=path,
-            hint="--collective FILE.yaml describes it",
-        )
-    collective = None if custom is None else load_collective(custom, ranks)
-    _check_structure(document, collective, root)
-    if collective is not None:
-        return _of_custom(program, collective, path)
-    if name in _ROOTED:
-        return _Subject(program, make_collective(name, ranks, chunks, _root(program, root)), 1)
-    whole = lcm(chunks, ranks)
-    return _Subject(program, make_collective(name, ranks, whole // ranks, root), whole // chunks)
-
-
-def _check_structure(document: Document, collective: Collective | None, root: int | None) -> None:
-    """Refuse what verification refuses before it executes anything: such a program has no time."""
-    findings = refusals_of(document, collective=collective, root=root)
-    if findings:
-        shown = [str(finding) for finding in findings[:_FINDINGS]]
-        more = [f"and {len(findings) - _FINDINGS} more"] if len(findings) > _FINDINGS else []
-        raise VerificationError(
-            "no runtime would execute the program, so it has no time",
-            findings=[*shown, *more],
-            path=document.path,
-            hint="taccl verify says all that is wrong",
-        )
-
-
-def _root(program: Program, given: int | None) -> int | None:
-    """The format has no word for the root; verification finds the one that fits."""
-    return given if given is not None else verify_program(program).facts.root
-
-
-def _of_custom(program: Program, collective: Collective, path: str | Path) -> _Subject:
-    pieces, rest = divmod(program.chunks_per_loop, collective.chunks_per_size)
-    if rest or not pieces:
-        raise CollectiveError(
-            f"the file cuts a call into {program.chunks_per_loop} chunks, which is no multiple of the "
-            f"{collective.chunks_per_size} chunks of {collective.name}",
-            path=path,
-        )
-    return _Subject(program, cut_in_place(collective, pieces), 1)
-
-
-def _problem(subject: _Subject, machine: _Machine, size: str | int | None) -> Problem:
+def _problem(subject: Subject, machine: _Machine, size: str | int | None) -> Problem:
     """What the program answers at a size, on all links that the machine or its sketch has."""
     size_bytes = None if size is None else _checked_size(subject, size)
     if subject.saved is not None and machine.is_not_given:
@@ -403,7 +305,7 @@ def _problem(subject: _Subject, machine: _Machine, size: str | int | None) -> Pr
     return replace(problem, chunk_mb=size_bytes / units.MB / subject.collective.chunks_per_size)
 
 
-def _checked_size(subject: _Subject, size: str | int) -> int:
+def _checked_size(subject: Subject, size: str | int) -> int:
     """Bytes; an error if they cannot be cut into the program's chunks."""
     size_bytes, chunks = units.parse_size(size), subject.num_chunks
     if size_bytes % chunks:
@@ -416,7 +318,7 @@ def _checked_size(subject: _Subject, size: str | int) -> int:
     return size_bytes
 
 
-def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[Bound, float | None]:
+def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Bound, float | None]:
     """The bound, proved here; and the schedule's time where this is its own machine and size."""
     saved = subject.saved
     if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
@@ -424,7 +326,7 @@ def _known_times(subject: _Subject, problem: Problem, own: bool) -> tuple[Bound,
     return lower_bound(problem), saved.schedule.makespan_us
 
 
-def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
+def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
     program = subject.program
     per_call = program.num_ranks if subject.collective.name in _PER_RANK else 1
     outside = [
@@ -441,7 +343,7 @@ def _remarks(subject: _Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
         yield _why_too_fast(subject)
 
 
-def _why_too_fast(subject: _Subject) -> str:
+def _why_too_fast(subject: Subject) -> str:
     """A time below its bound: the file leaves something out, or a wait, or the bound is wrong."""
     collective = subject.collective
     custom = None if collective.name in COLLECTIVES else collective

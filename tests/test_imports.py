@@ -30,6 +30,7 @@ TOP = (
     "api",
     "proofs",
     "claims",
+    "simulated_subject",
     "simulated",
     "frontier",
     "explained",

@@ -25,6 +25,7 @@ from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.portfolio import ENGINES
+from taccl.errors import CheckError
 from taccl.result import Result
 from taccl.schedule import schedule_to_json
 
@@ -155,13 +156,20 @@ def synthesize(
     if output == STDOUT:
         _check_one_file(request["collective"], request["target"])
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        result = api.synthesize(
-            **request,
-            xml=not no_xml,
-            min_bytes=None if min_size is None else units.parse_size(min_size),
-            max_bytes=None if max_size is None else units.parse_size(max_size),
-            on_progress=report,
-        )
+        try:
+            result = api.synthesize(
+                **request,
+                xml=not no_xml,
+                min_bytes=None if min_size is None else units.parse_size(min_size),
+                max_bytes=None if max_size is None else units.parse_size(max_size),
+                on_progress=report,
+            )
+        except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
+            if schedule is not None and isinstance(fault.kept, Result):
+                with undisturbed():
+                    _write_schedule(fault.kept, schedule)
+                fault.hint = f"{fault.hint or '--no-xml'}; the schedule is kept in {schedule}"
+            raise
     with undisturbed():
         attempts = Attempts()
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()

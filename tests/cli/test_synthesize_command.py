@@ -4,13 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import Result
 
 from taccl.encoding.engine import SolveOptions, Update
 from taccl.encoding.portfolio import solve as real_solve
+from taccl.errors import ProgramLimitError
 from taccl.problem import Problem
+from taccl.schedule import read_schedule
 
 Taccl = Callable[..., Result]
 
@@ -169,3 +172,19 @@ def test_no_solver_writes_to_the_standard_output_of_the_process() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert json.loads(done.stdout)["status"]
     assert done.stderr == ""
+
+
+def test_a_schedule_that_no_file_can_hold_is_kept_where_it_was_asked_for(
+    taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*args: object, **options: object) -> NoReturn:
+        raise ProgramLimitError("too many steps", hint="fewer --chunks")
+
+    monkeypatch.setattr("taccl.api.lower", too_large)
+    path = tmp_path / "a.json"
+    done = taccl(
+        "synthesize", "--topology", "ring:3", "--size", "3MB", "--time-limit", "2", "--schedule", str(path)
+    )
+    assert done.exit_code == 4
+    assert f"the schedule is kept in {path}" in " ".join(done.stderr.split())
+    read_schedule(path).schedule.check()
