@@ -11,31 +11,7 @@ from taccl.encoding.engine import Budget
 from taccl.encoding.textbook.engine import built
 from taccl.problem import Problem
 
-#: Eight GPUs behind a switch, 450 GB/s each, and a NIC of 50 GB/s for each.
-H100 = """
-name: h100
-occupancy: pipelined
-nodes: 2
-node:
-  gpus: 8
-  switches: [nvswitch]
-  nics: 8
-  links:
-    - {from: gpus, to: nvswitch, alpha_us: 0.35, bandwidth_gbps: 450}
-    - {from: gpus, to: nics, match: even, alpha_us: 0, bandwidth_gbps: 50}
-fabric: {alpha_us: 3, bandwidth_gbps: 50}
-"""
-
-#: Two CPUs with four GPUs each; the GPUs have 25 GB/s, the CPUs 40 GB/s between them.
-TWO_CPUS = """
-name: two-cpus
-gpus: 8
-switches: [cpu0, cpu1]
-links:
-  - {from: [0, 1, 2, 3], to: cpu0, alpha_us: 0.5, bandwidth_gbps: 25}
-  - {from: [4, 5, 6, 7], to: cpu1, alpha_us: 0.5, bandwidth_gbps: 25}
-  - {from: cpu0, to: cpu1, alpha_us: 0.5, bandwidth_gbps: 40}
-"""
+MACHINES = Path(__file__).parent / "data" / "machines"
 
 
 def best_us(problem: Problem) -> float:
@@ -62,20 +38,16 @@ def test_an_allreduce_of_1_kb_is_at_most_as_slow_as_by_hand(
 
 
 @pytest.mark.parametrize(("size", "by_hand_us"), [("1KB", 5.128), ("16KB", 5.537), ("64KB", 6.848)])
-def test_two_nodes_with_rails_double_three_times_inside_and_once_across(
-    tmp_path: Path, size: str, by_hand_us: float
-) -> None:
+def test_two_nodes_with_rails_double_three_times_inside_and_once_across(size: str, by_hand_us: float) -> None:
     """3 * (0.7 + size / 450 GB/s) + 3 + size / 50 GB/s."""
-    (tmp_path / "h100.yaml").write_text(H100, encoding="utf-8")
-    problem = make_problem("allreduce", topology=tmp_path / "h100.yaml", size=size).problem
+    problem = make_problem("allreduce", topology=MACHINES / "h100-rails.yaml", size=size).problem
     assert best_us(problem) <= by_hand_us + 1e-3
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 8])
-def test_a_ring_round_two_cpus_keeps_every_gpu_busy(tmp_path: Path, chunks: int) -> None:
+def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     """Seven eighths of 1 GB at 25 GB/s, and seven times the 1.5 us from CPU to CPU."""
-    (tmp_path / "two.yaml").write_text(TWO_CPUS, encoding="utf-8")
-    problem = make_problem("allgather", topology=tmp_path / "two.yaml", size="1GB", chunks=chunks).problem
+    problem = make_problem("allgather", topology=MACHINES / "two-cpus.yaml", size="1GB", chunks=chunks).problem
     rings_us = [each.makespan_us for name, each in built(problem, Budget(60.0)) if name == "ring"]
     full_us = 7 / 8 * 2**30 / 25e3
     assert min(rings_us) == pytest.approx(full_us + 7 * 1.5)
