@@ -47,7 +47,9 @@ def test_two_nodes_with_rails_double_three_times_inside_and_once_across(size: st
 @pytest.mark.parametrize("chunks", [1, 2, 8])
 def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     """Seven eighths of 1 GB at 25 GB/s, and seven times the 1.5 us from CPU to CPU."""
-    problem = make_problem("allgather", topology=MACHINES / "two-cpus.yaml", size="1GB", chunks=chunks).problem
+    problem = make_problem(
+        "allgather", topology=MACHINES / "two-cpus.yaml", size="1GB", chunks=chunks
+    ).problem
     rings_us = [each.makespan_us for name, each in built(problem, Budget(60.0)) if name == "ring"]
     full_us = 7 / 8 * 2**30 / 25e3
     assert min(rings_us) == pytest.approx(full_us + 7 * 1.5)
