@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -108,6 +108,15 @@ def test_without_a_working_directory_only_names_that_need_one_are_refused(
     assert kept.exists()
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where whoever started the tests ignores it, as shells do in the background."""
+    before = signals.signal.signal(signals.signal.SIGINT, signals.signal.default_int_handler)
+    yield
+    signals.signal.signal(signals.signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_one_interruption_leaves_what_is_short_undisturbed() -> None:
     with pytest.raises(KeyboardInterrupt), signals.undisturbed():
         signals.signal.raise_signal(signals.signal.SIGTERM)
