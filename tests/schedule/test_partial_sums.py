@@ -110,7 +110,8 @@ def test_a_set_does_not_arrive_twice() -> None:
 
 
 def test_a_group_may_mix_a_partial_and_a_whole_sum() -> None:
-    # 0 sums chunk 0 for both, 1 sums chunk 1 for both: what goes back is a whole chunk 0 beside nothing.
+    # Rank 0 makes the sum of chunk 0, rank 1 that of chunk 1: one send takes the whole chunk 0 there and
+    # rank 0's contribution to chunk 1.
     problem = switch(2)
     there, back = problem.topology.link_index[0, 1], problem.topology.link_index[1, 0]
     sends = [Send((0,), back, 0.0, sums=(2,)), Send((0, 1), there, 3.0, sums=(0, 1))]
