@@ -13,7 +13,7 @@ from pathlib import Path
 import taccl
 from benchmarks import report
 from taccl.api import make_problem
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.core.timing import Decision, in_order
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import report
 from taccl import make_problem, units
 from taccl.encoding.bounds import all_bounds
-from taccl.encoding.engine import SolveOptions
+from taccl.encoding.core.options import SearchOptions
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.search import Found, Progress, search
@@ -128,7 +128,7 @@ def _row(case: Case, time_limit: float) -> list[str]:
             if limit_us / progress.time_us >= case.share - 1e-9:
                 raise KeyboardInterrupt
 
-    found = search(problem, SolveOptions(time_limit_s=time_limit), listen)
+    found = search(problem, SearchOptions(time_limit_s=time_limit), listen)
     return _figures(case, found, heard, limit_us)
 
 

@@ -16,13 +16,14 @@ from benchmarks import report
 from taccl.api import make_problem
 from taccl.collectives import Collective, Placement
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.combine import reducing
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.smt import smt
-from taccl.encoding.smt.orders import open_order, windows
-from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.orders import smt
+from taccl.encoding.engines.orders.orders import open_order, windows
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
 from taccl.sketch import published_sketches
@@ -83,7 +84,8 @@ def main() -> None:
                 problem = make_problem(collective, sketch=sketch).problem
                 rows.append(_row(name, _greedy_schedule(problem), arguments.time_limit))
     intro = (
-        "Schedules that greedy finds in 2 s, and the best order of their sends (`taccl/encoding/smt`), "
+        "Schedules that greedy finds in 2 s, and the best order of their sends "
+        "(`taccl.encoding.engines.orders`), "
         f"routes and groups as they are; {arguments.time_limit:g} s a row, a job shop three times as long. "
         "A variable stands for the images of a send under the sketch's symmetry. Either of a pair on a "
         "port may go first until heads, tails and the room on ports decide it; the rest is left to z3 (-: "
@@ -125,7 +127,7 @@ def job_shop(lines: Sequence[str]) -> Schedule:
 
 
 def _greedy_schedule(problem: Problem) -> Schedule:
-    updates = reducing(greedy)(problem, SolveOptions(), Budget(2.0), None)
+    updates = reducing(greedy)(problem, SearchOptions(), Budget(2.0), None)
     *_, best = (update.schedule for update in updates if update.schedule is not None)
     return best
 
@@ -136,7 +138,7 @@ def _row(name: str, schedule: Schedule, time_limit: float) -> list[str]:
     assert order is not None
     known = windows(order, order.limit_below(schedule.makespan_us))
     began, best, note = time.monotonic(), schedule, "not known in time"
-    for update in smt(problem, SolveOptions(), Budget(time_limit), schedule):
+    for update in smt(problem, SearchOptions(), Budget(time_limit), schedule):
         best = update.schedule or best
         note = update.note or note
     best.check()

@@ -18,8 +18,9 @@ import numpy as np
 from benchmarks import report
 from taccl import make_problem, units
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.trees import trees
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.trees import trees
 from taccl.problem import Problem
 
 #: (machine, nodes, sketch).
@@ -66,7 +67,7 @@ def _row(case: tuple[str, int, str | None], chunks: int, time_limit: float) -> l
         "allgather", topology=machine, nodes=nodes, sketch=sketch, size="1GB", chunks=chunks
     ).problem
     began = time.monotonic()
-    for update in trees(problem, SolveOptions(), Budget(time_limit), None):
+    for update in trees(problem, SearchOptions(), Budget(time_limit), None):
         if update.schedule is not None:
             best, stage = update.schedule, update.stage
     seconds = time.monotonic() - began

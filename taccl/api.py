@@ -27,8 +27,9 @@ from taccl.buildable import check_cells
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
 from taccl.collectives import Collective, check_placements, chunk_bytes, make_collective
-from taccl.encoding.automorphisms import with_symmetry_found
-from taccl.encoding.engine import SolveOptions, check_time_limit
+from taccl.encoding.core.budget import check_time_limit
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.symmetry.search import with_symmetry_found
 from taccl.errors import (
     CheckError,
     CollectiveError,
@@ -323,9 +324,9 @@ def _protocol(name: str) -> Protocol:
 
 def _solve_options(
     engine: str, solver: str, time_limit: float, gap: float, seed: int, slack: float | None
-) -> SolveOptions:
+) -> SearchOptions:
     check_time_limit(time_limit)
-    return SolveOptions(
+    return SearchOptions(
         engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver, slack=slack
     )
 

@@ -16,9 +16,9 @@ from typing import Generic, Protocol, TypeVar
 
 from taccl import units
 from taccl.encoding.bounds import Bound, all_bounds
-from taccl.encoding.engine import SolveOptions
-from taccl.encoding.portfolio import ENGINES
-from taccl.encoding.refine import refined
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.refine import refined
+from taccl.encoding.portfolio.solve import ENGINES
 from taccl.errors import NoScheduleInTime, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -128,7 +128,7 @@ def candidates(coarsest: Problem) -> list[int]:
 
 def choose_chunks(
     state: Callable[[int], Stated],
-    options: SolveOptions,
+    options: SearchOptions,
     on_progress: Callable[[Progress], None] | None = None,
     can_be_used: Callable[[Schedule], object] | None = None,
 ) -> Choice[Stated]:
@@ -181,7 +181,7 @@ class _Hunt(Generic[Stated]):
     def __init__(
         self,
         state: Callable[[int], Stated],
-        options: SolveOptions,
+        options: SearchOptions,
         on_progress: Callable[[Progress], None] | None,
         can_be_used: Callable[[Schedule], object] | None,
     ) -> None:
@@ -317,7 +317,7 @@ class _Hunt(Generic[Stated]):
         return None
 
     def _search(
-        self, problem: Problem, options: SolveOptions, seconds: float, began: float | None = None
+        self, problem: Problem, options: SearchOptions, seconds: float, began: float | None = None
     ) -> Found:
         """Search, and tell the listener which number it is about.
 

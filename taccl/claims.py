@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taccl.encoding.automorphisms import is_automorphism
 from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import Problem
 from taccl.schedule import SavedSchedule
 

@@ -15,9 +15,17 @@ from taccl.api import choose_topology
 from taccl.arguments import is_whole, shown
 from taccl.collectives import Collective, make_collective
 from taccl.encoding.bounds import Bound, lower_bound
-from taccl.encoding.engine import Budget, check_time_limit
-from taccl.encoding.smt import Point, RoundBound, Undecided, fewest_steps, round_bound, round_network, walk
-from taccl.encoding.smt.points import copies_of
+from taccl.encoding.core.budget import Budget, check_time_limit
+from taccl.encoding.frontier import (
+    Point,
+    RoundBound,
+    Undecided,
+    fewest_steps,
+    round_bound,
+    round_network,
+    walk,
+)
+from taccl.encoding.frontier.points import copies_of
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.notebook import frame_of_rows, html_table, new_axes

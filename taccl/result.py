@@ -10,7 +10,7 @@ from taccl import units
 from taccl.backend.program import Program
 from taccl.chunking import ChunksTried
 from taccl.collectives import Collective
-from taccl.encoding.engine import SolveOptions
+from taccl.encoding.core.options import SearchOptions
 from taccl.files import ensure_writable, write_atomically
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem
@@ -52,7 +52,7 @@ class Result:
     """
 
     found: Found
-    options: SolveOptions
+    options: SearchOptions
     topology: str
     sketch: str | None
     files: tuple[XmlFile, ...] = ()

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from taccl.encoding.engine import SolveOptions, Update
-from taccl.encoding.portfolio import solve
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.portfolio.solve import solve
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -76,7 +77,7 @@ def relative_gap(time_us: float, lower_bound_us: float) -> float:
 
 
 def search(
-    problem: Problem, options: SolveOptions, on_progress: Callable[[Progress], None] | None = None
+    problem: Problem, options: SearchOptions, on_progress: Callable[[Progress], None] | None = None
 ) -> Found:
     """Run the engines until the gap is reached, the time is up, or the user presses Ctrl-C.
 
@@ -108,7 +109,7 @@ def search(
 class _Listener:
     """The best of all updates so far. The clock of a search is here and nowhere else."""
 
-    def __init__(self, options: SolveOptions, on_progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, options: SearchOptions, on_progress: Callable[[Progress], None] | None) -> None:
         self.schedule: Schedule | None = None
         self._time_us: float | None = None
         self._bound_us = 0.0

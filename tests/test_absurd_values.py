@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import taccl
 from taccl import units
 from taccl.arguments import shown
-from taccl.encoding.engine import SolveOptions
+from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SolverError, TacclError, TopologyError
 from taccl.problem import LogicalTopology, Problem
 from taccl.topologies import Device, Link, PhysicalTopology, generators
@@ -71,7 +71,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, object], tuple[str, ...]]] = 
     (taccl.load_sketch, {}, ("path",)),
     (taccl.read_schedule, {}, ("path",)),
     (taccl.verify_file, {}, ("path",)),
-    (SolveOptions, {}, ("engine", "time_limit_s", "gap", "seed", "solver", "slack")),
+    (SearchOptions, {}, ("engine", "time_limit_s", "gap", "seed", "solver", "slack")),
     (LogicalTopology, LINK, (*LINK, "occupancy")),
     (
         PhysicalTopology,
@@ -165,7 +165,7 @@ def test_options_of_engines_say_what_they_take(
     given: dict[str, object], error: type[TacclError], words: str
 ) -> None:
     with pytest.raises(error) as refused:
-        SolveOptions(**given)  # type: ignore[arg-type]
+        SearchOptions(**given)  # type: ignore[arg-type]
     assert words in str(refused.value)
 
 

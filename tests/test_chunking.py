@@ -9,8 +9,9 @@ import pytest
 from taccl import bounds, synthesize
 from taccl.api import StatedProblem, make_problem
 from taccl.chunking import Choice, candidates, choose_chunks
-from taccl.encoding.engine import SolveOptions, Update
-from taccl.encoding.portfolio import solve as real_solve
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import CollectiveError, NoScheduleInTime, ScheduleError, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -18,7 +19,7 @@ from taccl.search import Progress
 from taccl.units import MB
 
 #: With first schedules only, the limit is never reached.
-QUICK = SolveOptions(engine="greedy", gap=0.05, time_limit_s=60.0)
+QUICK = SearchOptions(engine="greedy", gap=0.05, time_limit_s=60.0)
 RING = {"topology": "ring-oneway:3"}
 
 
@@ -35,7 +36,7 @@ def first_schedules_only(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Searches end with the first schedule; the numbers of chunks that were searched."""
     searched: list[int] = []
 
-    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         searched.append(problem.collective.chunks_per_rank)
         yield next(real_solve(problem, options))
 
@@ -96,7 +97,7 @@ def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_o
 def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_tight_bound(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def with_tight_bound(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         first_schedules_only.append(problem.collective.chunks_per_rank)
         first = next(real_solve(problem, options))
         assert first.schedule is not None
@@ -129,7 +130,7 @@ def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: li
 def test_a_search_that_finds_nothing_in_its_time_leaves_the_look(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_once(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def only_once(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         number = problem.collective.chunks_per_rank
         first_schedules_only.append(number)
         if first_schedules_only.count(number) > 1:
@@ -157,7 +158,7 @@ def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def interrupted(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         raise KeyboardInterrupt
         yield
 
@@ -167,7 +168,7 @@ def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_wrong_bound_is_not_taken_for_a_number_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def wrong(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         yield replace(next(real_solve(problem, options)), lower_bound_us=1e9)
 
     monkeypatch.setattr("taccl.search.solve", wrong)

@@ -13,9 +13,10 @@ from taccl import explain
 from taccl.api import Request, read_request
 from taccl.collectives import COLLECTIVES, Placement, make_collective
 from taccl.encoding.bounds import Bound
-from taccl.encoding.combine import reducing
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.engines.greedy import greedy
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
 from taccl.explained import Conflict, Explanation
 from taccl.explained.symmetry import broken_without
@@ -282,7 +283,7 @@ def test_a_target_that_a_first_schedule_meets_is_possible() -> None:
 def test_a_target_that_no_bound_excludes_and_no_schedule_meets_is_not_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def slow(problem: Problem, options: SolveOptions, on_progress: object) -> Found:
+    def slow(problem: Problem, options: SearchOptions, on_progress: object) -> Found:
         found = search(problem, replace(options, engine="greedy", time_limit_s=0.01))
         return replace(found, lower_bound_us=1.0)
 
@@ -294,7 +295,7 @@ def test_a_target_that_no_bound_excludes_and_no_schedule_meets_is_not_excluded(
 
 
 def test_what_only_the_search_proves_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    def proved(problem: Problem, options: SolveOptions, on_progress: object) -> Found:
+    def proved(problem: Problem, options: SearchOptions, on_progress: object) -> Found:
         found = search(problem, replace(options, engine="greedy", time_limit_s=0.01))
         return replace(found, lower_bound_us=50.0, bound_source="a proof")
 
@@ -379,7 +380,7 @@ def test_no_schedule_meets_a_target_that_is_called_impossible(
         problem = apply_sketch(sketch, machine, collective, 1.0).problem
     except InfeasibleError:
         return
-    first = next(reducing(greedy)(problem, SolveOptions(), Budget(0.0), None)).schedule
+    first = next(reducing(greedy)(problem, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None
     time_us = first.makespan_us
     explanation = explain(

@@ -4,13 +4,14 @@ from dataclasses import replace
 import pytest
 
 from taccl.api import make_problem
-from taccl.encoding.engine import SolveOptions, Update
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.search import Progress, relative_gap, search
 
-Engine = Callable[[Problem, SolveOptions], Iterator[Update]]
+Engine = Callable[[Problem, SearchOptions], Iterator[Update]]
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
 
 
 def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
-    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         yield from updates
         if then is SolverError:
             raise SolverError("the solver broke down")
@@ -46,11 +47,11 @@ def test_a_note_is_about_the_last_schedule_and_goes_with_it(
 ) -> None:
     news = [Update("a", swap(problem, 9.0), note="swapped"), Update("bound", None, 1.0, "b")]
     engine(says(*news))
-    assert search(problem, SolveOptions()).note == "swapped"
+    assert search(problem, SearchOptions()).note == "swapped"
     engine(says(*news, Update("slower", swap(problem, 9.5))))
-    assert search(problem, SolveOptions()).note == "swapped"
+    assert search(problem, SearchOptions()).note == "swapped"
     engine(says(*news, Update("b", swap(problem, 4.0))))
-    assert search(problem, SolveOptions()).note == ""
+    assert search(problem, SearchOptions()).note == ""
 
 
 def test_the_fastest_schedule_and_the_highest_bound_are_kept(
@@ -65,7 +66,7 @@ def test_the_fastest_schedule_and_the_highest_bound_are_kept(
             Update("d", None, 7.0, "strong"),
         )
     )
-    found = search(problem, SolveOptions())
+    found = search(problem, SearchOptions())
     assert found.schedule is fast
     assert (found.lower_bound_us, found.bound_source) == (7.0, "strong")
     assert found.status == "finished"
@@ -76,19 +77,19 @@ def test_a_schedule_that_meets_its_bound_is_optimal_and_ends_the_search(
 ) -> None:
     best = swap(problem)
     engine(says(Update("a", best, best.makespan_us, "proof"), then=AssertionError))
-    assert search(problem, SolveOptions()).status == "optimal"
+    assert search(problem, SearchOptions()).status == "optimal"
 
 
 def test_the_gap_asked_for_ends_the_search(problem: Problem, engine: Callable[[Engine], None]) -> None:
     schedule = swap(problem)
     engine(says(Update("a", schedule, 0.9 * schedule.makespan_us, "b"), then=AssertionError))
-    assert search(problem, SolveOptions(gap=0.2)).status == "gap reached"
+    assert search(problem, SearchOptions(gap=0.2)).status == "gap reached"
 
 
 def test_ctrl_c_keeps_the_best_so_far(problem: Problem, engine: Callable[[Engine], None]) -> None:
     schedule = swap(problem)
     engine(says(Update("a", schedule), then=KeyboardInterrupt))
-    found = search(problem, SolveOptions())
+    found = search(problem, SearchOptions())
     assert found.schedule is schedule
     assert found.status == "interrupted"
 
@@ -102,13 +103,13 @@ def test_ctrl_c_in_the_progress_report_keeps_the_best_so_far(
     def press(progress: Progress) -> None:
         raise KeyboardInterrupt
 
-    assert search(problem, SolveOptions(), press).schedule is schedule
+    assert search(problem, SearchOptions(), press).schedule is schedule
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(problem: Problem, engine: Callable[[Engine], None]) -> None:
     engine(says(Update("a", None, 1.0, "b"), then=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        search(problem, SolveOptions())
+        search(problem, SearchOptions())
 
 
 def test_no_schedule_at_all_is_an_error_that_tells_the_bound(
@@ -116,7 +117,7 @@ def test_no_schedule_at_all_is_an_error_that_tells_the_bound(
 ) -> None:
     engine(says(Update("a", None, 12.5, "b")))
     with pytest.raises(NoScheduleInTime, match=r"12\.50 us"):
-        search(problem, SolveOptions())
+        search(problem, SearchOptions())
 
 
 def test_a_first_schedule_that_comes_far_too_late_does_not_count(
@@ -124,7 +125,7 @@ def test_a_first_schedule_that_comes_far_too_late_does_not_count(
 ) -> None:
     engine(says(Update("a", swap(problem))))
     with pytest.raises(NoScheduleInTime, match="the first schedule came after"):
-        search(problem, SolveOptions(time_limit_s=1e-9))
+        search(problem, SearchOptions(time_limit_s=1e-9))
 
 
 def test_a_schedule_that_is_not_valid_is_never_kept(
@@ -133,7 +134,7 @@ def test_a_schedule_that_is_not_valid_is_never_kept(
     schedule = swap(problem)
     engine(says(Update("a", replace(schedule, end_us=schedule.end_us / 2))))
     with pytest.raises(ScheduleError):
-        search(problem, SolveOptions())
+        search(problem, SearchOptions())
 
 
 def test_a_bound_above_a_valid_schedule_is_an_error(
@@ -142,7 +143,7 @@ def test_a_bound_above_a_valid_schedule_is_an_error(
     schedule = swap(problem)
     engine(says(Update("a", schedule, 1.01 * schedule.makespan_us, "wrong")))
     with pytest.raises(ScheduleError, match="stands above a valid schedule"):
-        search(problem, SolveOptions())
+        search(problem, SearchOptions())
 
 
 def test_progress_tells_each_news_and_whether_it_is_an_improvement(
@@ -155,7 +156,7 @@ def test_progress_tells_each_news_and_whether_it_is_an_improvement(
         )
     )
     heard: list[Progress] = []
-    search(problem, SolveOptions(), heard.append)
+    search(problem, SearchOptions(), heard.append)
     assert [(p.stage, p.time_us, p.improved) for p in heard] == [
         ("bound", None, False),
         ("greedy", schedule.makespan_us, True),
@@ -173,7 +174,7 @@ def test_a_solver_that_breaks_down_costs_nothing_of_what_was_found(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:
     engine(says(Update("greedy", swap(problem, 1.0)), then=SolverError))
-    found = search(problem, SolveOptions())
+    found = search(problem, SearchOptions())
     assert found.status == "engine failed"
     found.schedule.check()
 
@@ -183,4 +184,4 @@ def test_a_solver_that_breaks_down_before_any_schedule_is_an_error(
 ) -> None:
     engine(says(then=SolverError))
     with pytest.raises(SolverError, match="broke down"):
-        search(problem, SolveOptions())
+        search(problem, SearchOptions())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from taccl.api import make_problem
-from taccl.encoding.engine import Budget
-from taccl.encoding.textbook.engine import built
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.engines.textbook.engine import built
 from taccl.problem import Problem
 
 MACHINES = Path(__file__).parent / "data" / "machines"

@@ -16,7 +16,7 @@ Items = list["CompletionItem[str]"]
 
 def engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The engines of `taccl synthesize`."""
-    from taccl.encoding.portfolio import ENGINES
+    from taccl.encoding.portfolio.solve import ENGINES
 
     return _named(((name, "") for name in ENGINES), incomplete)
 

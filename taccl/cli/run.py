@@ -19,7 +19,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
-from taccl.encoding.engine import MAX_TIME_LIMIT_S
+from taccl.encoding.core.budget import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from taccl.cli.output import (
 from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.portfolio import ENGINES
+from taccl.encoding.portfolio.solve import ENGINES
 from taccl.errors import CheckError
 from taccl.result import Result
 from taccl.schedule import schedule_to_json

@@ -15,7 +15,8 @@ from taccl.api import Request, read_request
 from taccl.arguments import is_whole, shown
 from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, lower_bound
-from taccl.encoding.engine import Budget, SolveOptions, check_time_limit
+from taccl.encoding.core.budget import Budget, check_time_limit
+from taccl.encoding.core.options import SearchOptions
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.explained.explanation import Explanation
 from taccl.explained.symmetry import broken_symmetries
@@ -144,7 +145,7 @@ def _first_found(problem: Problem, target_us: float | None, time_limit: float) -
             raise KeyboardInterrupt
 
     try:
-        return search(problem, SolveOptions(time_limit_s=time_limit), stop_when_enough)
+        return search(problem, SearchOptions(time_limit_s=time_limit), stop_when_enough)
     except NoScheduleInTime:
         return None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from taccl.encoding.engine import Budget
-from taccl.encoding.smt.alike import unlike
+from taccl.encoding.conflicts.alike import unlike
+from taccl.encoding.core.budget import Budget
 from taccl.errors import SketchError
 from taccl.explained.conflict import Conflict, Line
 from taccl.problem import Statement

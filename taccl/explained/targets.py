@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from taccl.api import Request
 from taccl.encoding.bounds import Bound, all_bounds, quick_bound
-from taccl.encoding.engine import Budget
+from taccl.encoding.core.budget import Budget
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement

@@ -13,10 +13,10 @@ import numpy as np
 
 from taccl.api import Request
 from taccl.collectives import Collective, IntArray
-from taccl.encoding.distance import shortest_path
-from taccl.encoding.engine import Budget
-from taccl.encoding.smt.core import Core
-from taccl.encoding.smt.reach import no_way
+from taccl.encoding.conflicts.core import Core
+from taccl.encoding.conflicts.reach import no_way
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.distance import shortest_path
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement

@@ -13,7 +13,7 @@ from taccl.backend.execute.call import PIECE_BYTES
 from taccl.backend.lower import lower
 from taccl.backend.program import Protocol
 from taccl.collectives import COLLECTIVES, make_collective
-from taccl.encoding.engine import SolveOptions
+from taccl.encoding.core.options import SearchOptions
 from taccl.errors import VerificationError
 from taccl.problem import Problem
 from taccl.search import search
@@ -38,7 +38,7 @@ def random_programs(dice):
     collective = make_collective(name, ranks, pieces, root)
     network = no_free_link(random_network(ranks, dice))
     problem = Problem(network, collective, chunk_mb=dice.choice((0.001, 0.25, 4.0)))
-    found = search(problem, SolveOptions(engine="greedy", time_limit_s=10.0, gap=0.5))
+    found = search(problem, SearchOptions(engine="greedy", time_limit_s=10.0, gap=0.5))
     targets = ["all", "executor", "rccl"] + ([] if name in ("gather", "scatter") else ["msccl"])
     lowered = lower(
         found.schedule,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from taccl.encoding.engine import SolveOptions, Update
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.problem import Problem
 
 Taccl = Callable[..., Result]
@@ -43,7 +44,7 @@ def no_solver_runs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     if "needs_engine" in request.keywords:
         return
 
-    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         raise AssertionError("an engine was asked")
         yield
 
@@ -196,7 +197,7 @@ def test_a_wrong_command_is_refused_in_one_style(taccl: Taccl, words: tuple[str,
 
 
 def test_a_bug_shows_no_traceback_but_how_to_report_it(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         raise IndexError("of our own making")
         yield
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import Result
 
-from taccl.encoding.engine import SolveOptions, Update
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.problem import Problem
 
 Taccl = Callable[..., Result]
@@ -13,7 +14,7 @@ NODES = ("--sketch", "ndv2-sk-1", "--size", "16MB")
 
 @pytest.fixture(autouse=True)
 def no_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def solve(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         raise AssertionError("an engine was asked")
         yield
 

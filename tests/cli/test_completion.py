@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from taccl.cli.main import main
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.portfolio import ENGINES
+from taccl.encoding.portfolio.solve import ENGINES
 from taccl.sketch import published_sketches
 from taccl.topologies import catalogue
 

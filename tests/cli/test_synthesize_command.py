@@ -9,8 +9,9 @@ from typing import NoReturn
 import pytest
 from click.testing import Result
 
-from taccl.encoding.engine import SolveOptions, Update
-from taccl.encoding.portfolio import solve as real_solve
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import ProgramLimitError
 from taccl.problem import Problem
 from taccl.schedule import read_schedule
@@ -46,7 +47,7 @@ def test_progress_goes_to_standard_error_and_quiet_silences_it(taccl: Taccl) -> 
     assert "lower bound" in quiet.stdout
 
 
-def first_schedule(problem: Problem, options: SolveOptions) -> Update:
+def first_schedule(problem: Problem, options: SearchOptions) -> Update:
     """The first schedule of the engines, as if nothing were proven about it yet."""
     return replace(next(real_solve(problem, options)), lower_bound_us=0.0)
 
@@ -54,7 +55,7 @@ def first_schedule(problem: Problem, options: SolveOptions) -> Update:
 def test_verbose_shows_news_that_are_no_improvement_too(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def schedule_then_bound(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def schedule_then_bound(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         yield first_schedule(problem, options)
         yield Update("bound", None, 1.0, "latency")
 
@@ -138,7 +139,7 @@ def test_a_published_sketch_brings_its_machine_nodes_and_size(taccl: Taccl) -> N
 
 
 def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def stopped(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         yield first_schedule(problem, options)
         raise KeyboardInterrupt
 
@@ -152,7 +153,7 @@ def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest
 def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(problem: Problem, options: SolveOptions) -> Iterator[Update]:
+    def stopped(problem: Problem, options: SearchOptions) -> Iterator[Update]:
         raise KeyboardInterrupt
         yield
 

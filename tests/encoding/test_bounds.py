@@ -22,7 +22,7 @@ from taccl.encoding.bounds.partitions import partitions
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
-from taccl.encoding.distance import distances_us
+from taccl.encoding.core.distance import distances_us
 from taccl.problem import FloatArray, LogicalTopology, Problem, RoutingLimits
 
 

@@ -11,18 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.bulk import bulk, bulk_at_once, bulk_sums, is_for_bulk
-from taccl.encoding.bulk.alike import with_symmetry
-from taccl.encoding.bulk.anneal import anneal
-from taccl.encoding.bulk.begin import as_moves, doubling
-from taccl.encoding.bulk.board import Board, Move
-from taccl.encoding.bulk.play import Played, Route, Spread
-from taccl.encoding.combine import halves, reducing, roots_of
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy.flood import Policy, Terrain, flood
-from taccl.encoding.routes import distances_by_limits
-from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.paths import distances_by_limits
+from taccl.encoding.core.phases import halves, reducing, roots_of
+from taccl.encoding.core.timing import in_order
+from taccl.encoding.engines.combining import bulk, bulk_at_once, bulk_sums, is_for_bulk
+from taccl.encoding.engines.combining.alike import with_symmetry
+from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.begin import as_moves, doubling
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.play import Played, Route, Spread
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -50,7 +51,7 @@ def board_of(problem: Problem) -> Board:
 
 def best(problem: Problem, seconds: float = 0.5) -> Schedule:
     """The last schedule of the engine, every one checked."""
-    schedules = [u.schedule for u in reducing(bulk)(problem, SolveOptions(), Budget(seconds), None)]
+    schedules = [u.schedule for u in reducing(bulk)(problem, SearchOptions(), Budget(seconds), None)]
     times = []
     for schedule in schedules:
         assert schedule is not None
@@ -91,7 +92,7 @@ def test_a_group_larger_than_a_step_holds_is_cut() -> None:
 @given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
-    updates = islice(reducing(bulk)(small, SolveOptions(), Budget(0.02), None), 6)
+    updates = islice(reducing(bulk)(small, SearchOptions(), Budget(0.02), None), 6)
     times = []
     for update in updates:
         assert update.schedule is not None
@@ -202,7 +203,7 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
     topology, limits = shared_nics()
     reduced = problem(topology, "allreduce", limits=limits, symmetry=[[2, 3, 0, 1]])
     at_home = best(reduced, 1.0)
-    schedules = [u.schedule for u in bulk_sums(reduced, SolveOptions(), Budget(2.0), at_home)]
+    schedules = [u.schedule for u in bulk_sums(reduced, SearchOptions(), Budget(2.0), at_home)]
     assert schedules
     assert schedules[-1] is not None
     schedules[-1].check()
@@ -213,7 +214,7 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
 
 def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
     for other in (problem(two_nodes(), "allgather"), problem(ndv2_node(), "allreduce", chunk_mb=1.0)):
-        assert not list(bulk_sums(other, SolveOptions(), Budget(0.1), None))
+        assert not list(bulk_sums(other, SearchOptions(), Budget(0.1), None))
 
 
 def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
@@ -237,6 +238,6 @@ def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "reducescatter", "allreduce"])
 def test_a_first_schedule_takes_no_search(name: str) -> None:
-    updates = list(reducing(bulk_at_once)(problem(two_nodes(), name), SolveOptions(), Budget(0.0), None))
+    updates = list(reducing(bulk_at_once)(problem(two_nodes(), name), SearchOptions(), Budget(0.0), None))
     assert updates[0].schedule is not None
     updates[0].schedule.check()

@@ -12,22 +12,23 @@ from hypothesis import strategies as st
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
 
 from taccl.collectives import make_collective
-from taccl.encoding.bulk import bulk_exchange, is_for_exchange
-from taccl.encoding.bulk.alike import kept_by, with_symmetry
-from taccl.encoding.bulk.anneal import anneal
-from taccl.encoding.bulk.block import expanded, in_one_block
-from taccl.encoding.bulk.board import Board, Move
-from taccl.encoding.bulk.exchange import Exchange, chosen
-from taccl.encoding.bulk.fullest import fullest
-from taccl.encoding.bulk.partners import as_exchanges, rounds
-from taccl.encoding.bulk.play import Played
-from taccl.encoding.bulk.sends import decisions, without_unused
-from taccl.encoding.bulk.teams import scattering, teams
-from taccl.encoding.combine import reducing
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.symmetry import symmetry_group, without_shared_ports
-from taccl.encoding.timing import in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.core.timing import in_order
+from taccl.encoding.engines.combining import bulk_exchange, is_for_exchange
+from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
+from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.block import expanded, in_one_block
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.exchange import Exchange, chosen
+from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.partners import as_exchanges, rounds
+from taccl.encoding.engines.combining.play import Played
+from taccl.encoding.engines.combining.sends import decisions, without_unused
+from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.symmetry.group import symmetry_group, without_shared_ports
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import derive
@@ -60,7 +61,7 @@ def schedule_of(board: Board, played: Played) -> Schedule:
 
 def at_once(small: Problem) -> Schedule:
     """The best of the textbook rounds: no search."""
-    *_, last = bulk_exchange(small, SolveOptions(), Budget(0.0), None)
+    *_, last = bulk_exchange(small, SearchOptions(), Budget(0.0), None)
     assert last.schedule is not None
     last.schedule.check()
     return last.schedule
@@ -218,7 +219,7 @@ def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedul
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
 def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
     small = problem(switch(6), "allreduce", 2)
-    for compact in reducing(greedy)(small, SolveOptions(), Budget(seconds), None):
+    for compact in reducing(greedy)(small, SearchOptions(), Budget(seconds), None):
         assert compact.schedule is not None
         group = kept_by(compact.schedule, symmetry_group(with_symmetry(small)))
         player = Exchange(Board.of(small, group))
@@ -230,7 +231,7 @@ def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
 def test_a_schedule_that_is_given_is_only_improved_on() -> None:
     small = problem(switch(4), "allreduce")
     known = at_once(small)
-    assert not list(bulk_exchange(small, SolveOptions(), Budget(0.2), known))
+    assert not list(bulk_exchange(small, SearchOptions(), Budget(0.2), known))
 
 
 def test_rules_on_links_are_kept() -> None:
@@ -238,7 +239,7 @@ def test_rules_on_links_are_kept() -> None:
     may_use = np.ones((4, 8), dtype=np.bool_)
     may_use[[0, 2], 6:] = may_use[[1, 3], 4:6] = False
     limited = problem(rails(), "allreduce", limits=RoutingLimits(may_use=may_use))
-    updates = list(bulk_exchange(limited, SolveOptions(), Budget(1.0), None))
+    updates = list(bulk_exchange(limited, SearchOptions(), Budget(1.0), None))
     best = updates[-1].schedule
     assert best is not None
     best.check()
@@ -294,7 +295,7 @@ def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
         problem(full(65), "allreduce"),
     ):
         assert not is_for_exchange(other)
-        assert not list(bulk_exchange(other, SolveOptions(), Budget(0.1), None))
+        assert not list(bulk_exchange(other, SearchOptions(), Budget(0.1), None))
 
 
 def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taccl.encoding import by_pulp
-from taccl.encoding.by_pulp import PulpModel, find_solver, solve_by_pulp
+from taccl.encoding.core import by_pulp
+from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
 from taccl.errors import SolverError
 
 

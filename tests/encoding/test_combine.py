@@ -20,12 +20,13 @@ from small_problems import (
 )
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.combine import halves, joined, mirrored, overlapped, reducing
-from taccl.encoding.cp import cp
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.quotient import quotient
-from taccl.encoding.timing import in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import halves, joined, mirrored, overlapped, reducing
+from taccl.encoding.core.timing import in_order
+from taccl.encoding.engines.cp import cp
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.symmetry.quotient import quotient
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -34,7 +35,7 @@ def first_of(part: Problem | None) -> Schedule | None:
     """The first greedy schedule of a half."""
     if part is None:
         return None
-    schedule = next(greedy(part, SolveOptions(), Budget(0.0), None)).schedule
+    schedule = next(greedy(part, SearchOptions(), Budget(0.0), None)).schedule
     assert schedule is not None
     schedule.check()
     return schedule
@@ -138,7 +139,7 @@ def test_a_custom_collective_that_copies_and_sums_has_both_halves() -> None:
 @settings(max_examples=80, deadline=None)
 @given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
 def test_every_mix_of_copies_and_sums_gets_a_valid_schedule(mixed: Problem) -> None:
-    update = next(reducing(greedy)(mixed, SolveOptions(), Budget(0.0), None))
+    update = next(reducing(greedy)(mixed, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     update.schedule.check()
 
@@ -146,7 +147,7 @@ def test_every_mix_of_copies_and_sums_gets_a_valid_schedule(mixed: Problem) -> N
 @settings(max_examples=60, deadline=None)
 @given(problems(names=("allreduce", "reduce", "reducescatter"), betas=ENGINE_BETAS))
 def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Problem) -> None:
-    update = next(reducing(greedy)(summing, SolveOptions(), Budget(0.0), None))
+    update = next(reducing(greedy)(summing, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     update.schedule.check()
     assert update.schedule.problem is summing
@@ -155,7 +156,7 @@ def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Probl
 def test_an_engine_that_finds_nothing_leaves_nothing_to_join() -> None:
     silent = reducing(lambda *_: iter(()))
     for name in ("allreduce", "reducescatter"):
-        assert not list(silent(problem(ring(3), name), SolveOptions(), Budget(1.0), None))
+        assert not list(silent(problem(ring(3), name), SearchOptions(), Budget(1.0), None))
 
 
 def test_overlapping_only_yields_faster_valid_schedules() -> None:
@@ -181,11 +182,11 @@ def test_where_ranks_are_alike_sums_are_decided_once_and_stay_valid() -> None:
     small = problem(ring(5, both=True), "allreduce", 2)
     alike = quotient(small)
     assert alike is not None
-    first = next(reducing(greedy)(small, SolveOptions(), Budget(0.0), None)).schedule
+    first = next(reducing(greedy)(small, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None
     first.check()
     assert lower_bound(small).value_us <= first.makespan_us + 1e-6
-    part = next(reducing(greedy)(alike.problem, SolveOptions(), Budget(0.0), None)).schedule
+    part = next(reducing(greedy)(alike.problem, SearchOptions(), Budget(0.0), None)).schedule
     assert part is not None
     part.check()
     lifted = alike.lifted(part)
@@ -202,7 +203,7 @@ def test_what_is_proved_of_a_mirror_image_that_no_schedule_read_backwards_is_doe
     links = [(1, 0, 10.0, 1.0), (2, 0, 0.0, 1.0), (3, 2, 9.0, 1.0)]
     reduced = problem(machine(4, links, "pipelined", shared=[(0, 1)]), "reduce")
     assert not reduced.topology.reads_backwards
-    updates = list(reducing(cp)(reduced, SolveOptions(), Budget(2.0), None))
+    updates = list(reducing(cp)(reduced, SearchOptions(), Budget(2.0), None))
     assert min(each.schedule.makespan_us for each in updates if each.schedule) == pytest.approx(11.0)
     assert max(each.lower_bound_us for each in updates) <= 11.0
     assert lower_bound(reduced).value_us <= 11.0

@@ -8,18 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from small_problems import machine, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.linear import LinearModel
-from taccl.encoding.milp import contiguity, rejoined
-from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.linear import LinearModel
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.milp import contiguity, rejoined
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
 
 
 def anew(schedule: Schedule, seconds: float = 20.0) -> Schedule | None:
     """The schedule joined anew, and checked."""
-    better = rejoined(schedule, symmetry_group(schedule.problem), SolveOptions(), Budget(seconds))
+    better = rejoined(schedule, symmetry_group(schedule.problem), SearchOptions(), Budget(seconds))
     if better is not None:
         better.check()
         cells = [sorted(zip(s.chunk.tolist(), s.link.tolist(), strict=True)) for s in (schedule, better)]

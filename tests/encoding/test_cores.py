@@ -9,10 +9,10 @@ import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.encoding.engine import Budget
-from taccl.encoding.smt.alike import unlike
-from taccl.encoding.smt.core import Core, minimal_core
-from taccl.encoding.smt.reach import no_way
+from taccl.encoding.conflicts.alike import unlike
+from taccl.encoding.conflicts.core import Core, minimal_core
+from taccl.encoding.conflicts.reach import no_way
+from taccl.encoding.core.budget import Budget
 from taccl.problem import LogicalTopology, Rule, Statement
 
 ENOUGH = Budget(1e9)  # seconds

@@ -27,15 +27,16 @@ from small_problems import (
     two_nodes,
 )
 
-from taccl.encoding.combine import reducing
-from taccl.encoding.cp.sums_engine import all_programs, is_for_all_programs
-from taccl.encoding.cp.sums_model import build, divisions
-from taccl.encoding.cp.sums_read import add_hint
-from taccl.encoding.cp.sums_smaller import bundles
-from taccl.encoding.cp.sums_ways import splits, subsets
-from taccl.encoding.cp.ticks import ticks_of
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.engines.cp.sums_engine import all_programs, is_for_all_programs
+from taccl.encoding.engines.cp.sums_model import build, divisions
+from taccl.encoding.engines.cp.sums_read import add_hint
+from taccl.encoding.engines.cp.sums_smaller import bundles
+from taccl.encoding.engines.cp.sums_ways import splits, subsets
+from taccl.encoding.engines.cp.ticks import ticks_of
+from taccl.encoding.engines.greedy import greedy
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.schedule.partial_sums import disjoint_union, set_of
@@ -60,7 +61,7 @@ def sums(topology: LogicalTopology, chunks: int, **more: object) -> Problem:
 
 def first(small: Problem) -> Schedule:
     """A schedule to begin with, in which each sum is made once."""
-    update = next(reducing(greedy)(small, SolveOptions(), Budget(0.0), None))
+    update = next(reducing(greedy)(small, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     return update.schedule
 
@@ -69,7 +70,7 @@ def decided(small: Problem, seconds: float = 60.0, best: Schedule | None = None)
     """The best schedule and bound that the engine ends with, with all that it says checked on the way."""
     best, bound_us = best or first(small), 0.0
     assert is_for_all_programs(small)
-    for update in all_programs(small, SolveOptions(), Budget(seconds), best, 0.0):
+    for update in all_programs(small, SearchOptions(), Budget(seconds), best, 0.0):
         if update.schedule is not None:
             update.schedule.check()
             assert update.schedule.makespan_us < best.makespan_us
@@ -134,7 +135,7 @@ def test_an_order_that_a_sketch_asks_for_takes_nothing_off_the_bound() -> None:
     topology = full(3, 100.0, 1.0)
     own_first = RoutingLimits(own_first=np.ones(topology.num_links, dtype=np.bool_))
     asked = problem(topology, "allreduce", limits=own_first)
-    updates = list(all_programs(asked, SolveOptions(), Budget(5.0), first(asked), 0.0))
+    updates = list(all_programs(asked, SearchOptions(), Budget(5.0), first(asked), 0.0))
     assert all(update.schedule is None for update in updates)
     assert max(update.lower_bound_us for update in updates) <= 103.0
 
@@ -201,7 +202,7 @@ def test_too_many_contributors_are_left_to_other_engines() -> None:
 
 def test_no_time_means_no_answer() -> None:
     small = problem(full(3), "allreduce")
-    assert list(all_programs(small, SolveOptions(), Budget(0.0), first(small), 0.0)) == []
+    assert list(all_programs(small, SearchOptions(), Budget(0.0), first(small), 0.0)) == []
 
 
 def bell_number(count: int) -> int:

@@ -26,14 +26,15 @@ from small_problems import (
 )
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.combine import reducing
-from taccl.encoding.cp import cp, is_for_one_model, jointly
-from taccl.encoding.cp.hints import add_hint
-from taccl.encoding.cp.proof import prove, whole_model
-from taccl.encoding.cp.solve import news, schedule_of
-from taccl.encoding.cp.ticks import NEVER, ticks_of
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.engines.cp import cp, is_for_one_model, jointly
+from taccl.encoding.engines.cp.hints import add_hint
+from taccl.encoding.engines.cp.proof import prove, whole_model
+from taccl.encoding.engines.cp.solve import news, schedule_of
+from taccl.encoding.engines.cp.ticks import NEVER, ticks_of
+from taccl.encoding.engines.greedy import greedy
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -43,7 +44,7 @@ some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 def first(small: Problem) -> Schedule:
     """A schedule to begin with."""
-    update = next(reducing(greedy)(small, SolveOptions(), Budget(0.0), None))
+    update = next(reducing(greedy)(small, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     return update.schedule
 
@@ -77,7 +78,7 @@ def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
     assert best.makespan_us >= optimum - 1e-6
     if bound >= best.makespan_us * (1 - 1e-9):
         assert best.makespan_us == pytest.approx(optimum, abs=1e-6)
-    for update in prove(small, SolveOptions(), Budget(1.0), known, 0.0):
+    for update in prove(small, SearchOptions(), Budget(1.0), known, 0.0):
         assert update.lower_bound_us <= (
             0.0 if small.collective.is_reduction else optimum * (1 + 1e-9) + 1e-6
         )
@@ -107,7 +108,7 @@ def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:
     """(time, bound) that the engine ends with, with all that it says checked on the way."""
     time_us, bound_us = first(small).makespan_us, 0.0
     engine = reducing(cp, jointly if is_for_one_model(small) else None)
-    for update in engine(small, SolveOptions(), Budget(seconds), first(small)):
+    for update in engine(small, SearchOptions(), Budget(seconds), first(small)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
             update.schedule.check()
@@ -132,7 +133,7 @@ def test_a_sum_is_proved_by_its_mirror_image() -> None:
 def notes(small: Problem, seconds: float = 20.0) -> tuple[float, list[str]]:
     """The time that `jointly` ends with, and what it notes about the last schedule; it must tell no bound."""
     time_us, told = first(small).makespan_us, []
-    for update in reducing(cp, jointly)(small, SolveOptions(), Budget(seconds), first(small)):
+    for update in reducing(cp, jointly)(small, SearchOptions(), Budget(seconds), first(small)):
         assert update.lower_bound_us == 0.0
         if update.schedule is not None:
             update.schedule.check()
@@ -162,7 +163,7 @@ def test_a_sum_for_one_rank_is_not_proved_where_ports_are_busy_otherwise_backwar
     links = [(0, 1, 1.0, 2.0), (2, 1, 5.0, 2.0), (1, 0, 1.0, 2.0), (1, 2, 1.0, 2.0)]
     mixed = problem(machine(3, links, "pipelined", shared=[(0, 1)]), "reducescatter")
     assert not mixed.topology.reads_backwards
-    for update in reducing(cp)(mixed, SolveOptions(), Budget(2.0), first(mixed)):
+    for update in reducing(cp)(mixed, SearchOptions(), Budget(2.0), first(mixed)):
         assert update.lower_bound_us == 0.0
     for exact in (
         problem(replace(mixed.topology, occupancy="serial"), "reducescatter"),
@@ -202,7 +203,7 @@ def test_what_a_symmetry_moves_takes_turns_at_a_shared_port() -> None:
     known = first(gather)
     times = [
         update.schedule.makespan_us
-        for update in cp(gather, SolveOptions(), Budget(3.0), known)
+        for update in cp(gather, SearchOptions(), Budget(3.0), known)
         if update.schedule is not None
     ]
     assert min([known.makespan_us, *times]) == pytest.approx(26.0)
@@ -232,7 +233,7 @@ def test_a_proof_ends_long_before_the_time_when_nothing_is_left_to_ask(costs: tu
     """The fastest schedule is known, and with an hour to spare its proof returns."""
     gather = problem(ring(3, *costs), "allgather")
     known = fastest(gather).schedule()
-    bounds = [update.lower_bound_us for update in prove(gather, SolveOptions(), Budget(3600.0), known, 0.0)]
+    bounds = [update.lower_bound_us for update in prove(gather, SearchOptions(), Budget(3600.0), known, 0.0)]
     assert bounds == sorted(bounds)
     assert bounds[-1] == pytest.approx(known.makespan_us, rel=1e-2)
     assert bounds[-1] <= known.makespan_us * (1 + 1e-9)

@@ -13,17 +13,20 @@ from ortools.sat.python import cp_model
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.bulk import bulk
-from taccl.encoding.combine import reducing
-from taccl.encoding.cp import cp
-from taccl.encoding.cp.model import build
-from taccl.encoding.cp.ticks import ticks_of
-from taccl.encoding.cp.ways import near_ways
-from taccl.encoding.engine import Budget, Engine, SolveOptions, Update
-from taccl.encoding.greedy import greedy
-from taccl.encoding.milp import milp
-from taccl.encoding.smt import smt
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.combining import bulk
+from taccl.encoding.engines.cp import cp
+from taccl.encoding.engines.cp.model import build
+from taccl.encoding.engines.cp.ticks import ticks_of
+from taccl.encoding.engines.cp.ways import near_ways
+from taccl.encoding.engines.engine import Engine
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.milp import milp
+from taccl.encoding.engines.orders import smt
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -35,7 +38,7 @@ _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 
 def found(engine: Engine, problem: Problem, seconds: float, most: int = 20) -> list[Schedule]:
     """The schedules of the first updates, each checked."""
-    updates = engine(problem, SolveOptions(), Budget(seconds), None)
+    updates = engine(problem, SearchOptions(), Budget(seconds), None)
     schedules = [update.schedule for update in islice(updates, most) if update.schedule is not None]
     for schedule in schedules:
         schedule.check()
@@ -83,7 +86,7 @@ def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: Engi
     gather = problem(ring(4), "allgather")
     best = fastest(gather).schedule()
     assert best.makespan_us == 6.0
-    updates = engine(gather, SolveOptions(), Budget(0.5), best)
+    updates = engine(gather, SearchOptions(), Budget(0.5), best)
     assert not any(update.schedule is not None for update in updates)
 
 
@@ -181,7 +184,7 @@ def test_the_greedy_engine_finds_the_same_again_with_the_same_seed() -> None:
     gather = problem(ndv2_node(), "allgather", 2)
 
     def first_times(seed: int) -> list[float]:
-        updates = greedy(gather, SolveOptions(seed=seed), Budget(60.0), None)
+        updates = greedy(gather, SearchOptions(seed=seed), Budget(60.0), None)
         return [_schedule(update).makespan_us for update in islice(updates, 2)]
 
     assert first_times(3) == first_times(3)
@@ -195,7 +198,7 @@ def _schedule(update: Update) -> Schedule:
 def last(engine: Engine, problem: Problem, seconds: float, enough_us: float) -> Schedule:
     """What an engine has found when it is done, or has found what is enough."""
     best = None
-    for update in engine(problem, SolveOptions(), Budget(seconds), None):
+    for update in engine(problem, SearchOptions(), Budget(seconds), None):
         best = update.schedule or best
         if best is not None and best.makespan_us <= enough_us + 1e-6:
             break

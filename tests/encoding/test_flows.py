@@ -12,11 +12,12 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 from taccl import units
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import flow_bound
-from taccl.encoding.combine import reducing
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.flows import flows, is_for_flows
-from taccl.encoding.flows.paths import Path, paths_of, whole_chunks
-from taccl.encoding.flows.program import least_busy_flow
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.flow import least_busy_flow
+from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.engines.flows import flows, is_for_flows
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
 
@@ -40,7 +41,7 @@ def free_of_alpha(topology: LogicalTopology) -> LogicalTopology:
 def best(small: Problem, seconds: float = 1.0) -> Schedule:
     """What the engine ends with, checked."""
     schedule = None
-    for update in reducing(flows)(small, SolveOptions(), Budget(seconds), None):
+    for update in reducing(flows)(small, SearchOptions(), Budget(seconds), None):
         schedule = update.schedule or schedule
     assert schedule is not None
     schedule.check()
@@ -166,7 +167,7 @@ def test_a_symmetry_is_kept() -> None:
 def test_chunks_that_several_ranks_want_are_not_for_flows(name: str) -> None:
     small = problem(ring(3, both=True), name)
     assert not is_for_flows(small)
-    updates = flows(small, SolveOptions(), Budget(1.0), None)
+    updates = flows(small, SearchOptions(), Budget(1.0), None)
     assert [update.stage for update in updates] == ["greedy"]
 
 

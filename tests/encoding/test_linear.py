@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from taccl.encoding.linear import LinearModel, check_solver, solve
+from taccl.encoding.core.linear import LinearModel, check_solver, solve
 from taccl.errors import SolverError
 
 #: PuLP says in warnings what its next version will want.

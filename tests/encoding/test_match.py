@@ -9,11 +9,11 @@ from small_problems import ENGINE_BETAS, machine, problem, problems, ring, two_n
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.engine import Budget
-from taccl.encoding.greedy.flood import Terrain
-from taccl.encoding.greedy.match import MatchPolicy, is_for_matching, match
-from taccl.encoding.routes import distances_by_limits
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.list_scheduling import Terrain
+from taccl.encoding.core.paths import distances_by_limits
+from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 

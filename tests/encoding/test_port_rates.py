@@ -16,12 +16,12 @@ from small_problems import custom, machine, problem
 from taccl.api import make_problem
 from taccl.backend.lower import lower
 from taccl.backend.simulate import simulate_program
-from taccl.encoding.automorphisms import is_automorphism
 from taccl.encoding.bounds import all_bounds, lower_bound
-from taccl.encoding.engine import SolveOptions
-from taccl.encoding.portfolio import ENGINES, solve
-from taccl.encoding.quotient import quotient
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.portfolio.solve import ENGINES, solve
+from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import LogicalTopology, Occupancy, Problem
 from taccl.schedule import Schedule
 from taccl.sketch.symmetry import broken_by
@@ -202,7 +202,7 @@ def test_every_engine_keeps_the_rates_of_ports_and_the_bounds(engine: str, colle
     small = problem(topology, collective, 1)
     best = np.inf
     bound_us = lower_bound(small).value_us
-    for update in solve(small, SolveOptions(engine=engine, time_limit_s=2.0)):
+    for update in solve(small, SearchOptions(engine=engine, time_limit_s=2.0)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
             update.schedule.check()
@@ -216,11 +216,11 @@ def test_a_search_proves_how_long_a_trunk_takes() -> None:
     links = [(0, 2, 0.0, 4.0), (1, 3, 0.0, 4.0), (2, 0, 0.0, 4.0), (3, 1, 0.0, 4.0)]
     topology = machine(4, links, shared=[(0, 1)], rates=[0.25])
     moved = Problem(topology, custom(4, [([0], [2], False), ([1], [3], False)]), 1.0)
-    *_, last = solve(moved, SolveOptions(engine="cp", time_limit_s=5.0))
+    *_, last = solve(moved, SearchOptions(engine="cp", time_limit_s=5.0))
     assert max(lower_bound(moved).value_us, last.lower_bound_us) == pytest.approx(5.0)
     times = [
         u.schedule.makespan_us
-        for u in solve(moved, SolveOptions(engine="greedy", time_limit_s=1.0))
+        for u in solve(moved, SearchOptions(engine="greedy", time_limit_s=1.0))
         if u.schedule
     ]
     assert min(times) == pytest.approx(5.0)

@@ -20,16 +20,16 @@ from small_problems import (
     two_nodes,
 )
 
-from taccl.encoding.engine import SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.plan import Turn
-from taccl.encoding.portfolio import ENGINES, solve
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.portfolio.solve import ENGINES, solve
+from taccl.encoding.portfolio.stages import Turn
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 
-def heard(problem: Problem, options: SolveOptions) -> tuple[list[Schedule], float]:
+def heard(problem: Problem, options: SearchOptions) -> tuple[list[Schedule], float]:
     """All schedules, each checked, and the best bound, when the engines are done."""
     schedules, bound = [], 0.0
     for update in solve(problem, options):
@@ -48,7 +48,7 @@ def test_the_engines_have_names() -> None:
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "reducescatter"])
 def test_every_engine_answers_every_kind_of_collective(engine: str, name: str) -> None:
     small = problem(two_nodes(), name)
-    schedules, bound = heard(small, SolveOptions(engine=engine, time_limit_s=0.4))
+    schedules, bound = heard(small, SearchOptions(engine=engine, time_limit_s=0.4))
     times = [schedule.makespan_us for schedule in schedules]
     assert all(later < earlier for earlier, later in pairwise(times))
     assert 0.0 < bound <= times[-1] + 1e-6
@@ -56,14 +56,14 @@ def test_every_engine_answers_every_kind_of_collective(engine: str, name: str) -
 
 
 def test_the_first_update_brings_a_schedule_and_a_bound() -> None:
-    first = next(solve(problem(ndv2_node(), "alltoall"), SolveOptions(time_limit_s=0.0)))
+    first = next(solve(problem(ndv2_node(), "alltoall"), SearchOptions(time_limit_s=0.0)))
     assert first.schedule is not None
     assert first.lower_bound_us > 0.0
     assert first.bound_source
 
 
 def test_the_second_update_is_the_best_bound_that_can_be_proved_at_once() -> None:
-    updates = solve(problem(two_nodes(), "allgather"), SolveOptions(time_limit_s=10.0))
+    updates = solve(problem(two_nodes(), "allgather"), SearchOptions(time_limit_s=10.0))
     quick, proved = next(updates), next(updates)
     assert proved.schedule is None
     assert quick.lower_bound_us < proved.lower_bound_us == pytest.approx(26.0)
@@ -74,21 +74,21 @@ def test_the_second_update_is_the_best_bound_that_can_be_proved_at_once() -> Non
 def test_a_schedule_that_meets_the_bound_ends_the_search_long_before_the_time(chunks: int) -> None:
     """Direct sends between all of three ranks: with an hour to spare this returns."""
     small = problem(full(3), "alltoall", chunks)
-    schedules, bound = heard(small, SolveOptions(time_limit_s=3600.0))
+    schedules, bound = heard(small, SearchOptions(time_limit_s=3600.0))
     assert schedules[-1].makespan_us == pytest.approx(1.0 + chunks)
     assert bound == pytest.approx(schedules[-1].makespan_us)
 
 
 def test_a_gap_that_is_wide_enough_ends_the_search_long_before_the_time() -> None:
     """26 us is the optimum and 24 the bound: no search would prove more, and none is asked to."""
-    schedules, bound = heard(problem(two_nodes(), "allgather"), SolveOptions(time_limit_s=3600.0, gap=0.1))
+    schedules, bound = heard(problem(two_nodes(), "allgather"), SearchOptions(time_limit_s=3600.0, gap=0.1))
     assert bound >= 0.9 * schedules[-1].makespan_us
 
 
 @pytest.mark.parametrize("name", ["alltoall", "allreduce"])
 def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str) -> None:
     """Sums and copies of an AllReduce are ordered together, which greedy cannot do."""
-    *_, last = solve(problem(two_nodes(), name), SolveOptions(engine="smt", time_limit_s=3.0))
+    *_, last = solve(problem(two_nodes(), name), SearchOptions(engine="smt", time_limit_s=3.0))
     assert last.stage == "smt"
     assert last.note.startswith("no order of these routes and groups is faster")
     assert last.schedule is None
@@ -96,15 +96,15 @@ def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str
 
 
 def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taccl.encoding.portfolio.turns", lambda problem: (Turn(greedy, 0.1),))
-    *_, last = solve(problem(two_nodes(), "alltoall", 2), SolveOptions(time_limit_s=5.0))
+    monkeypatch.setattr("taccl.encoding.portfolio.solve.turns", lambda problem: (Turn(greedy, 0.1),))
+    *_, last = solve(problem(two_nodes(), "alltoall", 2), SearchOptions(time_limit_s=5.0))
     assert last.note.startswith("no order")
 
 
 def test_auto_finds_the_optimum_of_a_small_machine() -> None:
     small = problem(two_nodes(), "allgather")
     optimum = fastest(small).makespan_us
-    for update in solve(small, SolveOptions(time_limit_s=20.0)):
+    for update in solve(small, SearchOptions(time_limit_s=20.0)):
         if update.schedule is not None and update.schedule.makespan_us <= optimum + 1e-6:
             return
     raise AssertionError(f"{optimum} us was not found")
@@ -112,7 +112,9 @@ def test_auto_finds_the_optimum_of_a_small_machine() -> None:
 
 def test_where_nothing_has_to_move_an_empty_schedule_is_all() -> None:
     for engine in ENGINES:
-        schedules, bound = heard(problem(machine(1, []), "allreduce"), SolveOptions(engine, time_limit_s=0.5))
+        schedules, bound = heard(
+            problem(machine(1, []), "allreduce"), SearchOptions(engine, time_limit_s=0.5)
+        )
         assert [len(schedule) for schedule in schedules] == [0]
         assert bound == 0.0
 
@@ -120,7 +122,7 @@ def test_where_nothing_has_to_move_an_empty_schedule_is_all() -> None:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(limited=True, betas=ENGINE_BETAS))
 def test_no_bound_is_ever_above_a_schedule(small: Problem) -> None:
-    schedules, bound = heard(small, SolveOptions(time_limit_s=0.15))
+    schedules, bound = heard(small, SearchOptions(time_limit_s=0.15))
     assert schedules
     assert bound <= schedules[-1].makespan_us + 1e-6
 
@@ -128,20 +130,20 @@ def test_no_bound_is_ever_above_a_schedule(small: Problem) -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
 def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem) -> None:
-    schedules, bound = heard(small, SolveOptions(time_limit_s=0.15))
+    schedules, bound = heard(small, SearchOptions(time_limit_s=0.15))
     assert schedules
     assert bound <= schedules[-1].makespan_us + 1e-6
 
 
 def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
-        next(solve(problem(ring(3), "allgather"), SolveOptions(engine="quantum")))
+        next(solve(problem(ring(3), "allgather"), SearchOptions(engine="quantum")))
     assert caught.value.hint == "one of auto, textbook, greedy, bulk, milp, cp, trees, flows, smt"
 
 
 def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:
     with pytest.raises(SolverError, match="unknown solver 'abacus'"):
-        next(solve(problem(ring(3), "allgather"), SolveOptions(solver="abacus")))
+        next(solve(problem(ring(3), "allgather"), SearchOptions(solver="abacus")))
 
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce"])
@@ -151,7 +153,7 @@ def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
     Three pieces each, because what CP-SAT has proved by the time of its news has no thread any more.
     """
     before = set(threading.enumerate())
-    updates = solve(problem(ndv2_node(), name, 3), SolveOptions(engine="cp", time_limit_s=600.0))
+    updates = solve(problem(ndv2_node(), name, 3), SearchOptions(engine="cp", time_limit_s=600.0))
     for update in updates:
         if update.stage == "cp":
             break
@@ -163,4 +165,4 @@ def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
 def test_a_link_that_takes_no_time_is_refused_by_name() -> None:
     free = machine(2, [(0, 1, 0.0, 0.0), (1, 0, 1.0, 1.0)])
     with pytest.raises(TopologyError, match=r"0 -> 1 .* costs nothing"):
-        next(solve(problem(free, "allgather"), SolveOptions()))
+        next(solve(problem(free, "allgather"), SearchOptions()))

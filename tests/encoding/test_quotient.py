@@ -11,9 +11,10 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.quotient import Quotient, one_of_each_kind, quotient
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.symmetry.quotient import Quotient, one_of_each_kind, quotient
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -44,7 +45,7 @@ def found(whole: Problem) -> Quotient:
 
 
 def first(part: Problem) -> Schedule:
-    schedule = next(greedy(part, SolveOptions(), Budget(0.0), None)).schedule
+    schedule = next(greedy(part, SearchOptions(), Budget(0.0), None)).schedule
     assert schedule is not None
     return schedule
 

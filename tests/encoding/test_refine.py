@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from small_problems import full, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES, make_collective
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.portfolio import solve
-from taccl.encoding.refine import refined
-from taccl.encoding.textbook.engine import built
-from taccl.encoding.timing import Decision, in_order
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.refine import refined
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.textbook.engine import built
+from taccl.encoding.portfolio.solve import solve
 from taccl.errors import ScheduleError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -89,13 +90,13 @@ def test_only_a_finer_cut_of_the_same_problem_is_one() -> None:
 def test_a_search_begins_with_what_is_known() -> None:
     coarse = problem(ring(4, both=True), "alltoall")
     *_, last = (
-        update.schedule for update in solve(coarse, SolveOptions(time_limit_s=0.5)) if update.schedule
+        update.schedule for update in solve(coarse, SearchOptions(time_limit_s=0.5)) if update.schedule
     )
     finer = cut(coarse, 5)
     known = refined(last, finer)
-    first = next(greedy(finer, SolveOptions(), Budget(0.0), None)).schedule
+    first = next(greedy(finer, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None and known.makespan_us < first.makespan_us
-    updates = solve(finer, SolveOptions("greedy", 60.0, known=known))
+    updates = solve(finer, SearchOptions("greedy", 60.0, known=known))
     found = islice((update for update in updates if update.schedule is not None), 2)
     assert [(each.stage, each.schedule is known) for each in found] == [("greedy", False), ("refined", True)]
 

@@ -8,9 +8,10 @@ from small_problems import full, machine, ndv2_node, problem, ring
 from test_quotient import grid
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.problem import LogicalTopology, RoutingLimits
 
 
@@ -68,7 +69,7 @@ def test_none_where_a_rank_is_never_reached() -> None:
 def test_greedy_takes_rounds_for_large_machines_without_any_time() -> None:
     """A mesh of 144 ranks that are not alike: 143 chunks into a corner over two links."""
     mesh = problem(grid(12, 12, closed=False), "allgather")
-    first = next(greedy(mesh, SolveOptions(), Budget(0.0), None)).schedule
+    first = next(greedy(mesh, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None
     first.check()
     assert first.makespan_us <= 74 * 2.5

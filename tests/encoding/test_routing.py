@@ -8,21 +8,22 @@ from hypothesis import HealthCheck, given, settings
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl.collectives import BoolArray
-from taccl.encoding.distance import distances_us, shortest_path
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.linear import LinearModel
-from taccl.encoding.milp import routing
-from taccl.encoding.milp.routing import RoutingOptions, routed
-from taccl.encoding.routes import shortest_path_sets
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.distance import distances_us, shortest_path
+from taccl.encoding.core.linear import LinearModel
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.paths import shortest_path_sets
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.milp import routing
+from taccl.encoding.engines.milp.routing import RoutingOptions, routed
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 
 def known(problem: Problem) -> Schedule:
     """The first greedy schedule."""
-    schedule = next(greedy(problem, SolveOptions(), Budget(0.0), None)).schedule
+    schedule = next(greedy(problem, SearchOptions(), Budget(0.0), None)).schedule
     assert schedule is not None
     return schedule
 
@@ -31,7 +32,7 @@ def routes(problem: Problem, slack: float = 2.0) -> BoolArray:
     """Which links each chunk uses, shape (num_chunks, num_links)."""
     allowed = shortest_path_sets(problem, slack)
     symmetry = symmetry_group(problem)
-    uses = routed(known(problem), symmetry, allowed, RoutingOptions(), SolveOptions(), Budget(20.0))
+    uses = routed(known(problem), symmetry, allowed, RoutingOptions(), SearchOptions(), Budget(20.0))
     assert uses is not None
     return uses
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from small_problems import full, machine, ndv2_node, problem, ring, two_nodes
 from test_quotient import grid
 
-from taccl.encoding.engine import Budget
-from taccl.encoding.trees.groups import Carried, Grouping, groupings, in_groups
-from taccl.encoding.trees.layers import shallow_trees
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.routes import Carried, Grouping, groupings, in_groups
+from taccl.encoding.engines.trees.layers import shallow_trees
 from taccl.problem import LogicalTopology, Problem
 
 

@@ -5,8 +5,8 @@ import pytest
 import z3
 from small_problems import custom, full, machine, ndv2_node, problem, ring
 
-from taccl.encoding.engine import Budget
-from taccl.encoding.smt import (
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.frontier import (
     Point,
     Undecided,
     Verdict,
@@ -16,8 +16,8 @@ from taccl.encoding.smt import (
     round_network,
     walk,
 )
-from taccl.encoding.smt.model import Model
-from taccl.encoding.smt.points import copies_of
+from taccl.encoding.frontier.model import Model
+from taccl.encoding.frontier.points import copies_of
 from taccl.errors import CollectiveError, SolverError, TopologyError
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
@@ -190,7 +190,7 @@ def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_mi
     def forgetful(*question: object) -> Verdict:
         return Verdict() if question[3] == 2 else decide(*question)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("taccl.encoding.smt.points.decide", forgetful)
+    monkeypatch.setattr("taccl.encoding.frontier.points.decide", forgetful)
     topology = ring(4, both=True)
     news = list(walk(lambda pieces: problem(topology, "allgather", pieces), 2, 1, Budget(60.0)))
     assert news[0] == Undecided(2, 2, 1)

@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.greedy import greedy
-from taccl.encoding.smt import orders, prove, smt
-from taccl.encoding.smt.ask import ask
-from taccl.encoding.smt.orders import OpenOrder, open_order, windows
-from taccl.encoding.smt.prove import order_within
-from taccl.encoding.symmetry import symmetry_group
-from taccl.encoding.timing import Decision, decisions_of, in_order, list_schedule, predecessors
+from taccl.encoding.core.ask import ask
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
+from taccl.encoding.engines.greedy import greedy
+from taccl.encoding.engines.orders import orders, prove, smt
+from taccl.encoding.engines.orders.orders import OpenOrder, open_order, windows
+from taccl.encoding.engines.orders.prove import order_within
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SolverError
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -55,7 +56,7 @@ def job_shop(jobs: Sequence[Sequence[tuple[int, int]]]) -> Schedule:
 def heard(schedule: Schedule, seconds: float = 20.0) -> tuple[Schedule, str]:
     """The best schedule, each checked, and the last note."""
     best, note = schedule, ""
-    for update in smt(schedule.problem, SolveOptions(), Budget(seconds), schedule):
+    for update in smt(schedule.problem, SearchOptions(), Budget(seconds), schedule):
         if update.schedule is not None:
             update.schedule.check()
             assert update.schedule.makespan_us < best.makespan_us - TOLERANCE_US
@@ -225,7 +226,7 @@ def test_ticks_are_as_coarse_as_the_costs_allow() -> None:
 
 
 def some_schedule(small: Problem) -> Schedule:
-    schedule = next(greedy(small, SolveOptions(), Budget(0.0), None)).schedule
+    schedule = next(greedy(small, SearchOptions(), Budget(0.0), None)).schedule
     assert schedule is not None
     return schedule
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.collectives import make_collective
-from taccl.encoding.automorphisms import is_automorphism, with_symmetry_found
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.search import is_automorphism, with_symmetry_found
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
-from taccl.encoding.symmetry import link_map, symmetry_group
+from taccl.encoding.symmetry.group import link_map, symmetry_group
 from taccl.errors import SketchError
 
 

@@ -24,21 +24,22 @@ from small_problems import (
 )
 
 from taccl.collectives import COLLECTIVES, make_collective
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.portfolio import solve
-from taccl.encoding.textbook import textbook
-from taccl.encoding.textbook.all_pairs import ALL_PAIRS
-from taccl.encoding.textbook.bruck import BRUCK, addition_chain
-from taccl.encoding.textbook.cycles import chains, cycles, disjoint, through_doors
-from taccl.encoding.textbook.demand import demand_of
-from taccl.encoding.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.textbook.engine import built
-from taccl.encoding.textbook.grid import Plan, steps_of
-from taccl.encoding.textbook.layouts import by_nodes, sides
-from taccl.encoding.textbook.line import LineAlgorithm
-from taccl.encoding.textbook.ring import RING, RING_BOTH_WAYS
-from taccl.encoding.textbook.transfer import decisions, timed, together
-from taccl.encoding.textbook.trees import double
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.textbook import textbook
+from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
+from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
+from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
+from taccl.encoding.engines.textbook.demand import demand_of
+from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.engines.textbook.engine import built
+from taccl.encoding.engines.textbook.grid import Plan, steps_of
+from taccl.encoding.engines.textbook.layouts import by_nodes, sides
+from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.engines.textbook.transfer import decisions, timed, together
+from taccl.encoding.engines.textbook.trees import double
+from taccl.encoding.portfolio.solve import solve
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -433,7 +434,7 @@ def two_cpus(between: float) -> LogicalTopology:
 
 def test_a_plain_ring_is_found_on_two_cpus() -> None:
     """A way between CPUs as fast as a GPU's is used once in each direction in every step of a ring."""
-    updates = solve(problem(two_cpus(1.0), "allgather", chunk_mb=128.0), SolveOptions("textbook", 30.0))
+    updates = solve(problem(two_cpus(1.0), "allgather", chunk_mb=128.0), SearchOptions("textbook", 30.0))
     times = [update.schedule.makespan_us for update in updates if update.schedule is not None]
     assert times[-1] <= 7 * (1.5 + 128.0) + 1e-6
 
@@ -442,7 +443,7 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     small = problem(switch(4), "allreduce")
     times = [
         update.schedule.makespan_us
-        for update in textbook(small, SolveOptions(), Budget(60.0), None)
+        for update in textbook(small, SearchOptions(), Budget(60.0), None)
         if update.schedule is not None
     ]
     assert all(later < earlier for earlier, later in pairwise(times))
@@ -450,7 +451,7 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     assert times[-1] == pytest.approx(9.0)
     best = run(small, Plan(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
     assert time_us(best) == pytest.approx(9.0)
-    assert not list(textbook(small, SolveOptions(), Budget(60.0), best))
+    assert not list(textbook(small, SearchOptions(), Budget(60.0), best))
 
 
 def test_small_machines_are_answered_even_without_any_time() -> None:
@@ -466,7 +467,7 @@ def test_no_search_ends_with_something_slower_than_a_textbook_algorithm(
     small = problem(topology, name, 2)
     times = [
         update.schedule.makespan_us
-        for update in solve(small, SolveOptions(time_limit_s=0.3))
+        for update in solve(small, SearchOptions(time_limit_s=0.3))
         if update.schedule is not None
     ]
     assert times[-1] <= min(all_built(small).values(), default=math.inf) + 1e-6

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from small_problems import machine, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.timing import (
+from taccl.encoding.core.timing import (
     Decision,
     decisions_of,
     in_order,

@@ -12,13 +12,14 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 
 from taccl import units
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.combine import reducing
-from taccl.encoding.engine import Budget, SolveOptions
-from taccl.encoding.timing import Decision
-from taccl.encoding.trees import is_for_trees, trees
-from taccl.encoding.trees.capacity import link_capacities
-from taccl.encoding.trees.order import busiest_first
-from taccl.encoding.trees.packing import Tree, packed
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.busiest_first import busiest_first
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import reducing
+from taccl.encoding.core.timing import Decision
+from taccl.encoding.engines.trees import is_for_trees, trees
+from taccl.encoding.engines.trees.capacity import link_capacities
+from taccl.encoding.engines.trees.packing import Tree, packed
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -78,7 +79,7 @@ def loads_and_trees(problem: Problem) -> tuple[np.ndarray, list[Tree]]:
 
 def first(problem: Problem, seconds: float = 3.0) -> Schedule:
     """What the engine says first after its incumbent, checked; or the incumbent if that is as fast."""
-    updates = reducing(trees)(problem, SolveOptions(), Budget(seconds), None)
+    updates = reducing(trees)(problem, SearchOptions(), Budget(seconds), None)
     schedule = None
     for update in updates:
         schedule = update.schedule or schedule
@@ -188,7 +189,7 @@ def test_chunks_keep_to_the_links_that_they_may_use() -> None:
 def test_collectives_that_not_every_rank_wants_are_not_for_trees(name: str) -> None:
     small = problem(ring(3, both=True), name)
     assert not is_for_trees(small)
-    updates = trees(small, SolveOptions(), Budget(1.0), None)
+    updates = trees(small, SearchOptions(), Budget(1.0), None)
     assert [update.stage for update in updates] == ["greedy"]
 
 

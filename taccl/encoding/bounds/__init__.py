@@ -38,10 +38,10 @@ from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
-from taccl.encoding.combine import halves
-from taccl.encoding.distance import distances_us
-from taccl.encoding.engine import Budget
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.phases import halves
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import FloatArray, Problem
 
 __all__ = ["Bound", "Kind", "all_bounds", "lower_bound", "quick_bound"]

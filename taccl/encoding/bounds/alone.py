@@ -20,7 +20,7 @@ from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.growth import Layer, holdings, reach
 from taccl.encoding.bounds.ticks import in_ticks
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 
 #: More kinds of chunks or ranks than this are not looked at.

@@ -32,7 +32,7 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.capacity import least_time, rates_of_covers
-from taccl.encoding.quotient import one_of_each_kind
+from taccl.encoding.symmetry.quotient import one_of_each_kind
 from taccl.problem import FloatArray, Problem
 
 #: Cuts around more ranks than this take longer than they are worth.

@@ -19,10 +19,10 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.distance import distances_from
-from taccl.encoding.flows.program import least_busy_flow, moves_pairwise
-from taccl.encoding.quotient import quotient
-from taccl.encoding.symmetry import symmetry_group
+from taccl.encoding.core.distance import distances_from
+from taccl.encoding.core.flow import least_busy_flow, moves_pairwise
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.quotient import quotient
 from taccl.problem import FloatArray, Problem
 
 _MAX_FLOWS = 200_000

@@ -49,8 +49,8 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.bounds.ticks import ticks
-from taccl.encoding.distance import distances_us
-from taccl.encoding.routes import distances_by_limits
+from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.paths import distances_by_limits
 from taccl.problem import FloatArray, Problem
 
 #: A table of holdings with more cells than this in its columns would take seconds.

@@ -24,9 +24,9 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.flow import commodities, lengths, port_prices
-from taccl.encoding.distance import distances_from, distances_us
-from taccl.encoding.engine import Budget
-from taccl.encoding.flows.program import moves_pairwise
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.distance import distances_from, distances_us
+from taccl.encoding.core.flow import moves_pairwise
 from taccl.problem import FloatArray, Problem
 
 #: Beyond this many chunks through a port, one more or less says little.

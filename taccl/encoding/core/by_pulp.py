@@ -1,0 +1,194 @@
+"""Any solver that PuLP drives, in a process of its own.
+
+PuLP waits for a solver without an end of its own making, leaves its temporary files behind when it is
+interrupted, and forgets the process that it waits for. So it runs here in a child process with a folder of
+its own: when the time is up, the user interrupts, or all is done, the whole group of processes is ended and
+the folder removed. Arrays go there and come back in files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pulp
+
+from taccl.errors import SolverError
+from taccl.problem import FloatArray
+
+#: Seconds beyond the limit for starting, writing and reading; then the solver is taken for one that hangs.
+_GRACE_S = 5.0
+#: PuLP's solvers count whole seconds.
+_LEAST_S = 1.0
+
+_CHILD = "from taccl.encoding.core.by_pulp import child; child()"
+_MODEL, _ANSWER, _ERRORS = "model.npz", "answer.npz", "errors.txt"
+
+Outcome = Literal["feasible", "infeasible", "unknown"]
+
+
+@dataclass(frozen=True, eq=False)
+class PulpModel:
+    """Minimise cost * x subject to row_lower <= rows * x <= row_upper and lower <= x <= upper.
+
+    Parameters
+    ----------
+    lower, upper, cost, integer : shape (num_variables,).
+    starts, column, value : the rows, compressed. row_lower, row_upper : shape (num_rows,).
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    cost: FloatArray
+    integer: np.ndarray
+    starts: np.ndarray
+    column: np.ndarray
+    value: FloatArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+
+
+def find_solver(name: str) -> str:
+    """PuLP's own name of a solver that is installed.
+
+    Raises
+    ------
+    SolverError : PuLP does not know it, or it is not installed.
+    """
+    known: dict[str, str] = {solver.lower(): solver for solver in pulp.listSolvers()}
+    aliases = [name.lower(), f"{name.lower()}_cmd", f"pulp_{name.lower()}_cmd"]
+    matches = [known[alias] for alias in aliases if alias in known]
+    if not matches:
+        raise SolverError(f"unknown solver {name!r}", hint="one of highs, cbc, " + ", ".join(sorted(known)))
+    for match in matches:
+        if pulp.getSolver(match, msg=False).available():
+            return match
+    raise SolverError(
+        f"the solver {name!r} is not installed here", hint="--solver highs, which comes with taccl"
+    )
+
+
+def solve_by_pulp(
+    model: PulpModel, solver: str, time_limit_s: float, gap: float
+) -> tuple[Outcome, FloatArray | None]:
+    """What the solver that PuLP calls `solver` found, and its values, shape (num_variables,).
+
+    Raises
+    ------
+    SolverError : it failed, or its files could not be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="taccl-", ignore_cleanup_errors=True) as folder:
+            np.savez(Path(folder, _MODEL), **vars(model))
+            _run(folder, [folder, solver, repr(time_limit_s), repr(gap)], time_limit_s + _GRACE_S)
+            answer = Path(folder, _ANSWER)
+            if not answer.exists():
+                return "unknown", None
+            with np.load(answer) as found:
+                outcome = str(found["outcome"])
+                values = np.array(found["values"])
+    except OSError as failure:
+        reason = failure.strerror or failure
+        raise SolverError(f"the solver {solver} has no room for its files: {reason}") from failure
+    if outcome == "infeasible":
+        return "infeasible", None
+    return ("feasible", values) if outcome == "feasible" else ("unknown", None)
+
+
+def _run(folder: str, arguments: list[str], seconds: float) -> None:
+    """Run the child until it ends or for so many seconds. Nothing that it started is left afterwards."""
+    places = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
+    modules = os.pathsep.join(str(Path(entry or ".").absolute()) for entry in sys.path)
+    with Path(folder, _ERRORS).open("w") as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd=folder,
+            env=os.environ | places | {"PYTHONPATH": modules},
+            start_new_session=True,
+        )
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+        finally:
+            _end(child)
+    if child.returncode:
+        said = Path(folder, _ERRORS).read_text(errors="replace").strip().splitlines()
+        raise SolverError(f"the solver failed: {said[-1] if said else f'exit code {child.returncode}'}")
+
+
+def _end(child: subprocess.Popen[Any]) -> None:
+    """End a process that still runs, and those that it started."""
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    child.wait()
+
+
+def child() -> None:
+    """What the child process does; its arguments are those of `_run`."""
+    began = time.monotonic()
+    folder, solver, limit, gap = sys.argv[1:]
+    with np.load(Path(folder, _MODEL)) as arrays:
+        model = PulpModel(**arrays)
+    program, variables = _program(model)
+    seconds = max(_LEAST_S, float(limit) - (time.monotonic() - began))
+    program.solve(_solver(solver, seconds, float(gap)))
+    outcome: Outcome = "unknown"
+    if program.status == pulp.LpStatusInfeasible:
+        outcome = "infeasible"
+    elif program.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        outcome = "feasible"
+    values = np.array([variable.varValue or 0.0 for variable in variables], dtype=np.float64)
+    unfinished = Path(folder, f"unfinished-{_ANSWER}")
+    np.savez(unfinished, outcome=outcome, values=values)
+    unfinished.replace(Path(folder, _ANSWER))
+
+
+def _solver(name: str, seconds: float, gap: float) -> Any:
+    try:
+        return pulp.getSolver(name, msg=False, timeLimit=seconds, gapRel=gap)
+    except TypeError:  # some solvers know no gap, and search until they have proved the optimum
+        return pulp.getSolver(name, msg=False, timeLimit=seconds)
+
+
+def _program(model: PulpModel) -> tuple[Any, list[Any]]:
+    program = pulp.LpProblem("taccl", pulp.LpMinimize)
+    variables = [
+        pulp.LpVariable(f"x{i}", float(low), _finite(high), "Integer" if whole else "Continuous")
+        for i, (low, high, whole) in enumerate(zip(model.lower, model.upper, model.integer, strict=True))
+    ]
+    program.setObjective(pulp.LpAffineExpression(zip(variables, model.cost.tolist(), strict=True)))
+    for row, (first, last) in enumerate(pairwise(model.starts.tolist())):
+        terms = [(variables[model.column[i]], float(model.value[i])) for i in range(first, last)]
+        expression = pulp.LpAffineExpression(terms)
+        low, high = float(model.row_lower[row]), float(model.row_upper[row])
+        if low == high:
+            program += expression == low
+            continue
+        if np.isfinite(low):
+            program += expression >= low
+        if np.isfinite(high):
+            program += expression <= high
+    return program, variables
+
+
+def _finite(bound: float) -> float | None:
+    return None if np.isinf(bound) else float(bound)

@@ -1,0 +1,199 @@
+"""Linear and mixed-integer programs as arrays, and the solvers that take them.
+
+Rows are built in bulk from NumPy columns. HiGHS, the default, is handed the arrays as they are; any
+other solver is driven through PuLP (`by_pulp`), whose row objects are slow to build but reach every
+solver that PuLP knows. Whatever a solver says, `Solution.status` is read from the solver itself: PuLP calls a
+model optimal that only ran into its time limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import highspy
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
+from taccl.errors import SolverError
+from taccl.problem import FloatArray
+
+Values = float | FloatArray
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver found.
+
+    Parameters
+    ----------
+    status : `optimal`: proved to the asked gap; `feasible`: valid but not proved; `infeasible`: proved
+        to have none; `unknown`: none found in time.
+    values : shape (num_variables,), if there is a solution.
+    objective : of `values`.
+    bound : no solution has a smaller objective; -inf if the solver proves nothing.
+    duals : shape (num_rows,), the price of each row, where HiGHS solved a model without integers.
+    """
+
+    status: Status
+    values: FloatArray | None = None
+    objective: float = np.inf
+    bound: float = -np.inf
+    duals: FloatArray | None = None
+
+
+class LinearModel:
+    """Minimise cost * x subject to lower <= rows * x <= upper, built batch by batch."""
+
+    def __init__(self) -> None:
+        self._variables: list[tuple[FloatArray, FloatArray, FloatArray, bool]] = []
+        self._rows: list[tuple[FloatArray, FloatArray]] = []
+        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self.num_variables = 0
+        self.num_rows = 0
+
+    def add_variables(
+        self,
+        count: int,
+        lower: Values = 0.0,
+        upper: Values = np.inf,
+        cost: Values = 0.0,
+        integer: bool = False,
+    ) -> IntArray:
+        """Append variables; returns their columns, shape (count,)."""
+        first, self.num_variables = self.num_variables, self.num_variables + count
+        spread = [np.broadcast_to(np.asarray(v, dtype=np.float64), (count,)) for v in (lower, upper, cost)]
+        self._variables.append((spread[0], spread[1], spread[2], integer))
+        return np.arange(first, first + count)
+
+    def add_binaries(self, count: int, cost: Values = 0.0) -> IntArray:
+        """Append variables that are 0 or 1."""
+        return self.add_variables(count, 0.0, 1.0, cost, integer=True)
+
+    def add_rows(
+        self,
+        count: int,
+        row: IntArray,
+        column: IntArray,
+        coefficient: Values,
+        lower: Values = -np.inf,
+        upper: Values = np.inf,
+    ) -> None:
+        """Append `count` rows; entry i adds `coefficient[i]` to row `row[i]` of them."""
+        low, high = (np.broadcast_to(np.asarray(v, dtype=np.float64), (count,)) for v in (lower, upper))
+        values = np.broadcast_to(np.asarray(coefficient, dtype=np.float64), row.shape)
+        self._rows.append((low, high))
+        self._entries.append((row + self.num_rows, column, values))
+        self.num_rows += count
+
+    def columns(self) -> tuple[FloatArray, FloatArray, FloatArray, np.ndarray]:
+        """Lower bounds, upper bounds, costs and whether integer, each of shape (num_variables,)."""
+        lower, upper, cost = (np.concatenate([v[i] for v in self._variables]) for i in range(3))
+        integer = np.concatenate([np.full(len(v[0]), v[3]) for v in self._variables])
+        return lower, upper, cost, integer
+
+    def matrix(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+        """The rows in compressed form: starts, columns, coefficients; then lower and upper.
+
+        A variable is at most once in a row: HiGHS, handed it twice, may never come back.
+        """
+        row, column, value = (np.concatenate([e[i] for e in self._entries]) for i in range(3))
+        places, place = np.unique(row * self.num_variables + column, return_inverse=True)
+        row, column = np.divmod(places, self.num_variables)
+        starts = np.searchsorted(row, np.arange(self.num_rows + 1))
+        lower, upper = (np.concatenate([r[i] for r in self._rows]) for i in range(2))
+        return starts, column, np.bincount(place, value, len(places)).astype(np.float64), lower, upper
+
+
+def solve(
+    model: LinearModel,
+    solver: str = "highs",
+    time_limit_s: float = 60.0,
+    gap: float = 0.0,
+    seed: int = 0,
+    start: FloatArray | None = None,
+) -> Solution:
+    """Minimise the model with a solver, never longer than the limit.
+
+    `start`, shape (num_variables,), is a solution to begin with, where the solver takes one.
+
+    Raises
+    ------
+    SolverError : a solver that PuLP does not know, or that is not installed.
+    """
+    if solver.lower() == "highs":
+        return _solve_by_highs(model, time_limit_s, gap, seed, start)
+    lower, upper, cost, integer = model.columns()
+    arrays = PulpModel(lower, upper, cost, integer, *model.matrix())
+    status, values = solve_by_pulp(arrays, find_solver(solver), time_limit_s, gap)
+    return Solution(status) if values is None else Solution(status, values, float(cost @ values))
+
+
+def check_solver(solver: str) -> None:
+    """Raise `SolverError` if there is no such solver here."""
+    if solver.lower() != "highs":
+        find_solver(solver)
+
+
+def _solve_by_highs(
+    model: LinearModel, time_limit_s: float, gap: float, seed: int, start: FloatArray | None
+) -> Solution:
+    lower, upper, cost, integer = model.columns()
+    starts, column, value, row_lower, row_upper = model.matrix()
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = model.num_variables, model.num_rows
+    lp.col_lower_, lp.col_upper_, lp.col_cost_ = lower, upper, cost
+    lp.row_lower_, lp.row_upper_ = row_lower, row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, column, value
+    kinds = highspy.HighsVarType
+    lp.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in integer]
+    highs = highspy.Highs()
+    for option, setting in (
+        ("output_flag", False),
+        ("time_limit", max(time_limit_s, 1e-3)),
+        ("mip_rel_gap", gap),
+        ("random_seed", seed),
+    ):
+        highs.setOptionValue(option, setting)
+    if highs.passModel(lp) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS does not take the program that was written for it")
+    if start is not None:
+        guess = highspy.HighsSolution()
+        guess.col_value = start.tolist()
+        highs.setSolution(guess)
+    _run_interruptibly(highs)
+    return _highs_solution(highs, bool(integer.any()))
+
+
+def _run_interruptibly(highs: Any) -> None:
+    """Solve beside this thread, so that Ctrl-C stops the solver instead of waiting for it."""
+    highs.HandleUserInterrupt = True
+    highs.startSolve()
+    try:
+        while not highs.wait(0.05)[0]:
+            pass
+    except BaseException:
+        highs.cancelSolve()
+        highs.wait()
+        raise
+
+
+def _highs_solution(highs: Any, is_mip: bool) -> Solution:
+    status, info = highs.getModelStatus(), highs.getInfo()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return Solution("infeasible")
+    optimal = status == highspy.HighsModelStatus.kOptimal
+    bound = info.mip_dual_bound if is_mip else (info.objective_function_value if optimal else -np.inf)
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return Solution("unknown", bound=bound)
+    found = highs.getSolution()
+    return Solution(
+        status="optimal" if optimal else "feasible",
+        values=np.array(found.col_value),
+        objective=info.objective_function_value,
+        bound=bound,
+        duals=None if is_mip else np.array(found.row_dual),
+    )

@@ -1,0 +1,60 @@
+"""What a user may say about a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taccl.arguments import is_number, shown, whole_number
+from taccl.encoding.core.budget import check_time_limit
+from taccl.errors import SolverError
+from taccl.schedule import Schedule
+
+#: HiGHS and CP-SAT have seeds of 31 bits.
+MAX_SEED = 2**31 - 1
+#: Longer paths than this times the shortest are of no use to anybody.
+MAX_SLACK = 1e6
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What the user asked for.
+
+    Parameters
+    ----------
+    engine : `auto` or the name of one engine.
+    time_limit_s : seconds for everything together, at most 30 days.
+    gap : stop when (time - bound) / time is no more than this.
+    seed : of every random choice, below 2**31.
+    solver : of the MILP engine, by a name that PuLP knows.
+    slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
+        first, then longer ones.
+    known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
+
+    Raises
+    ------
+    SolverError : a number that is out of range or none.
+    """
+
+    engine: str = "auto"
+    time_limit_s: float = 60.0
+    gap: float = 0.0
+    seed: int = 0
+    solver: str = "highs"
+    slack: float | None = None
+    known: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        for name, what in (("engine", "the engine"), ("solver", "the solver")):
+            if not isinstance(getattr(self, name), str):
+                raise SolverError(f"{what} must be a name, not {shown(getattr(self, name))}")
+        check_time_limit(self.time_limit_s, least=0.0)
+        if not is_number(self.gap) or not 0 <= self.gap < 1:
+            raise SolverError(
+                f"a gap is a fraction from 0 up to 1, not {shown(self.gap)}", hint="--gap 0.05 for 5%"
+            )
+        whole_number(self.seed, "a seed", SolverError, least=0, most=MAX_SEED, hint="--seed 7")
+        if self.slack is not None and (not is_number(self.slack) or not 1 <= self.slack <= MAX_SLACK):
+            raise SolverError(
+                f"a slack is from 1 to {MAX_SLACK:g}, not {shown(self.slack)}",
+                hint="--slack 1.5: ways half as long again",
+            )

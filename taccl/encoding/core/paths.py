@@ -1,0 +1,42 @@
+"""Which links are worth a thought: the shortest-path sets that engines search in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.distance import distances_us
+from taccl.problem import FloatArray, Problem
+
+
+def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:
+    """Least times between ranks over the links that a chunk may use, and who may use the same.
+
+    Returns the times, shape (num_kinds, num_ranks, num_ranks), and the kind of each chunk, shape
+    (num_chunks,): chunks of a kind may use the same links.
+    """
+    topology = problem.topology
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    if problem.limits.may_use is None:
+        return distances_us(topology, duration)[None], np.zeros(problem.num_chunks, dtype=np.int64)
+    usable, kind_of_home = np.unique(problem.limits.may_use, axis=0, return_inverse=True)
+    distance = np.array([distances_us(topology, duration, links) for links in usable])
+    return distance, kind_of_home.ravel()[problem.collective.home]
+
+
+def shortest_path_sets(problem: Problem, slack: float) -> BoolArray:
+    """The links on ways that are short enough for each chunk, shape (num_chunks, num_links)."""
+    topology, collective = problem.topology, problem.collective
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    allowed = np.zeros((collective.num_chunks, topology.num_links), dtype=np.bool_)
+    distances, kind = distances_by_limits(problem)
+    for chunk in range(collective.num_chunks):
+        usable, distance = problem.usable(chunk), distances[kind[chunk]]
+        sources, wanting = collective.pre[chunk], collective.post[chunk] & ~collective.pre[chunk]
+        if not wanting.any():
+            continue
+        reach = distance[sources].min(axis=0)
+        through = (reach[topology.src] + duration)[:, None] + distance[topology.dst][:, wanting]
+        short = (through <= slack * reach[wanting] * (1 + 1e-9)).any(axis=1)
+        allowed[chunk] = short & usable & ~sources[topology.dst]
+    return allowed

@@ -1,0 +1,100 @@
+"""A schedule for coarse chunks is one for finer chunks: what travelled as one chunk travels as several.
+
+So cutting finer never makes anything slower, and the best schedule of a coarser cut is where the search for a
+finer one begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, pairwise
+
+import numpy as np
+
+from taccl.collectives import IntArray, Placement
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
+from taccl.errors import ScheduleError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+from taccl.schedule.partial_sums import PartialSums
+
+#: Sizes that differ by less than this fraction are equal.
+_ROUNDING = 1e-9
+
+
+def refined(schedule: Schedule, finer: Problem) -> Schedule:
+    """The schedule for the same problem with each chunk cut into several, which travel together.
+
+    It takes as long as before where `finer.max_group` holds all the pieces of each group; larger groups leave
+    as several sends, each with an alpha of its own.
+
+    Raises
+    ------
+    ScheduleError : `finer` is another problem, or no finer cut of this one.
+    """
+    pieces = _pieces(schedule.problem, finer)
+    if (schedule.sends.count * pieces).max(initial=0) > finer.max_group:
+        parts = (_cut(decision, pieces, finer.max_group) for decision in decisions_of(schedule))
+        return in_order(finer, chain.from_iterable(parts))
+    sums = schedule.sums
+    return Schedule(
+        problem=finer,
+        chunk=_of(schedule.chunk, pieces),
+        link=np.repeat(schedule.link, pieces),
+        start_us=np.repeat(schedule.start_us, pieces),
+        end_us=np.repeat(schedule.end_us, pieces),
+        reduce=np.repeat(schedule.reduce, pieces),
+        group=np.repeat(schedule.group, pieces),
+        sums=None if sums is None else PartialSums(np.repeat(sums.of_row, pieces), sums.members),
+    )
+
+
+def _of(chunk: IntArray, pieces: int) -> IntArray:
+    """The pieces of each chunk, one after another."""
+    return np.asarray((chunk[:, None] * pieces + np.arange(pieces)).ravel())
+
+
+def _cut(decision: Decision, pieces: int, most: int) -> list[Decision]:
+    """A send with the pieces of its chunks, as equal sends of at most `most` pieces each."""
+    chunks = tuple(_of(np.array(decision.chunks), pieces).tolist())
+    sums = None if decision.sums is None else tuple(np.repeat(np.array(decision.sums, object), pieces))
+    sends = -(-len(chunks) // most)
+    ends = [len(chunks) * number // sends for number in range(sends + 1)]
+    parts = []
+    for begin, end in pairwise(ends):
+        named = None if sums is None else sums[begin:end]
+        reduce = decision.reduce if named is None else any(named)
+        parts.append(replace(decision, chunks=chunks[begin:end], reduce=reduce, sums=named))
+    return parts
+
+
+def _pieces(coarse: Problem, finer: Problem) -> int:
+    """How many chunks of the one problem are a chunk of the other."""
+    one, other = coarse.collective, finer.collective
+    pieces, rest = divmod(other.num_chunks, max(1, one.num_chunks))
+    same_links = coarse.topology.num_links == finer.topology.num_links and bool(
+        (coarse.topology.src == finer.topology.src).all()
+        and (coarse.topology.dst == finer.topology.dst).all()
+    )
+    if (
+        rest
+        or not pieces
+        or not same_links
+        or abs(finer.chunk_mb * pieces - coarse.chunk_mb) > _ROUNDING * coarse.chunk_mb
+        or (np.repeat(one.home, pieces) != other.home).any()
+        or (np.repeat(one.reduces, pieces) != other.reduces).any()
+        or not _is_cut(one.inputs, other.inputs, pieces)
+        or not _is_cut(one.outputs, other.outputs, pieces)
+    ):
+        raise ScheduleError(
+            "a schedule can be refined for a finer cut of its own problem only",
+            findings=[f"{finer!r} is none of {coarse!r}"],
+        )
+    return pieces
+
+
+def _is_cut(one: Placement, other: Placement, pieces: int) -> bool:
+    """Whether the pieces of each chunk are where it is."""
+    ranks = 1 + max(one.rank.max(initial=0), other.rank.max(initial=0))
+    expected = np.sort(_of(one.chunk, pieces) * ranks + np.repeat(one.rank, pieces))
+    return np.array_equal(expected, np.sort(other.chunk * ranks + other.rank))

@@ -1,0 +1,1 @@
+"""The engines, a package each. One knows another only through the registry."""

@@ -1,0 +1,67 @@
+"""All chunks as one, for machines with so many links and so little symmetry that each alone is too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.collectives import Collective, Placement
+from taccl.encoding.core.timing import Decision
+from taccl.encoding.engines.combining.board import Board
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.problem import Problem, RoutingLimits
+
+
+def in_one_block(problem: Problem) -> Board | None:
+    """The problem with one chunk as large as all together, without its symmetry.
+
+    None if chunks differ in more than their homes, or do not fit in one send.
+    """
+    collective, limits = problem.collective, problem.limits
+    homes = np.unique(collective.home)
+    if problem.num_chunks > problem.max_group or not all(
+        (rows == rows[0]).all()
+        for rows in (
+            collective.pre,
+            collective.post,
+            np.ones((1, 1)) if limits.may_use is None else limits.may_use[homes],
+        )
+    ):
+        return None
+    may_use = None if limits.may_use is None else np.tile(limits.may_use[homes[:1]], (problem.num_ranks, 1))
+    one = replace(
+        problem,
+        collective=_first_chunk(collective),
+        chunk_mb=problem.chunk_mb * problem.num_chunks,
+        limits=RoutingLimits(may_use=may_use),
+        symmetry=(),
+    )
+    return Board.of(one, symmetry_group(one))
+
+
+def _first_chunk(collective: Collective) -> Collective:
+    def first(placement: Placement) -> Placement:
+        keep = placement.chunk == 0
+        return Placement(placement.chunk[keep], placement.rank[keep], placement.offset[keep])
+
+    return replace(
+        collective,
+        name=f"{collective.name} in one block",
+        inputs=first(collective.inputs),
+        outputs=first(collective.outputs),
+        reduces=collective.reduces[:1],
+        home=collective.home[:1],
+    )
+
+
+def expanded(problem: Problem, board: Board, decisions: Iterable[Decision]) -> Iterator[Decision]:
+    """The sends of a board of the problem, with all chunks where the board has one block."""
+    if board.problem.num_chunks == problem.num_chunks:
+        yield from decisions
+        return
+    every = tuple(range(problem.num_chunks))
+    for decision in decisions:
+        sums = None if decision.sums is None else decision.sums * len(every)
+        yield replace(decision, chunks=every, sums=sums)

@@ -1,0 +1,197 @@
+"""A problem by its orbits, as the search for sequences of sends sees it.
+
+A symmetry whose images of a link are all different makes a whole orbit of sends happen at once: it is
+enough to follow one chunk of each orbit of chunks, over all images of a link, and one link of each
+orbit of links, with all images of the chunks. A *cell* of a move is an image of its link and a
+deciding chunk; as many chunks share one send as the move has cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.timing import Decision
+from taccl.encoding.symmetry.group import SymmetryGroup
+from taccl.problem import FloatArray, Problem
+
+
+class Move(NamedTuple):
+    """One send over every image of a link.
+
+    Parameters
+    ----------
+    kind : which orbit of links, a row of `Board.links`.
+    waits : whether it waits for all that is on its way to its sender; else it leaves with what is
+        there as soon as its ports are free and something is there.
+    without : cells that stay behind, shape (G, C); None: none.
+    """
+
+    kind: int
+    waits: bool = True
+    without: BoolArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """What all sequences of one problem share. C deciding chunks, K kinds of links, G images of each.
+
+    Parameters
+    ----------
+    problem : each chunk is copied from one rank.
+    group : of the symmetries that sequences keep.
+    chunks : shape (C,); the deciding chunks, one of each orbit.
+    links, src, dst : shape (K, G); the images of each kind's link, and their ends.
+    usable : shape (K, G, C); which chunk may go where.
+    own : per kind, None or which chunks are their sender's own and leave before the others, shape (G, C).
+    held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
+    alpha_us, chunk_us : per kind, its alpha, and how long one chunk takes beside it.
+    ports : per kind, the ports of its first link, each by the least port of its orbit.
+    turns : per kind, how many images of a link use the same port, one after another.
+    at_ports : per kind and port, how many images of a link use it, and how long one chunk keeps it busy;
+        None where no port is faster than its links.
+    """
+
+    problem: Problem
+    group: SymmetryGroup
+    chunks: IntArray
+    links: IntArray
+    src: IntArray
+    dst: IntArray
+    usable: BoolArray
+    own: list[BoolArray | None]
+    held: BoolArray
+    wanted: BoolArray
+    alpha_us: list[float]
+    chunk_us: list[float]
+    ports: list[tuple[int, ...]]
+    turns: list[int]
+    at_ports: list[list[tuple[int, float]]] | None
+
+    @staticmethod
+    def of(problem: Problem, group: SymmetryGroup) -> Board:
+        """The orbits of a problem under a group without elements that leave a rank in place."""
+        topology, collective = problem.topology, problem.collective
+        chunks = np.unique(group.chunk_representative)
+        deciding = np.unique(group.link_representative)
+        links = group.link_map[:, deciding].T.copy()
+        limits = problem.limits.may_use
+        usable = np.ones((len(deciding), len(group), len(chunks)), dtype=np.bool_)
+        if limits is not None:
+            usable = limits[collective.home[chunks]][:, links].transpose(1, 2, 0).copy()
+        own_first = problem.limits.own_first
+        is_own = collective.home[chunks] == topology.src[links][:, :, None]
+        port_of = _port_orbits(problem, group)
+        held = collective.pre[chunks].T.copy()
+        return Board(
+            problem=problem,
+            group=group,
+            chunks=chunks,
+            links=links,
+            src=topology.src[links],
+            dst=topology.dst[links],
+            usable=usable,
+            own=[
+                own if own_first is not None and own_first[link] and own.any() else None
+                for link, own in zip(deciding, is_own, strict=True)
+            ],
+            held=held,
+            wanted=collective.post[chunks].T & ~held,
+            alpha_us=topology.alpha_us[deciding].tolist(),
+            chunk_us=(topology.beta_us_per_mb[deciding] * problem.chunk_mb).tolist(),
+            ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
+            turns=[_turns(problem, images) for images in links],
+            at_ports=None
+            if topology.port_betas is None
+            else [_at_ports(problem, images) for images in links],
+        )
+
+    @cached_property
+    def traits(self) -> tuple[IntArray, ...]:
+        """What deciding chunks may have in common: source, target, target's node, way. Shape (G, C) each."""
+        node = self.problem.topology.node_of
+        source, target = self.held.argmax(axis=0), self.wanted.argmax(axis=0)
+        each = source, target, node[target], node[source] * len(node) + node[target]
+        return tuple(np.broadcast_to(trait, (len(self.group), len(trait))) for trait in each)
+
+    @cached_property
+    def odds(self) -> FloatArray:
+        """Cumulated odds of each kind to be chosen by chance: the faster its links, the likelier."""
+        speed = 1 / (np.array(self.alpha_us) + np.array(self.chunk_us))
+        cumulated = np.cumsum(speed / speed.sum())
+        cumulated[-1] = 1.0
+        return np.asarray(cumulated)
+
+    @property
+    def num_kinds(self) -> int:
+        return len(self.links)
+
+    @property
+    def num_ports(self) -> int:
+        return self.problem.topology.num_ports
+
+    def place(self, kind: int, count: int, start_us: float, free_us: list[float] | FloatArray) -> float:
+        """Let a move of `count` cells start, and write down when its ports are free again; returns its end.
+
+        Images that share a port take turns there. Of those that share a port which is faster than
+        their links, the last begins when the others have left it, and all of them overlap.
+        """
+        sends = -(-count // self.problem.max_group)
+        alphas, body = sends * self.alpha_us[kind], count * self.chunk_us[kind]
+        serial = self.problem.topology.is_serial
+        if self.at_ports is None:
+            lasts = (alphas + body) * self.turns[kind]
+            busy = lasts if serial else body * self.turns[kind]
+            for port in self.ports[kind]:
+                free_us[port] = start_us + busy
+            return start_us + lasts
+        own = [(turns, count * cost + alphas * serial) for turns, cost in self.at_ports[kind]]
+        last = start_us + max([(turns - 1) * busy for turns, busy in own])
+        for port, (_, busy) in zip(self.ports[kind], own, strict=True):
+            free_us[port] = last + busy
+        return last + alphas + body
+
+    def decisions(self, kind: int, cells: BoolArray) -> list[Decision]:
+        """The sends of one move, cut where they are too large for one step."""
+        image, chunk = np.nonzero(cells)
+        back = self.group.chunk_map.argsort(axis=1)
+        together = np.sort(back[image, self.chunks[chunk]])
+        most = self.problem.max_group
+        return [
+            Decision(tuple(chunk_map[together[first : first + most]].tolist()), int(link))
+            for first in range(0, len(together), most)
+            for chunk_map, link in zip(self.group.chunk_map, self.links[kind], strict=True)
+        ]
+
+
+def _port_orbits(problem: Problem, group: SymmetryGroup) -> list[int]:
+    """For each port, the least port that a symmetry takes its links to."""
+    port_links = problem.topology.port_links
+    port_with: dict[frozenset[int], int] = {}
+    for port, links in enumerate(port_links):
+        port_with.setdefault(frozenset(links), port)
+    return [
+        min(port_with[frozenset(link_map[list(links)].tolist())] for link_map in group.link_map)
+        for links in port_links
+    ]
+
+
+def _turns(problem: Problem, images: IntArray) -> int:
+    """How many images of a link use the port that most of them share."""
+    ports = [port for link in images for port in problem.topology.ports[link]]
+    return int(np.bincount(ports).max())
+
+
+def _at_ports(problem: Problem, images: IntArray) -> list[tuple[int, float]]:
+    """For each port of the first image, how many images use it, and how long one chunk keeps it busy."""
+    topology, link = problem.topology, int(images[0])
+    users = np.bincount([port for image in images for port in topology.ports[image]])
+    betas = topology.pair_betas[topology.first_pair[link] : topology.first_pair[link + 1]].tolist()
+    return [
+        (int(users[port]), beta * problem.chunk_mb)
+        for port, beta in zip(topology.ports[link], betas, strict=True)
+    ]

@@ -1,0 +1,148 @@
+"""The bulk engine: the sequence of sends is searched, and what each carries follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import in_order
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.combining.alike import with_symmetry
+from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.begin import as_moves, as_moves_on, doubling, gossip
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.play import Played, Player, Route, Spread
+from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Where more than this of a chunk's time on the links is alpha, messages are small.
+SMALL = 0.05
+#: More cells than this make playing a sequence too slow to search.
+_MOST_CELLS = 4_000_000
+#: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
+#: from the best.
+_STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
+_FROM_OTHERS = 6
+#: So many searches from the best that find nothing better are the end.
+_MOST_IN_VAIN = 2
+_TRIALS, _BEGIN_PART = 40, 0.1
+#: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
+_GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
+_GOSSIP_PART = 0.05
+
+
+def is_for_bulk(problem: Problem) -> bool:
+    """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
+    return smallness(problem) > SMALL and (_wanted_by_all(problem) or _wanted_by_one(problem))
+
+
+def smallness(problem: Problem) -> float:
+    """The largest part that alpha has in one chunk's time on a link, from 0 to 1."""
+    topology = problem.topology
+    alone = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    return float((topology.alpha_us / np.maximum(alone, np.finfo(float).tiny)).max(initial=0.0))
+
+
+def _wanted_by_all(problem: Problem) -> bool:
+    collective = problem.collective
+    return bool((collective.pre.sum(axis=1) == 1).all() and collective.post.all())
+
+
+def _wanted_by_one(problem: Problem) -> bool:
+    collective = problem.collective
+    return bool((collective.pre.sum(axis=1) == 1).all() and (collective.post.sum(axis=1) == 1).all())
+
+
+@beginning_with_greedy
+def bulk(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield improving schedules until the budget is over; nothing where `is_for_bulk` says no."""
+    if is_for_bulk(problem):
+        for schedule in searched(problem, options, budget, best):
+            yield Update("bulk", schedule)
+
+
+def bulk_at_once(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """The first schedules of `bulk`: on hundreds of ranks they are there long before a greedy one."""
+    if is_for_bulk(problem):
+        for schedule in searched(problem, options, Budget(0.0), incumbent):
+            yield Update("bulk", schedule)
+
+
+def searched(
+    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule | None
+) -> Iterator[Schedule]:
+    """Better and better schedules than `best`, of a problem that is for bulk."""
+    group = symmetry_group(with_symmetry(problem))
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
+        return
+    board = Board.of(problem, group)
+    for played in _improving(board, best, options, budget):
+        schedule = in_order(problem, played.decisions(board))
+        if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule
+            yield best
+
+
+def _improving(
+    board: Board, best: Schedule | None, options: SearchOptions, budget: Budget
+) -> Iterator[Played]:
+    """Better and better sequences that meet every demand."""
+    random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
+    player: Player = Spread(board) if _wanted_by_all(board.problem) else Route(board)
+    found = [player.play(moves) for moves in _beginnings(board, best, budget, random)]
+    found.sort(key=_value)
+    in_vain = 0
+    for number, part in enumerate(_STAGES):
+        now = min(found, key=_value)
+        if not now.unmet:
+            yield now
+        length = min(budget.remaining_s(), part * seconds)
+        if not length or in_vain == _MOST_IN_VAIN:
+            return
+        if number < _FROM_OTHERS:
+            found.append(anneal(player, found[number % len(found)], length, random))
+        else:
+            found.append(anneal(player, now, length, random))
+            in_vain = in_vain + 1 if found[-1] is now else 0
+    yield from (played for played in found[-1:] if not played.unmet)
+
+
+def _value(played: Played) -> tuple[int, float]:
+    return played.unmet, played.score
+
+
+def _beginnings(
+    board: Board, best: Schedule | None, budget: Budget, random: np.random.Generator
+) -> Iterator[list[Move]]:
+    """The sequence of the best schedule, and some by which every rank hears of every other."""
+    seconds = budget.remaining_s()
+    if best is not None:
+        yield as_moves(board, best)
+    if _wanted_by_all(board.problem):
+        for played in _doublings(Spread(board), _BEGIN_PART * seconds, random):
+            yield played.moves
+        return
+    for weight in _GOSSIP_WEIGHTS:
+        problem = gossip(board.problem, weight)
+        player = Spread(Board.of(problem, symmetry_group(with_symmetry(problem))))
+        told = _doublings(player, _BEGIN_PART * seconds, random)[0]
+        if length := min(budget.remaining_s(), _GOSSIP_PART * seconds):
+            told = anneal(player, told, length, random)
+        yield as_moves_on(board, told.moves, player.board)
+
+
+def _doublings(player: Spread, seconds: float, random: np.random.Generator) -> list[Played]:
+    """Some that differ, the best first: one at least, and no more than there is time for."""
+    budget = Budget(seconds)
+    trials = [player.play(doubling(player.board, random, few=False))]
+    while budget.remaining_s() and len(trials) < _TRIALS:
+        trials.append(player.play(doubling(player.board, random)))
+    different = {round(trial.score, 6): trial for trial in trials}
+    return sorted(different.values(), key=_value)

@@ -1,0 +1,81 @@
+"""Sequences for sums to begin the search with: rounds of textbook algorithms, and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.engines.combining.begin import kinds_of_links
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.schedule import Schedule
+
+
+def as_exchanges(board: Board, schedule: Schedule) -> list[Move]:
+    """The moves of a schedule, each with the chunks that it carries there, once for each orbit of sends."""
+    kind_of, sends = kinds_of_links(board), schedule.sends
+    back = board.group.chunk_map.argsort(axis=1)[:, board.chunks]
+    is_first = np.zeros(len(kind_of), dtype=np.bool_)
+    is_first[board.links[:, 0]] = True
+    by_send = np.argsort(sends.of_row, kind="stable")
+    chunks = np.split(schedule.chunk[by_send], np.cumsum(sends.count)[:-1])
+    order = np.lexsort((sends.end_us, sends.start_us))
+    return [
+        Move(int(kind_of[sends.link[send]]), without=~np.isin(back, chunks[send]))
+        for send in order.tolist()
+        if is_first[sends.link[send]]
+    ]
+
+
+def rounds(board: Board) -> Iterator[list[Move]]:
+    """Rounds in which every rank sends all that it has to one other.
+
+    Inside nodes first, or across first, or as if there were none.
+    """
+    kind_of = kinds_of_links(board)
+    for partners in _partners(board.problem.topology.node_of):
+        moves: list[Move] = []
+        for partner in partners:
+            pairs = zip(range(len(partner)), partner.tolist(), strict=True)
+            links = [board.problem.topology.link_index.get(pair, -1) for pair in pairs if pair[0] != pair[1]]
+            if -1 in links:
+                break
+            moves += [Move(kind) for kind in dict.fromkeys(kind_of[links].tolist())]
+        else:
+            yield moves
+
+
+def _partners(node_of: IntArray) -> Iterator[list[IntArray]]:
+    """For each round, whom each rank sends to, shape (num_ranks,)."""
+    sizes = np.bincount(node_of)
+    for flip in (True, False):
+        yield _alone(len(node_of), flip)
+    if len(sizes) == 1 or (sizes != sizes[0]).any():
+        return
+    nodes, size = len(sizes), int(sizes[0])
+    table = np.argsort(node_of, kind="stable").reshape(nodes, size)
+    place = np.argsort(table.ravel())
+    for flip in (True, False):
+        inside = [table[:, partner] for partner in _alone(size, flip)]
+        across = [table[partner] for partner in _alone(nodes, flip)]
+        for both in (inside + across, across + inside):
+            yield [images.ravel()[place] for images in both]
+
+
+def _alone(count: int, flip: bool) -> list[IntArray]:
+    """The rounds of `count` ranks on their own, shape (count,) each.
+
+    With `flip`, and for a power of two, pairs exchange across one bit after the other. Otherwise after each
+    round a rank has the contributions of a window of w others before it beside its own, and w grows to 2w or,
+    with the sender's own, to 2w + 1, as the binary digits of count - 1 say.
+    """
+    ranks = np.arange(count)
+    digits = f"{count - 1:b}" if count > 1 else ""
+    if flip and count & (count - 1) == 0:
+        return [ranks ^ 1 << bit for bit in range(len(digits))]
+    partners, window = [], 0
+    for digit in digits:
+        partners.append((ranks + window + int(digit)) % count)
+        window = 2 * window + int(digit)
+    return partners

@@ -1,0 +1,87 @@
+"""Where the sums of an AllReduce are made, for small messages on several nodes.
+
+What crosses a NIC pays its alpha once for the sums and once for the copies. If the sums of a node are
+all made where its NIC is, nothing has to be spread and collected again in between. And if two ranks
+share a NIC, each of which may only carry its own chunks, one can carry sums while the other carries
+copies: half of the sums are made on the one node and half on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import halves, joined
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.combining.engine import is_for_bulk, searched
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: After each look at all ways that are left, so many stay; and the part of the time that each look takes.
+_LOOKS = ((16, 0.25), (3, 0.35), (1, 1.0))
+
+
+def bulk_sums(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield improving schedules of a small AllReduce, with sums made in several places.
+
+    Nothing for other problems.
+    """
+    parts = halves(problem)
+    if parts.sums is None or parts.spread is None:
+        return
+    if not (is_for_bulk(parts.sums) and is_for_bulk(parts.spread)):
+        return
+    best = np.inf if incumbent is None else incumbent.makespan_us
+    ways = list(_places(problem))
+    for most, part in _LOOKS:
+        look = budget.share(part)
+        times: list[tuple[float, int]] = []
+        for number, roots in enumerate(ways[:most]):
+            if not budget.remaining_s():
+                return
+            times.append((np.inf, number))
+            share = look.share(1 / (min(most, len(ways)) - number))
+            for schedule in _with_roots(problem, roots, options, share):
+                times[-1] = min(times[-1], (schedule.makespan_us, number))
+                if schedule.makespan_us < best - TOLERANCE_US:
+                    best = schedule.makespan_us
+                    yield Update("bulk", schedule)
+        ways = [ways[number] for _, number in sorted(times)]
+
+
+def _with_roots(
+    problem: Problem, roots: IntArray, options: SearchOptions, budget: Budget
+) -> Iterator[Schedule]:
+    """The best sums that are found in half of the time, then each better spread."""
+    parts = halves(problem, roots)
+    assert parts.sums is not None and parts.spread is not None
+    improving = list(searched(parts.sums, options, budget.share(0.5), None))
+    if improving:
+        for spread in searched(parts.spread, options, budget, None):
+            yield joined(problem, improving[-1], spread)
+
+
+def _places(problem: Problem) -> Iterator[IntArray]:
+    """Roots worth trying, each of shape (num_chunks,); none where only the homes are."""
+    home, node_of = problem.collective.home, problem.topology.node_of
+    sizes = np.bincount(node_of)
+    if len(sizes) == 1 or (sizes != sizes[0]).any():
+        return
+    nodes, size = len(sizes), int(sizes[0])
+    ranks = np.argsort(node_of, kind="stable").reshape(nodes, size)
+    local = np.empty(len(node_of), dtype=np.int64)
+    local[ranks] = np.arange(size)
+    yield ranks[local[home] % nodes, local[home]]
+    group = symmetry_group(problem)
+    for hub in range(size):
+        roots = ranks[node_of[home], hub]
+        if (roots[group.chunk_map] == group.rank_map[:, roots]).all():
+            yield roots
+    yield home

@@ -1,0 +1,69 @@
+"""From a sequence of sums to the sends of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
+from taccl.encoding.engines.combining.board import Board
+from taccl.encoding.engines.combining.play import Played
+from taccl.schedule import Schedule
+from taccl.schedule.derivation import derive
+from taccl.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
+
+
+def decisions(board: Board, played: Played) -> Iterator[Decision]:
+    """The sends of a sequence of sums, in its order. What arrives a second time is left out."""
+    whole = contributors(board.problem.collective)
+    dst = board.problem.topology.dst.tolist()
+    arrived: set[tuple[int, int, int]] = set()
+    most = board.problem.max_group
+    for move, cells, sets in zip(played.moves, played.cells, played.sets, strict=True):
+        for chunks, carried, link in _images(board, move.kind, cells, sets):
+            new = [
+                (chunk, each)
+                for chunk, each in zip(chunks, carried, strict=True)
+                if (chunk, dst[link], each) not in arrived
+            ]
+            arrived.update((chunk, dst[link], each) for chunk, each in new)
+            for first in range(0, len(new), most):
+                group = new[first : first + most]
+                named = tuple(0 if each == whole[chunk] else each for chunk, each in group)
+                yield Decision(tuple(chunk for chunk, _ in group), link, any(named), named)
+
+
+def _images(
+    board: Board, kind: int, cells: BoolArray, sets: list[int]
+) -> Iterator[tuple[list[int], list[int], int]]:
+    """The chunks, sets and link of each image of a move."""
+    group = board.group
+    image, column = np.nonzero(cells)
+    sums = PartialSums.of_sets(sets, board.problem.num_ranks)
+    # On the first link: the chunks and contributions whose images these are.
+    first = group.chunk_map.argsort(axis=1)[image, board.chunks[column]]
+    members = np.take_along_axis(sums.members[sums.of_row], group.rank_map[image], axis=1)
+    order = first.argsort()
+    first, members = first[order], members[order]
+    for chunk_map, rank_map, link in zip(group.chunk_map, group.rank_map, board.links[kind], strict=True):
+        moved = np.empty_like(members)
+        moved[:, rank_map] = members
+        yield chunk_map[first].tolist(), as_sets(moved), int(link)
+
+
+def without_unused(schedule: Schedule) -> Schedule:
+    """The schedule without rows that no output is made of, each send as early as possible."""
+    facts = derive(schedule)
+    look = [row for made_of in facts.outputs.values() for row in made_of if row != OWN]
+    used = set(look)
+    for row in look:
+        for part in facts.rows[row]:
+            if part != OWN and part not in used:
+                used.add(part)
+                look.append(part)
+    if len(used) == len(schedule):
+        return schedule
+    kept = schedule.take(np.array(sorted(used), dtype=np.int64))
+    return in_order(schedule.problem, decisions_of(kept))

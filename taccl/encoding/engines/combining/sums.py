@@ -1,0 +1,189 @@
+"""Small AllReduces as a whole: sums that are made at many ranks, and leave a rank more than once.
+
+Where each chunk is wanted by one rank only, nothing is gained by that: of two partial sums that a rank
+passes on towards the same rank, the first could as well wait for the second. So a ReduceScatter stays what
+it is, an AllGather read backwards, and this is for sums that several ranks want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import in_order
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
+from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.block import expanded, in_one_block
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.engine import SMALL, smallness
+from taccl.encoding.engines.combining.exchange import Exchange
+from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.partners import as_exchanges, rounds
+from taccl.encoding.engines.combining.play import Played
+from taccl.encoding.engines.combining.sends import decisions, without_unused
+from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Above so many ranks a sequence takes too long to play.
+_MOST_RANKS = 64
+#: Boards with more pairs of a link and a chunk (one of each orbit) than this have all chunks in one block.
+_MOST_CELLS = 30_000
+#: The parts of the time: for beginnings, and then for searches from different ones and from the best.
+_BEGIN_PART = 0.15
+_STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
+_FROM_OTHERS = 5
+#: So many searches from the best that find nothing better are the end.
+_MOST_IN_VAIN = 2
+_TRIALS, _TRIALS_OF_TEAMS = 24, 4
+#: About how long one row takes from a sequence to a schedule that is checked. What takes longer than so many
+#: times what is left of the budget is given up, but for what is there soon.
+_ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
+
+
+def is_for_exchange(problem: Problem) -> bool:
+    """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
+    collective = problem.collective
+    return (
+        problem.num_ranks <= _MOST_RANKS
+        and smallness(problem) > SMALL
+        and bool(collective.reduces.all())
+        and bool((collective.post.sum(axis=1) > 1).any())
+        and problem.limits.own_first is None
+    )
+
+
+def bulk_exchange(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield improving schedules of a small AllReduce until the budget is over; nothing for other problems."""
+    if not is_for_exchange(problem):
+        return
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    for found in _improving(problem, options, budget, incumbent):
+        if found.played.unmet or found.played.makespan_us >= best_us - TOLERANCE_US:
+            continue
+        if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
+            return
+        board = found.player.board
+        sends = decisions(board, found.played)
+        schedule = without_unused(in_order(problem, expanded(problem, board, sends)))
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield Update("bulk", schedule)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A sequence, and on whose board it was played."""
+
+    player: Exchange
+    played: Played
+
+    @property
+    def value(self) -> tuple[int, float]:
+        return self.played.unmet, self.played.score
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes to make a checked schedule of it."""
+        rows = sum([len(sets) for sets in self.played.sets]) * len(self.player.board.group)
+        return _ROW_S * rows
+
+
+def _improving(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[_Found]:
+    """The best of the beginnings, then of what searches from them find."""
+    random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
+    found: list[_Found] = []
+    boards = list(_boards(problem))
+    for board in boards:
+        player, share = Exchange(board), Budget(_BEGIN_PART * seconds / len(boards))
+        for moves in _beginnings(player, share, random):
+            found.append(_Found(player, player.play(moves)))
+        if found:
+            yield min(found, key=lambda each: each.value)
+    if incumbent is not None and (as_it_is := _as_it_is(problem, incumbent)) is not None:
+        found.append(as_it_is)
+    found, in_vain = _different(found), 0
+    for number, part in enumerate(_STAGES if found else ()):
+        best = min(found, key=lambda each: each.value)
+        length = min(budget.remaining_s() - best.seconds, part * seconds)
+        if length <= 0 or in_vain == _MOST_IN_VAIN:
+            return
+        begin = found[number % len(found)] if number < _FROM_OTHERS else best
+        later = _Found(begin.player, anneal(begin.player, begin.played, length, random))
+        found.append(later)
+        if number >= _FROM_OTHERS:
+            in_vain = 0 if later.value < best.value else in_vain + 1
+        yield later
+
+
+def _different(found: list[_Found]) -> list[_Found]:
+    """One of each time, the best first."""
+    ordered = sorted(found, key=lambda each: each.value)
+    return list({round(each.played.score, 6): each for each in reversed(ordered)}.values())[::-1]
+
+
+def _as_it_is(problem: Problem, schedule: Schedule) -> _Found | None:
+    """A schedule on a board that keeps no symmetries but its own; None if that is too large."""
+    group = kept_by(schedule, symmetry_group(with_symmetry(problem)))
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
+        return None
+    player = Exchange(Board.of(problem, group))
+    return _Found(player, player.play(as_exchanges(player.board, schedule)))
+
+
+def _boards(problem: Problem) -> Iterator[Board]:
+    """The problem with the symmetries that it has, and with others where those do not go together.
+
+    Also with fewer: two ranks that share a NIC and do alike use it twice where once may do.
+    """
+    groups: list[SymmetryGroup] = []
+    for exchanges_first in (False, True):
+        group = symmetry_group(with_symmetry(problem, exchanges_first))
+        for part in (group, without_shared_ports(problem.topology, group)):
+            if not any(np.array_equal(part.rank_map, other.rank_map) for other in groups):
+                groups.append(part)
+    cells = problem.num_chunks * problem.topology.num_links
+    fitting = [group for group in groups if cells <= _MOST_CELLS * len(group)]
+    yield from (Board.of(problem, group) for group in fitting)
+    if not fitting and (block := in_one_block(problem)) is not None:
+        yield block
+
+
+def _beginnings(player: Exchange, budget: Budget, random: np.random.Generator) -> Iterator[list[Move]]:
+    """Textbook rounds, and fullest sends, also after scattering in teams."""
+    board = player.board
+    yield from rounds(board)
+    yield from _fullest_of(player, _TRIALS, budget.share(0.5), random)
+    # One block cannot be scattered.
+    for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
+        if not budget.remaining_s():
+            return
+        moves = scattering(board, team_of, 0.0, random)
+        if moves is not None:
+            size = board.problem.num_ranks // len(np.unique(team_of))
+            yield from _fullest_of(player, _TRIALS_OF_TEAMS, budget, random, player.play(moves), size)
+
+
+def _fullest_of(
+    player: Exchange,
+    trials: int,
+    budget: Budget,
+    random: np.random.Generator,
+    before: Played | None = None,
+    hold: int | None = None,
+) -> Iterator[list[Move]]:
+    for _ in range(trials):
+        moves = fullest(player, random, budget, before, hold)
+        if moves is None:
+            return
+        yield moves

@@ -1,0 +1,99 @@
+"""Mixtures: sums scattered inside teams of ranks, exchanged between the teams, and spread inside them again.
+
+In every team, a node or an equal part of the ranks, each chunk is summed at one member; what follows between
+those members is a smaller AllReduce, of fewer chunks for each rank. Scattering in teams of two halves what
+the exchanges carry, for two rounds more; teams of all ranks are a ReduceScatter before an AllGather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.collectives import IntArray, Placement
+from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.begin import doubling
+from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.play import Spread
+from taccl.problem import Problem, RoutingLimits
+
+#: So many sequences are begun for the scattering in one kind of teams.
+_TRIALS = 8
+
+
+def teams(problem: Problem) -> Iterator[IntArray]:
+    """The number of each rank's team, shape (num_ranks,), for teams of equal size.
+
+    Nodes, neighbours in number, and ranks at equal distances.
+    """
+    ranks, node_of = np.arange(problem.num_ranks), problem.topology.node_of
+    sizes = np.bincount(node_of)
+    found = [node_of] if len(sizes) > 1 and (sizes == sizes[0]).all() else []
+    for size in range(2, len(ranks) + 1):
+        if len(ranks) % size == 0:
+            found += [ranks // size, ranks % (len(ranks) // size)]
+    return iter({_partition(each): each for each in found}.values())
+
+
+def _partition(team_of: IntArray) -> bytes:
+    """The same for equal teams, however they are numbered."""
+    return np.unique(team_of, return_inverse=True)[1].tobytes()
+
+
+def scattering(
+    board: Board, team_of: IntArray, seconds: float, random: np.random.Generator
+) -> list[Move] | None:
+    """Moves after which each team's sum of each chunk is at one member; None if there are none such.
+
+    That is a spreading from there to the whole team, on the reversed links, read backwards.
+    """
+    spread = Spread(Board.of(_inside(board, team_of), board.group))
+    trials = [spread.play(doubling(spread.board, random, few=False)) for _ in range(_TRIALS)]
+    best = min(trials, key=lambda played: (played.unmet, played.score))
+    if seconds:
+        best = anneal(spread, best, seconds, random)
+    if best.unmet:
+        return None
+    backwards = zip(reversed(best.moves), reversed(best.cells), strict=True)
+    return [Move(move.kind, without=~cells) for move, cells in backwards]
+
+
+def _inside(board: Board, team_of: IntArray) -> Problem:
+    """The problem of spreading every chunk to its teams, each from one member.
+
+    The teams are those of the deciding chunks; others have the images of these. Of each team that member has
+    the chunk that stands in it where the chunk's home stands in its own.
+    """
+    problem, group = board.problem, board.group
+    topology, collective = problem.topology.reversed(), problem.collective
+    place = _place(team_of)
+    links_inside = team_of[topology.src] == team_of[topology.dst]
+    holds = np.zeros((problem.num_chunks, problem.num_ranks), dtype=np.bool_)
+    allowed = np.zeros((problem.num_ranks, topology.num_links), dtype=np.bool_)
+    home = collective.home[board.chunks]
+    for chunk_map, rank_map, link_map in zip(group.chunk_map, group.rank_map, group.link_map, strict=True):
+        holds[chunk_map[board.chunks][:, None], rank_map] = place[home][:, None] == place
+        allowed[rank_map[home][:, None], link_map] = links_inside
+    if problem.limits.may_use is not None:
+        allowed &= problem.limits.may_use
+    chunk, rank = np.nonzero(holds)
+    every_chunk, every_rank = np.nonzero(np.ones_like(holds))
+    spread = replace(
+        collective,
+        name="spread inside teams",
+        inputs=Placement(chunk, rank, chunk),
+        outputs=Placement(every_chunk, every_rank, every_chunk),
+        reduces=np.zeros_like(collective.reduces),
+    )
+    limits = RoutingLimits(may_use=allowed)
+    return replace(problem, topology=topology, collective=spread, limits=limits, symmetry=())
+
+
+def _place(team_of: IntArray) -> IntArray:
+    """Where each rank stands in its team, shape (num_ranks,)."""
+    team = np.unique(team_of, return_inverse=True)[1]
+    place = np.empty(len(team), dtype=np.int64)
+    place[np.argsort(team, kind="stable")] = np.arange(len(team)) % (len(team) // (int(team.max()) + 1))
+    return place

@@ -1,0 +1,125 @@
+"""Bounds of the whole problem by CP-SAT: no schedule is faster than so much.
+
+The model of a problem that only copies leaves nothing out: every link that may be used, as many shared
+sends as any schedule can have, and neither the symmetry nor the order of a sender's own chunks that a
+sketch asks for. `model.build` says why its optimum is no later than any schedule of the problem.
+
+Of a problem that sums and then copies the model only has the schedules in which each sum is made once: at
+one rank, whichever, to which each other rank passes its part on once, and where no send mixes partial sums
+and copies. Others may be faster (recursive doubling is), so what is proved of these is told in a note, and
+is no bound.
+
+CP-SAT is asked whether it has a solution that ends before a given moment. With that moment fixed, only
+a whole number of chunks fits on each port before it, and that often contradicts the demand at once, where
+minimising sees next to nothing. Each moment lies halfway between what is refuted and what CP-SAT
+could not decide; where all but a little is refuted, it is the end of the best schedule known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.model import JointModel, build
+from taccl.encoding.engines.cp.solve import news, schedule_of
+from taccl.encoding.engines.cp.ticks import ticks_of
+from taccl.encoding.engines.cp.ways import every_way
+from taccl.encoding.symmetry.group import symmetry_group
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: With more ways than this to send some chunk over some link, CP-SAT refutes nothing in minutes.
+_MOST_TO_PROVE = 3_000
+#: With so many, it is not worth counting those that come in time.
+_MOST_TO_LOOK_AT = 100_000
+#: Each question has this share of the time that is left.
+_SHARE = 0.5
+#: A bound within this fraction of what could not be decided is near enough.
+_NEAR = 2e-3
+#: A bound within this fraction of a schedule's time proves it fastest.
+_PROVED = 1e-9
+#: Taken off a bound, so that float error never puts it above a schedule.
+_ROUNDING = 1e-11
+#: The schedules with sums that the model has.
+_ONCE = "that makes each sum once, at one rank,"
+_NO_OTHERS = "which says nothing of others"
+
+
+def unrestricted(problem: Problem) -> Problem:
+    """The problem without what a sketch asks of a schedule beyond being valid."""
+    return replace(problem, symmetry=(), limits=replace(problem.limits, own_first=None))
+
+
+def is_provable(problem: Problem, best: Schedule) -> bool:
+    """Whether the model of all schedules no later than `best` is small enough."""
+    if problem.num_chunks * problem.topology.num_links > _MOST_TO_LOOK_AT:
+        return False
+    ticks = ticks_of(problem, best.makespan_us)
+    ways = every_way(problem, ticks, ticks.at_most(best.makespan_us))
+    return bool(ways.allowed.sum() <= _MOST_TO_PROVE)
+
+
+def whole_model(
+    problem: Problem, best: Schedule, bound_us: float, before_us: float | None = None
+) -> JointModel:
+    """The model of all schedules no later than `best`, or, without an objective, before a moment."""
+    problem = unrestricted(problem)
+    ticks = ticks_of(problem, best.makespan_us)
+    horizon = ticks.at_most(best.makespan_us) if before_us is None else ticks.last_before(before_us)
+    lasting, minimise = (ticks.at_least(bound_us), horizon), before_us is None
+    ways = every_way(problem, ticks, horizon)
+    return build(problem, ticks, lasting, symmetry_group(problem), ways, None, minimise)
+
+
+def proved_us(model: JointModel, num_ticks: int) -> float:
+    """A time that no solution of a model is faster than, if none lasts less than `num_ticks`."""
+    return num_ticks * model.ticks.tick_us * (1 - _ROUNDING)
+
+
+def told(problem: Problem, least_us: float, best: Schedule) -> Update:
+    """What it means for a problem that no schedule of its whole model is faster than `least_us`."""
+    if not problem.collective.is_reduction:
+        links = problem.topology.num_links
+        witness = f"CP-SAT: all routes, orders and groups of {problem.num_chunks} chunks on {links} links"
+        return Update("cp", None, least_us, witness)
+    if least_us >= best.makespan_us * (1 - _PROVED):
+        return Update("cp", note=f"no schedule {_ONCE} is faster (proved by CP-SAT, {_NO_OTHERS})")
+    return Update("cp", note=f"no schedule {_ONCE} takes less than {least_us:.2f} us (CP-SAT, {_NO_OTHERS})")
+
+
+def prove(
+    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+) -> Iterator[Update]:
+    """Yield better bounds, and schedules met on the way, until both meet, the rest is open, or time is up.
+
+    The schedules need not have the problem's symmetry. Of sums that are copied on, what is proved is in
+    notes.
+    """
+    open_us = best.makespan_us
+    while budget.remaining_s() and bound_us < best.makespan_us * (1 - _PROVED):
+        open_us = min(open_us, best.makespan_us)
+        before_us = (bound_us + open_us) / 2
+        if before_us - bound_us < _NEAR * bound_us:
+            if open_us < best.makespan_us:
+                return
+            before_us = open_us
+        model = whole_model(problem, best, bound_us, before_us)
+        answer = None
+        for answer in news(model, options.seed, budget.share(_SHARE)):
+            if answer.decisions is not None:
+                found = schedule_of(problem, answer.decisions)
+                if found.makespan_us >= best.makespan_us - TOLERANCE_US:
+                    return  # earlier by rounding only
+                best = found
+                yield Update("cp", best)
+                break
+        if answer is not None and answer.impossible:
+            bound_us = proved_us(model, model.last + 1)
+            yield told(problem, bound_us, best)
+        elif answer is None or answer.decisions is None:
+            if before_us == best.makespan_us:
+                return
+            open_us = before_us

@@ -1,0 +1,256 @@
+"""Small problems with sums among all programs: the fastest one, and the proof that none is faster.
+
+First, chunks that are alike go together, as few large ones (`sums_smaller`): that finds recursive doubling
+and its like in a moment; and ranks that are alike do alike. After a look for faster programs of all kinds,
+CP-SAT is asked whether any program ends before a given moment: hardly later than the bound, before the best
+one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
+question it is first proved what each chunk needs by that moment with the network to itself, which the linear
+relaxation of the whole does not see. The rest of the time goes to the fastest program again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.solve import news_of
+from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
+from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
+from taccl.encoding.engines.cp.sums_smaller import (
+    as_one,
+    bundles,
+    keep_symmetric,
+    one_chunk,
+    symmetry_of,
+    unbundled,
+)
+from taccl.encoding.engines.cp.sums_variables import size_of
+from taccl.encoding.engines.cp.sums_ways import alike
+from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
+from taccl.encoding.symmetry.group import SymmetryGroup
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: More items on links, or more ways of making parts at ranks, are too many for any proof in minutes.
+_MOST_ITEMS = 4_000
+_MOST_UNIONS = 4_000
+#: With so many items in sends for each second of a search, the model is written down in a small part of it.
+_MEMBERS_PER_S = 5_000
+#: Shares of the time that is left: for each size of bundles, for ranks that do alike, for a look for faster
+#: programs, for each question, and for what chunks need before it.
+_BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
+#: The same for a question about what is hardly later than the bound, and for one about the little left open.
+_NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
+#: A bound within this fraction of what could not be decided is near enough.
+_NEAR = 2e-3
+#: A bound within this fraction of a schedule's time proves it fastest. Where costs are rounded to ticks, the
+#: second is as near as a bound comes.
+_PROVED, _PROVED_WHEN_ROUNDING = 1e-9, 2e-5
+#: Taken off a bound, so that float error never puts it above a schedule.
+_ROUNDING = 1e-11
+#: Where costs are rounded, so many ticks (of 10**7) may be what rounding takes off the best program itself.
+_ROUNDED_TICKS = 100
+#: A bound that grows by less than this fraction is not worth telling before the end.
+_NEWS = 1e-3
+
+
+def is_for_all_programs(problem: Problem) -> bool:
+    """Whether some sum is wanted at several ranks, and the problem is small enough.
+
+    A sum that one rank wants is made once, on its way there: the compact form leaves nothing out.
+    """
+    collective = problem.collective
+    shared = collective.reduces & (collective.post.sum(axis=1) > 1)
+    return bool(shared.any()) and _fits(problem)
+
+
+def _fits(problem: Problem) -> bool:
+    collective, topology = problem.collective, problem.topology
+    items, unions = 0.0, 0.0
+    for reduces, contributors in zip(
+        collective.reduces.tolist(), collective.pre.sum(axis=1).tolist(), strict=True
+    ):
+        items += topology.num_links * (2.0**contributors - 1 if reduces else 1)
+        unions += problem.num_ranks * (3.0**contributors / 2 if reduces else 0)
+    return items <= _MOST_ITEMS and unions <= _MOST_UNIONS
+
+
+def _is_soon_written(problem: Problem, ticks: Ticks, last: int, budget: Budget) -> bool:
+    return size_of(problem, ticks, last) <= _MEMBERS_PER_S * budget.remaining_s()
+
+
+def all_programs(
+    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+) -> Iterator[Update]:
+    """Yield schedules faster than `best`, and bounds above `bound_us`, until they meet or time is up."""
+    yield from _Search(problem, options, budget, best, bound_us).run()
+
+
+class _Search:
+    """The best so far, and what is asked next."""
+
+    def __init__(
+        self, problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+    ) -> None:
+        self.problem, self.options, self.budget = problem, options, budget
+        self.best, self.bound_us = best, bound_us
+        # Whether any valid schedule is welcome.
+        self.free = problem.limits.own_first is None and options.slack is None
+
+    def run(self) -> Iterator[Update]:
+        if self.free:
+            yield from self._together()
+            yield from self._fastest(self.budget.share(_FASTEST_SHARE))
+        yield from self._questions()
+        yield from self._fastest(self.budget)
+
+    def _is_proved(self) -> bool:
+        """Whether no program can be told to be faster than the best one."""
+        near = _PROVED if ticks_of(self.problem, self.best.makespan_us).exact else _PROVED_WHEN_ROUNDING
+        return self.bound_us >= self.best.makespan_us * (1 - near)
+
+    def _better(self, schedule: Schedule) -> Iterator[Update]:
+        if self.free and schedule.makespan_us < self.best.makespan_us - TOLERANCE_US:
+            self.best = schedule
+            yield Update("cp", schedule)
+
+    def _proved(self, ticks: Ticks, num_ticks: int) -> Iterator[Update]:
+        """What it means that no solution of a whole model lasts less than so many ticks."""
+        value_us = num_ticks * ticks.tick_us * (1 - _ROUNDING)
+        if value_us > self.bound_us:
+            self.bound_us = value_us
+            chunks, links = self.problem.num_chunks, self.problem.topology.num_links
+            yield Update("cp", None, value_us, f"all programs, by CP-SAT: {chunks} chunks on {links} links")
+
+    def _together(self) -> Iterator[Update]:
+        """Schedules in which chunks that are alike go together, and those in which ranks do alike."""
+        group = symmetry_of(self.problem)
+        for smaller, together in bundles(self.problem):
+            if smaller.num_chunks == self.problem.num_chunks:
+                same = group
+            else:
+                yield from self._bundled(smaller, together, None)
+                same = None if group is None or smaller.num_chunks > 1 else as_one(group)
+            if same is not None:
+                yield from self._bundled(smaller, together, same)
+
+    def _bundled(
+        self, smaller: Problem, together: list[list[int]], group: SymmetryGroup | None
+    ) -> Iterator[Update]:
+        ticks = ticks_of(smaller, self.best.makespan_us)
+        last = ticks.last_before(self.best.makespan_us)
+        budget = self.budget.share(_BUNDLES_SHARE if group is None else _ALIKE_SHARE)
+        if self._is_proved() or not _is_soon_written(smaller, ticks, last, budget):
+            return
+        model = build(smaller, ticks, (0, last), in_order=group is None)
+        if group is not None:
+            keep_symmetric(model, group)
+        for each in self._asked(model, budget):
+            if isinstance(each, tuple):
+                yield from self._better(unbundled(self.problem, each, together))
+
+    def _questions(self) -> Iterator[Update]:
+        """Is any program hardly later than the bound; is any faster than the best; then bisection."""
+        ticks, last = self._before_the_best()
+        near = ticks.at_most(self.bound_us * (1 + _NEAR))
+        if self.bound_us and near < last:
+            yield from self._decided(ticks, near, _NEAR_QUESTION_SHARE)
+        open_us = self.best.makespan_us
+        while self.budget.remaining_s() and not self._is_proved():
+            ticks, last = self._before_the_best()
+            if open_us < self.best.makespan_us:
+                if open_us - self.bound_us < _NEAR * self.bound_us:
+                    if open_us >= self.best.makespan_us * (1 - _NEAR):
+                        yield from self._decided(ticks, last, _LAST_QUESTION_SHARE)
+                    return
+                last = min(last, ticks.last_before((self.bound_us + open_us) / 2))
+            if last < ticks.at_least(self.bound_us):
+                return
+            told = False
+            for each in self._decided(ticks, last, _QUESTION_SHARE):
+                told = True
+                yield each
+            if not told:
+                open_us = min(open_us, last * ticks.tick_us)
+
+    def _before_the_best(self) -> tuple[Ticks, int]:
+        """How long a program may last that is faster than the best one."""
+        ticks = ticks_of(self.problem, self.best.makespan_us)
+        last = ticks.last_before(self.best.makespan_us)
+        return ticks, last - (0 if ticks.exact else _ROUNDED_TICKS)
+
+    def _decided(self, ticks: Ticks, last: int, share: float) -> Iterator[Update]:
+        """A program that ends by a moment, or that there is none; nothing if neither could be told."""
+        needs = self._needs(ticks, last)
+        if needs is None:
+            yield from self._proved(ticks, last + 1)
+            return
+        if not _is_soon_written(self.problem, ticks, last, self.budget.share(share)):
+            return
+        model = build(self.problem, ticks, (ticks.at_least(self.bound_us), last), False, needs)
+        add_hint(model, self.best)
+        for each in self._asked(model, self.budget.share(share)):
+            if isinstance(each, tuple):
+                yield from self._better(schedule_of(self.problem, each))
+                return
+            yield from self._proved(ticks, each)
+
+    def _needs(self, ticks: Ticks, last: int) -> list[Need] | None:
+        """What each chunk takes of the links by a moment; None if some chunk alone is not done by then."""
+        topology = self.problem.topology
+        kinds = alike(self.problem)
+        links = [range(topology.num_links), *topology.links_into, *topology.links_from]
+        budget = self.budget.share(_NEEDS_SHARE)
+        needs: list[Need] = []
+        for number, chunks in enumerate(kinds):
+            model = build(one_chunk(self.problem, chunks[0]), ticks, (0, last), False)
+            cost = model.cost
+            for position, over in enumerate(links):
+                if not budget.remaining_s():
+                    return needs
+                weight = {link: cost[link] or 1 for link in over}
+                takes = sum(weight[link] * use for _, link, use in model.uses[0] if link in weight)
+                if isinstance(takes, int):
+                    continue
+                model.cp.minimize(takes)
+                left = (len(kinds) - number) * len(links) - position
+                least = 0
+                for each in news_of(
+                    model.cp, lambda value: None, self.options.seed, budget.share(1 / left), 1
+                ):
+                    if each.impossible:
+                        return None
+                    least = max(least, each.bound)
+                needs.append(Need(tuple(chunks), weight, least))
+        return needs
+
+    def _fastest(self, budget: Budget) -> Iterator[Update]:
+        """Better and better programs, from the best on."""
+        ticks = ticks_of(self.problem, self.best.makespan_us)
+        lasting = ticks.at_least(self.bound_us), ticks.at_most(self.best.makespan_us)
+        if self._is_proved() or not _is_soon_written(self.problem, ticks, lasting[1], budget):
+            return
+        model = build(self.problem, ticks, lasting)
+        add_hint(model, self.best)
+        proved = told = 0
+        for each in self._asked(model, budget):
+            if isinstance(each, tuple):
+                yield from self._better(schedule_of(self.problem, each))
+                continue
+            proved = each
+            if proved > told * (1 + _NEWS):
+                told = proved
+                yield from self._proved(ticks, proved)
+        yield from self._proved(ticks, proved)
+
+    def _asked(self, model: SumModel, budget: Budget) -> Iterator[Program | int]:
+        """Programs that end by `model.horizon`, and how many ticks all last at least, as far as is proved."""
+        for each in news_of(model.cp, lambda value: program_of(model, value), self.options.seed, budget):
+            if each.decisions is not None:
+                yield each.decisions
+            elif each.impossible:
+                yield model.horizon + 1
+            elif each.bound:
+                yield each.bound

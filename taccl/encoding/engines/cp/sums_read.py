@@ -1,0 +1,174 @@
+"""What a solution of the model of all programs says, and a known schedule as a hint to its search."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.cp.sums_model import SumModel
+from taccl.encoding.engines.cp.sums_variables import Cell
+from taccl.encoding.engines.cp.sums_ways import Item, is_own
+from taccl.problem import FloatArray, Problem
+from taccl.schedule import Schedule
+from taccl.schedule.derivation import compacted, sets_of_rows
+from taccl.schedule.partial_sums import disjoint_union
+
+#: Sends in an order in which they can happen, and for each the sends that it waits for.
+Program = tuple[list[Decision], list[list[int]]]
+
+
+def schedule_of(problem: Problem, program: Program) -> Schedule:
+    """The program with its true times, in the compact form if it has one."""
+    decisions, waits = program
+    return compacted(in_order(problem, decisions, waits))
+
+
+def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
+    """The sends that a solution says; `value` gives the value of a variable."""
+    timed: list[tuple[int, int, list[Item]]] = []
+    for link, sends in enumerate(model.sends):
+        for send in sends:
+            items = [item for item, member in send.members.items() if value(member)]
+            if items:
+                timed.append((value(send.start), link, items))
+    timed.sort(key=lambda send: send[0])
+    whole, dst = model.ways.whole, model.problem.topology.dst.tolist()
+    src = model.problem.topology.src.tolist()
+    brought = {
+        (chunk, part, dst[link]): index
+        for index, (_, link, items) in enumerate(timed)
+        for chunk, part in items
+    }
+    pieces = {
+        (chunk, part, rank): piece for (chunk, piece, part, rank), union in model.made.items() if value(union)
+    }
+
+    def sources(chunk: int, part: int, rank: int) -> set[int]:
+        if is_own(model.problem, chunk, part, rank):
+            return set()
+        if (chunk, part, rank) in brought:
+            return {brought[chunk, part, rank]}
+        piece = pieces[chunk, part, rank]
+        return sources(chunk, piece, rank) | sources(chunk, part ^ piece, rank)
+
+    decisions, waits = [], []
+    for _, link, items in timed:
+        sums = tuple(0 if part == whole[chunk] else part for chunk, part in items)
+        decisions.append(Decision(tuple(chunk for chunk, _ in items), link, any(sums), sums))
+        waits.append(sorted(set[int]().union(*(sources(*item, src[link]) for item in items))))
+    return decisions, waits
+
+
+def add_hint(model: SumModel, schedule: Schedule) -> None:
+    """Hint what is sent when, what is made of what, and from when on it is there."""
+    known: dict[int, tuple[Any, int]] = {}
+
+    def hint(variable: Any, value: int) -> None:
+        if not isinstance(variable, int):
+            known.setdefault(variable.index, (variable, int(value)))
+
+    rows = _Rows(model, schedule)
+    rows.rename(model)
+    for chunk, part, src, dst in zip(rows.chunk, rows.part, rows.src, rows.dst, strict=True):
+        rows.get((chunk, part, src), model, hint)
+        rows.get((chunk, part, dst), model, hint)
+    outputs = model.problem.collective.outputs
+    wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
+    ends = [rows.get((chunk, model.ways.whole[chunk], rank), model, hint) for chunk, rank in wanted]
+    hint(model.finish, max(ends, default=0))
+    _hint_sends(model, schedule, rows, hint)
+    for variable in (*model.got.values(), *model.made.values()):
+        hint(variable, 0)
+    for variable, value in known.values():
+        model.cp.add_hint(variable, value)
+
+
+class _Rows:
+    """The rows of a schedule in ticks, and what they bring when."""
+
+    def __init__(self, model: SumModel, schedule: Schedule) -> None:
+        self.chunk: list[int] = schedule.chunk.tolist()
+        self.src: list[int] = schedule.src.tolist()
+        self.dst: list[int] = schedule.dst.tolist()
+        self.part = sets_of_rows(schedule, model.ways.whole)
+        self.start, self.end = (_in_ticks(model, us) for us in (schedule.start_us, schedule.end_us))
+        self._note_what_came()
+
+    def _note_what_came(self) -> None:
+        self._came: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for row in sorted(range(len(self.end)), key=self.end.__getitem__):
+            self._came[self.chunk[row], self.dst[row]].setdefault(self.part[row], self.end[row])
+
+    def rename(self, model: SumModel) -> None:
+        """Give chunks that are alike the names that the model gives them."""
+        name = list(range(model.problem.num_chunks))
+        for chunks, rank in model.in_order():
+            done = [self.get((chunk, model.ways.whole[chunk], rank), model) for chunk in chunks]
+            for new, (_, old) in zip(chunks, sorted(zip(done, chunks, strict=True)), strict=True):
+                name[old] = new
+        self.chunk = [name[chunk] for chunk in self.chunk]
+        self._note_what_came()
+
+    def get(self, cell: Cell, model: SumModel, hint: Callable[[Any, int], None] | None = None) -> int:
+        """From when on a rank has a part; how it comes to have it is hinted."""
+        chunk, part, rank = cell
+        if is_own(model.problem, *cell):
+            return 0
+        came = self._came[chunk, rank]
+        if part in came:
+            when = came[part]
+        else:
+            own = (1 << rank,) if is_own(model.problem, chunk, 1 << rank, rank) else ()
+            pieces = disjoint_union(part, [*own, *came]) or (part,)
+            first = _first(pieces, part, rank)
+            if (chunk, first, part, rank) not in model.made:
+                return 0
+            rest = part ^ first
+            when = max(self.get((chunk, piece, rank), model, hint) for piece in (first, rest))
+            if hint is not None:
+                hint(model.made[chunk, first, part, rank], 1)
+        if hint is not None and cell in model.got:
+            hint(model.got[cell], 1)
+            hint(model.at[cell], when)
+        return when
+
+
+def _first(pieces: Iterable[int], part: int, rank: int) -> int:
+    """Of the pieces of a part the one that `splits` names first."""
+    key = 1 << rank if part >> rank & 1 else part & -part
+    return next(piece for piece in pieces if piece & key)
+
+
+def _hint_sends(model: SumModel, schedule: Schedule, rows: _Rows, hint: Callable[[Any, int], None]) -> None:
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for row, send in enumerate(schedule.sends.of_row.tolist()):
+        rows_of[send].append(row)
+    on_link: dict[int, list[tuple[int, set[Item]]]] = defaultdict(list)
+    for group in rows_of.values():
+        items = {(rows.chunk[row], rows.part[row]) for row in group}
+        on_link[int(schedule.link[group[0]])].append((rows.start[group[0]], items))
+    for link, sends in enumerate(model.sends):
+        carried = sorted(on_link[link], key=lambda each: each[0])
+        if sends and isinstance(sends[0].count, int):  # each item has a send of its own
+            start = {item: when for when, group in carried for item in group}
+            carried = [(start.get(item, -1), {item}) for send in sends for item in send.members]
+        nothing: list[tuple[int, set[Item]]] = [(-1, set())]
+        carried += nothing * (len(sends) - len(carried))
+        for send, (when, items) in zip(sends, carried, strict=False):
+            hint(send.active, when >= 0)
+            for item, member in send.members.items():
+                hint(member, when >= 0 and item in items)
+            hint(send.count, len(items) if when >= 0 else 0)
+            if when >= 0:
+                hint(send.start, when)
+                if not isinstance(send.count, int):
+                    hint(send.end, when + model.alpha[link] + model.cost[link] * len(items))
+
+
+def _in_ticks(model: SumModel, us: FloatArray) -> list[int]:
+    ticks: list[int] = np.floor(us / model.ticks.tick_us + 1e-6).astype(np.int64).tolist()
+    return ticks

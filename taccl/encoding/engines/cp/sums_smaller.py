@@ -1,0 +1,141 @@
+"""Smaller problems that say something of one with sums: a chunk alone, and chunks that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+
+from taccl.collectives import Collective, IntArray, Placement
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.cp.sums_model import SumModel
+from taccl.encoding.engines.cp.sums_read import Program
+from taccl.encoding.engines.cp.sums_variables import Sending
+from taccl.encoding.engines.cp.sums_ways import Item, alike
+from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
+from taccl.encoding.symmetry.search import with_symmetry_found
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+from taccl.schedule.derivation import compacted
+from taccl.schedule.partial_sums import ranks_of, set_of
+
+#: Seconds for looking for renamings: with few ranks it takes some milliseconds.
+_SYMMETRY_S = 0.5
+
+
+def one_chunk(problem: Problem, chunk: int) -> Problem:
+    """A chunk with the network to itself. What it needs there, it needs beside others."""
+    return replace(problem, collective=_only(problem.collective, [chunk]), symmetry=())
+
+
+def bundles(problem: Problem) -> Iterator[tuple[Problem, list[list[int]]]]:
+    """The problem with chunks that are alike going together, the most first; which chunks each bundle has.
+
+    The last is the problem itself.
+    """
+    classes = alike(problem)
+    most = gcd(*(len(chunks) for chunks in classes))
+    for size in range(most, 0, -1):
+        if most % size == 0 and size <= problem.max_group:
+            together = [chunks[k : k + size] for chunks in classes for k in range(0, len(chunks), size)]
+            yield _bundled(problem, together), together
+
+
+def symmetry_of(problem: Problem) -> SymmetryGroup | None:
+    """Renamings of the ranks that leave the problem as it is; None if none are found.
+
+    No image of a send shares a port with it, so both can go at the same time.
+    """
+    found, _ = with_symmetry_found(problem, _SYMMETRY_S)
+    group = without_shared_ports(problem.topology, symmetry_group(found))
+    return group if len(group) > 1 else None
+
+
+def as_one(group: SymmetryGroup) -> SymmetryGroup:
+    """What a symmetry does where all chunks, which are alike, go together as one."""
+    return replace(group, chunk_map=np.zeros((len(group), 1), dtype=np.int64))
+
+
+def keep_symmetric(model: SumModel, group: SymmetryGroup) -> None:
+    """Leave out programs in which an image of a send is not made, at the same time as that."""
+    maps = (group.chunk_map[1:].tolist(), group.rank_map[1:].tolist(), group.link_map[1:].tolist())
+    for chunks, ranks, links in zip(*maps, strict=True):
+
+        def image(item: Item, chunks: list[int] = chunks, ranks: list[int] = ranks) -> Item:
+            return chunks[item[0]], set_of(ranks[rank] for rank in ranks_of(item[1]))
+
+        for link, sends in enumerate(model.sends):
+            for send, other in zip(sends, _images(sends, model.sends[links[link]], image), strict=True):
+                if other is None:  # its link is slower by a rounding
+                    model.cp.add(send.active == 0)
+                    continue
+                model.cp.add(send.active == other.active)
+                model.cp.add(send.start == other.start)
+                for item, member in send.members.items():
+                    model.cp.add(member == other.members.get(image(item), 0))
+        for cells in (model.got, model.at):
+            for (chunk, part, rank), variable in cells.items():
+                moved = cells.get((*image((chunk, part)), ranks[rank]))
+                if moved is not None and not isinstance(variable, int):
+                    model.cp.add(variable == moved)
+
+
+def _images(
+    sends: list[Sending], others: list[Sending], image: Callable[[Item], Item]
+) -> list[Sending | None]:
+    """For each send of a link, which one it is on another link: by its item, or by its place in time."""
+    if sends and not isinstance(sends[0].count, int):
+        return [others[k] if k < len(others) else None for k in range(len(sends))]
+    by_item = {item: other for other in others for item in other.members}
+    return [by_item.get(image(item)) for send in sends for item in send.members]
+
+
+def _bundled(problem: Problem, together: list[list[int]]) -> Problem:
+    size = len(together[0])
+    collective = _only(problem.collective, [chunks[0] for chunks in together])
+    return replace(
+        problem,
+        collective=collective,
+        chunk_mb=problem.chunk_mb * size,  # a group of bundles has so many times the chunks
+        max_group=problem.max_group // size,
+        symmetry=(),
+    )
+
+
+def _only(collective: Collective, chunks: list[int]) -> Collective:
+    kept = np.full(collective.num_chunks, -1, dtype=np.int64)
+    kept[chunks] = np.arange(len(chunks))
+    return replace(
+        collective,
+        inputs=_rows(collective.inputs, kept),
+        outputs=_rows(collective.outputs, kept),
+        reduces=collective.reduces[chunks],
+        home=collective.home[chunks],
+    )
+
+
+def _rows(placement: Placement, number: IntArray) -> Placement:
+    keep = number[placement.chunk] >= 0
+    chunk = number[placement.chunk[keep]]
+    return Placement(chunk, placement.rank[keep], chunk)
+
+
+def unbundled(problem: Problem, program: Program, together: list[list[int]]) -> Schedule:
+    """What a program of the bundles says for the chunks in them."""
+    decisions, waits = program
+    alone = [
+        Decision(
+            tuple(chunk for bundle in each.chunks for chunk in together[bundle]),
+            each.link,
+            each.reduce,
+            tuple(
+                part
+                for bundle, part in zip(each.chunks, each.sums or (), strict=True)
+                for _ in together[bundle]
+            ),
+        )
+        for each in decisions
+    ]
+    return compacted(in_order(problem, alone, waits))

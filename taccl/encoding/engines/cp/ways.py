@@ -1,0 +1,108 @@
+"""What the model decides about: which item may travel over which link, and between which times.
+
+An *item* is a chunk in one of its phases. Items 0 .. n - 1 are copies of the chunks. In a problem that sums
+and then copies (AllReduce), items n .. 2n - 1 are their partial sums on the way to a root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
+from taccl.encoding.core.phases import halves
+from taccl.encoding.engines.cp.ticks import NEVER, Ticks
+from taccl.encoding.symmetry.group import SymmetryGroup
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """Where items may go, and the time that lies at least before and after.
+
+    Parameters
+    ----------
+    allowed : shape (num_items, num_links).
+    head : shape (num_items, num_ranks), ticks; no item is at a rank that it came to any earlier.
+    tail : shape (num_items, num_ranks), ticks; when an item has come to a rank, so much still remains.
+    root : shape (num_chunks,); where each sum is made. None: copies only, or to be decided.
+    """
+
+    allowed: BoolArray
+    head: IntArray
+    tail: IntArray
+    root: IntArray | None = None
+
+
+def near_ways(problem: Problem, ticks: Ticks, horizon: int, slack: float) -> Ways:
+    """Ways up to `slack` times the shortest, and sums made at home."""
+    parts = halves(problem)
+    assert parts.spread is not None
+    allowed = shortest_path_sets(parts.spread, slack)
+    if parts.sums is None:
+        return _in_time(problem, ticks, horizon, allowed, None)
+    root = parts.sums.collective.pre.argmax(axis=1)
+    return _in_time(
+        problem, ticks, horizon, np.vstack([allowed, shortest_path_sets(parts.sums, slack)]), root
+    )
+
+
+def ways_beside(best: Schedule, ticks: Ticks, horizon: int, symmetry: SymmetryGroup, slack: float) -> Ways:
+    """Between nodes the ways of a schedule, inside them also those up to `slack` times the shortest.
+
+    What a good schedule sends through the narrow links is mostly right, and how it brings it there and
+    spreads it is what can be improved. For problems that only copy.
+    """
+    problem = best.problem
+    allowed = shortest_path_sets(problem, slack)
+    allowed[:, problem.topology.internode] = False
+    for chunks, links in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
+        allowed[chunks[best.chunk], links[best.link]] = True
+    return _in_time(problem, ticks, horizon, allowed, None)
+
+
+def every_way(problem: Problem, ticks: Ticks, horizon: int) -> Ways:
+    """All ways that a schedule of at most `horizon` ticks can need, and sums made anywhere.
+
+    Left out is only what some fastest schedule does without: a chunk back to where it starts, a link that the
+    designer ruled out, and a transfer that comes too late, because before it the chunk has to come
+    there, and after it has to go on to someone who wants it.
+    """
+    usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
+    if problem.collective.is_reduction:
+        return _in_time(problem, ticks, horizon, np.vstack([usable, usable]), None)
+    return _in_time(problem, ticks, horizon, usable & ~problem.collective.pre[:, problem.topology.dst], None)
+
+
+def _in_time(problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None) -> Ways:
+    topology = problem.topology
+    head, tail = _heads_and_tails(problem, ticks)
+    shortest = ticks.of(topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
+    item, link = np.nonzero(allowed)
+    least = head[item, topology.src[link]] + shortest[link] + tail[item, topology.dst[link]]
+    in_time = np.zeros_like(allowed)
+    in_time[item, link] = least <= horizon
+    return Ways(in_time, head, tail, root)
+
+
+def _heads_and_tails(problem: Problem, ticks: Ticks) -> tuple[IntArray, IntArray]:
+    """Least times before an item is at each rank, and after it came there."""
+    collective = problem.collective
+    distances, kind = distances_by_limits(problem)
+    away = ticks.of(distances)
+    sums, copies = [], []
+    for chunk in range(problem.num_chunks):
+        between = away[kind[chunk]]
+        sources, wanting = collective.pre[chunk], collective.post[chunk]
+        nearest = between[:, wanting].min(axis=1, initial=NEVER)
+        if collective.reduces[chunk]:
+            # Every contribution is in a sum, and what a rank adds has to come to all who want it.
+            copies.append((between[sources].max(axis=0, initial=0), nearest))
+            sums.append((np.zeros_like(nearest), between[:, wanting].max(axis=1, initial=0)))
+        else:
+            copies.append((between[sources].min(axis=0, initial=NEVER), nearest))
+    head, tail = zip(*copies, *sums, strict=True)
+    return np.array(head), np.array(tail)

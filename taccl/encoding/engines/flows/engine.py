@@ -1,0 +1,90 @@
+"""The flow engine: a flow that keeps the busiest port least busy, taken apart into paths for whole chunks.
+
+It answers problems in which each chunk goes from one rank to one rank; of others it says nothing. Where
+ranks are alike, it answers the quotient (`quotient.py`), so the schedule keeps the symmetry that is
+asked for; a symmetry that keeps a port in its place has no quotient, and then it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.flow import least_busy_flow, moves_pairwise
+from taccl.encoding.core.flow_paths import Pair, Path, paths_of, whole_chunks
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.routes import Carried, orders
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.symmetry.quotient import quotient
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Among equally fast flows, how much the sum of all busy times counts.
+_SHORTNESS = 1e-6
+#: Larger programs and schedules are left to the greedy engine.
+_MOST_FLOWS = 100_000
+_MOST_TRANSFERS = 200_000
+
+
+def is_for_flows(problem: Problem) -> bool:
+    """Whether each chunk is copied from one rank to one rank, on a machine not too large."""
+    if not problem.topology.num_links or not moves_pairwise(problem):
+        return False
+    sources = len(np.unique(problem.collective.inputs.rank))
+    return sources * problem.topology.num_links <= _MOST_FLOWS and problem.num_chunks <= _MOST_TRANSFERS
+
+
+@beginning_with_greedy
+def flows(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield schedules on the paths of a flow: single chunks and groups of them, in several orders."""
+    alike = quotient(problem) if moves_pairwise(problem) else None
+    if problem.symmetry and alike is None:
+        return
+    part = problem if alike is None else alike.problem
+    if not is_for_flows(part):
+        return
+    routes = _routes(part, budget.share(0.5))
+    for schedule in orders(part, routes, options.seed, budget) if routes else ():
+        if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule if alike is None else alike.lifted(schedule)
+            yield Update("flows", best)
+
+
+def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
+    """Which chunks pass which links; None where no flow is found in time."""
+    topology = problem.topology
+    every = np.arange(topology.num_pairs)
+    busy = topology.port_busy_us(every, problem.chunk_mb) / problem.chunk_mb
+    flow = least_busy_flow(problem, busy, budget.remaining_s(), _SHORTNESS)
+    if flow is None:
+        return None
+    chunks = _chunks_of_pairs(problem)
+    wanted = np.zeros((problem.num_ranks, problem.num_ranks), dtype=np.int64)
+    for pair, each in chunks.items():
+        wanted[pair] = len(each)
+    paths: dict[Pair, list[Path]] = {}
+    for source in np.flatnonzero(wanted.any(axis=1)).tolist():
+        paths |= paths_of(problem, source, flow.mb[source] / problem.chunk_mb, wanted[source])
+    if paths.keys() != chunks.keys():
+        return None
+    carried: list[Carried] = []
+    for pair, counts in whole_chunks(problem, paths, {pair: len(chunks[pair]) for pair in paths}).items():
+        first = 0
+        for path, count in zip(paths[pair], counts, strict=True):
+            if count:
+                together = tuple(chunks[pair][first : first + count])
+                carried += [Carried(together, link) for link in path.links]
+            first += count
+    return carried
+
+
+def _chunks_of_pairs(problem: Problem) -> dict[Pair, list[int]]:
+    """The chunks of each (source, destination) that have to move, in their order."""
+    source, target = problem.collective.pre.argmax(axis=1), problem.collective.post.argmax(axis=1)
+    chunks: dict[Pair, list[int]] = {}
+    for chunk in np.flatnonzero(source != target).tolist():
+        chunks.setdefault((int(source[chunk]), int(target[chunk])), []).append(chunk)
+    return chunks

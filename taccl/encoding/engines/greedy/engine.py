@@ -1,0 +1,240 @@
+"""The greedy engine: many cheap passes under different policies, keeping the best.
+
+The first pass gives a valid schedule at once, at any scale; the others are a search over policies
+and random ties. It knows nothing of optimality: its bound is 0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.paths import distances_by_limits
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import Engine
+from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
+from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.encoding.engines.greedy.route import spread_routes
+from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
+from taccl.encoding.symmetry.quotient import quotient
+from taccl.problem import FloatArray, Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+_CONGESTION = (1.0, 0.0, 0.3, 3.0)
+_GROUPS = (1, 10**9, 2, 4, 8)
+_HOLDS = (1, 2, 4, 8)
+_TAPERS = (1.0, 0.5)
+_MATCHES = (
+    MatchPolicy(),
+    MatchPolicy(patience=1.2, overtake=True),
+    MatchPolicy(patience=3.0),
+    MatchPolicy(noise=1.0),
+)
+_NOISES = (0.1, 0.3, 1.0, 3.0)
+#: How many of the best trials are worth varying.
+_KEPT = 6
+#: The part of the time for schedules in which ranks that are alike do alike.
+_ALIKE = 0.4
+#: Above so many triples of chunk, rank and link, passes are left alone once there is a schedule.
+_LARGE = 2 * 10**8
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What one pass is run with."""
+
+    policy: Policy | MatchPolicy
+    congestion: float = 0.0
+    sharing: bool = False
+
+
+def greedy(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield improving schedules, the first one always, until the budget is over.
+
+    Where ranks are alike, a part of the time goes to schedules in which they do alike: those are found
+    many times faster, and on large regular machines they are the better ones. Where links are alike, so are
+    schedules in rounds.
+    """
+    best = None if incumbent is None else incumbent.makespan_us
+    for update in _streams(problem, options, budget, incumbent):
+        assert update.schedule is not None
+        if best is None or update.schedule.makespan_us < best - TOLERANCE_US:
+            best = update.schedule.makespan_us
+            yield update
+
+
+def _streams(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
+    known = incumbent is not None
+    if goes_in_rounds(problem) and (not known or budget.remaining_s()):
+        schedule = in_rounds(problem, np.random.default_rng(options.seed))
+        if schedule is not None:
+            known = True
+            yield Update("greedy", schedule)
+    alike = None if problem.symmetry else quotient(problem)
+    if alike is not None and (not known or (budget.remaining_s() and _size(alike.problem) <= _LARGE)):
+        for update in _passes(alike.problem, options, budget.share(_ALIKE), None):
+            assert update.schedule is not None
+            known = True
+            yield replace(update, schedule=alike.lifted(update.schedule))
+    if not known or (budget.remaining_s() and _size(problem) <= _LARGE):
+        yield from _passes(problem, options, budget, incumbent)
+
+
+def _size(problem: Problem) -> int:
+    """What the time of one pass grows with."""
+    return problem.num_chunks * problem.num_ranks * problem.topology.num_links
+
+
+def _passes(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Improving schedules: first every policy once, then variations of the best ones, with random ties."""
+    random = np.random.default_rng(options.seed)
+    symmetry, distances = symmetry_group(problem), distances_by_limits(problem)
+    best = None if incumbent is None else incumbent.makespan_us
+    kept: list[tuple[float, int, _Trial]] = []
+    terrains: dict[tuple[float, bool], Terrain] = {}
+    for number, trial in enumerate(_trials(problem, kept, random)):
+        if best is not None and not budget.remaining_s():
+            return
+        ways = trial.congestion, trial.sharing
+        if ways not in terrains:
+            terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
+        seconds = None if best is None else budget
+        if isinstance(trial.policy, MatchPolicy):
+            schedule = match(terrains[ways], trial.policy, random, seconds)
+        else:
+            schedule = flood(terrains[ways], trial.policy, random, seconds)
+        if schedule is None:
+            continue
+        kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
+        if best is None or schedule.makespan_us < best - TOLERANCE_US:
+            best = schedule.makespan_us
+            yield Update("greedy", schedule)
+
+
+#: An engine that only improves a schedule which it is given.
+Improver = Callable[[Problem, SearchOptions, Budget, Schedule], Iterator[Update]]
+
+
+def beginning_with_greedy(improver: Improver) -> Engine:
+    """The engine that gives `improver` the first greedy schedule where there is none yet.
+
+    Where nothing has to move, there is nothing to improve.
+    """
+
+    @functools.wraps(improver)
+    def engine(
+        problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        if incumbent is None:
+            first = next(greedy(problem, options, Budget(0.0), None), None)
+            if first is None or first.schedule is None:
+                return
+            yield first
+            incumbent = first.schedule
+        if len(incumbent):
+            yield from improver(problem, options, budget, incumbent)
+
+    return engine
+
+
+def _trials(
+    problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
+) -> Iterator[_Trial]:
+    """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
+    routed = bool(_routed_chunks(problem))
+    plain, *others = [
+        _Trial(policy, congestion, sharing)
+        for sharing in ((False, True) if routed else (False,))
+        for congestion in (_CONGESTION if routed else (0.0,))
+        for policy in _policies(bool(problem.topology.internode.any()))
+    ]
+    matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
+    through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
+    yield from [*matchings, plain] if through_switches else [plain, *matchings]
+    for position in random.permutation(len(others)):
+        yield others[position]
+    while kept:
+        _, _, trial = kept[random.integers(len(kept))]
+        yield _varied(trial, routed, random)
+
+
+def _policies(has_internode: bool) -> list[Policy]:
+    return [
+        Policy(group, internode_group, 1, internode_hold, taper, defer)
+        for internode_hold in (_HOLDS if has_internode else (1,))
+        for internode_group in (_GROUPS if has_internode else (1,))
+        for taper in (_TAPERS if has_internode else (1.0,))
+        for group in _GROUPS
+        for defer in (True, False)
+    ]
+
+
+def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
+    """The trial with noise, and now and then with one other choice."""
+    noise = float(random.choice(_NOISES))
+    if isinstance(trial.policy, MatchPolicy):
+        patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
+        return _Trial(MatchPolicy(patience, bool(random.integers(2)), rarity, noise))
+    policy = replace(trial.policy, noise=noise)
+    choice = random.integers(9)
+    if choice == 0:
+        policy = replace(policy, group=_some_group(random))
+    elif choice == 1:
+        policy = replace(policy, internode_group=_some_group(random))
+    elif choice == 2:
+        policy = replace(policy, internode_hold=int(random.integers(1, 17)))
+    elif choice == 3:
+        policy = replace(policy, hold=int(random.integers(1, 9)))
+    elif choice == 4:
+        policy = replace(policy, taper=float(random.choice((0.2, 0.3, 0.5, 0.7, 1.0))))
+    elif choice == 5:
+        policy = replace(policy, defer=not policy.defer)
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == 6 else trial.congestion
+    sharing = bool(random.integers(2)) if routed and choice == 7 else trial.sharing
+    return _Trial(policy, congestion, sharing)
+
+
+def _some_group(random: np.random.Generator) -> int:
+    return int(2 ** random.uniform(0, 6.2))
+
+
+def _routed_chunks(problem: Problem) -> list[int]:
+    """Chunks with one source and one other rank that wants them: these get a fixed way."""
+    collective = problem.collective
+    single = (collective.pre.sum(axis=1) == 1) & (collective.post.sum(axis=1) == 1)
+    moves = ~(collective.pre & collective.post).any(axis=1)
+    return [int(chunk) for chunk in np.flatnonzero(single & moves)]
+
+
+def _terrain(
+    problem: Problem,
+    symmetry: SymmetryGroup,
+    distances: tuple[FloatArray, IntArray],
+    congestion: float,
+    sharing: bool,
+    random: np.random.Generator,
+) -> Terrain:
+    topology = problem.topology
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
+    left = np.zeros((problem.num_chunks, problem.num_ranks))
+    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random)
+    for chunk, way in routes.items():
+        usable[chunk] = False
+        usable[chunk, way] = True
+        left[chunk, topology.src[way]] = np.cumsum(duration[way][::-1])[::-1]
+    return Terrain(problem, symmetry, *distances, usable, left)

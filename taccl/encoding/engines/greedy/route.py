@@ -1,0 +1,102 @@
+"""Fixed ways for chunks that have one source and one destination, spread over the ports.
+
+Each chunk takes a shortest path, where the length of a link grows with the load that other chunks
+already put on its ports. Chunks are routed again and again until the sweeps are over: a simple form
+of the marginal-cost routing that flow deviation (Fratta, Gerla, Kleinrock 1973) is built on. Images of a
+chunk under the symmetry take the images of its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.core.distance import shortest_path
+from taccl.encoding.symmetry.group import SymmetryGroup
+from taccl.problem import FloatArray, Problem
+
+
+def spread_routes(
+    problem: Problem,
+    symmetry: SymmetryGroup,
+    chunks: Sequence[int],
+    congestion: float,
+    sharing: bool,
+    random: np.random.Generator,
+    sweeps: int = 3,
+) -> dict[int, list[int]]:
+    """The links that each of `chunks` takes from its source to its destination, in order.
+
+    `congestion` weighs load against length: 0 gives shortest paths. With `sharing`, chunks on one link
+    are taken to travel as one send and to pay one alpha, so ways are drawn together. `chunks` must be
+    closed under the symmetry, and each must have one source, one destination and a way between them.
+    """
+    loads = _Loads(problem, sharing)
+    representatives = [c for c in chunks if symmetry.chunk_representative[c] == c]
+    routes: dict[int, list[int]] = {}
+    for _ in range(sweeps if congestion > 0 or sharing else 1):
+        for representative in random.permutation(representatives).tolist():
+            orbit = _orbit(symmetry, representative)
+            for chunk, _ in orbit:
+                loads.add(routes.get(chunk, []), -1.0)
+            way = _best_way(problem, representative, loads.lengths(congestion))
+            for chunk, link_map in orbit:
+                routes[chunk] = link_map[way].tolist()
+                loads.add(routes[chunk], 1.0)
+    return routes
+
+
+def _orbit(symmetry: SymmetryGroup, chunk: int) -> list[tuple[int, IntArray]]:
+    """Each image of a chunk, with the first element that makes it, acting on links."""
+    images = symmetry.chunk_map[:, chunk]
+    _, first = np.unique(images, return_index=True)
+    return [(int(images[i]), symmetry.link_map[i]) for i in first]
+
+
+def _best_way(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
+    source = int(problem.collective.pre[chunk].argmax())
+    target = int(problem.collective.post[chunk].argmax())
+    way = shortest_path(problem.topology, lengths, source, target, problem.usable(chunk))
+    assert way is not None, "reachability is checked before any engine runs"
+    return way
+
+
+#: No link is so cheap that going round costs nothing.
+_SHORTEST_US = 1e-6
+
+
+class _Loads:
+    """How long each port is kept busy by the ways chosen so far."""
+
+    def __init__(self, problem: Problem, sharing: bool) -> None:
+        topology = problem.topology
+        self._link_of, self._port_of = topology.incidence
+        self._duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+        self._cost = topology.beta_us_per_mb * problem.chunk_mb
+        self._alpha = topology.slowest_busy_us(np.arange(topology.num_links), 0.0)
+        self._pair_cost = topology.pair_betas * problem.chunk_mb
+        self._sharing = sharing
+        self._chunks = np.zeros(topology.num_links)
+
+    def add(self, way: Sequence[int], times: float) -> None:
+        """Count a way so many times more."""
+        np.add.at(self._chunks, list(way), times)
+
+    def lengths(self, congestion: float) -> FloatArray:
+        """Duration of each link, plus what one more chunk adds to the loads of its ports, microseconds.
+
+        If chunks are taken to share their sends, only the first on a link pays its alpha.
+        """
+        used = self._chunks > 0
+        alphas = used if self._sharing else self._chunks
+        busy = (alphas * self._alpha)[self._link_of] + self._chunks[self._link_of] * self._pair_cost
+        load = np.bincount(self._port_of, busy)
+        alpha = np.where(used & self._sharing, 0.0, self._alpha)
+        more = self._cost + alpha
+        per_pair = self._pair_cost + alpha[self._link_of]
+        added = np.bincount(self._link_of, load[self._port_of] * per_pair, len(more))
+        scale = load.max(initial=0.0)
+        length = np.maximum(more, _SHORTEST_US) if self._sharing else self._duration
+        return length + (congestion * added / scale if scale > 0 else 0.0)

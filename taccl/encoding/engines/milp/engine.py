@@ -1,0 +1,97 @@
+"""The MILP engine: TACCL's three steps, each starting from the best schedule so far.
+
+1. `routing` decides which links each chunk takes. 2. The order on each port is found by passes of the
+greedy engine confined to those links. 3. `contiguity` decides which neighbours share a send, and the
+exact times. Before all that, step 3 is given the best schedule of the engines before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
+from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.engines.milp.contiguity import rejoined
+from taccl.encoding.engines.milp.routing import RoutingOptions, routed
+from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: More pairs of a chunk and a link than this are left to the greedy engine.
+_MOST_WAYS = 60_000
+#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
+_SLACKS = (1.0, 1.5, 2.0)
+_ALPHA_SHARES = (1.0, 0.25)
+_GROUPS = (1, 2, 4, 8, 10**9)
+_HOLDS = (1, 2, 4, 8)
+
+
+@beginning_with_greedy
+def milp(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield improving schedules until all routings are tried or the budget is over."""
+    symmetry = symmetry_group(problem)
+    joined = rejoined(best, symmetry, options, budget.share(0.3))
+    if joined is not None:
+        best = joined
+        yield Update("milp", best)
+    slacks = _SLACKS if options.slack is None else (options.slack,)
+    routings = list(itertools.starmap(RoutingOptions, itertools.product(slacks, _ALPHA_SHARES)))
+    for number, routing in enumerate(routings):
+        if not budget.remaining_s():
+            return
+        share = budget.share(1.0 / (len(routings) - number))
+        for schedule in _three_steps(best, symmetry, routing, options, share):
+            if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+                best = schedule
+                yield Update("milp", best)
+
+
+def _three_steps(
+    best: Schedule, symmetry: SymmetryGroup, routing: RoutingOptions, options: SearchOptions, budget: Budget
+) -> Iterator[Schedule]:
+    allowed = shortest_path_sets(best.problem, routing.slack)
+    if allowed.sum() > _MOST_WAYS:
+        return
+    uses = routed(best, symmetry, allowed, routing, options, budget.share(0.4))
+    ordered = best
+    if uses is not None:
+        ordered = _ordered(best.problem, symmetry, uses, options.seed, budget.share(0.5))
+        yield ordered
+    if ordered.makespan_us > best.makespan_us:
+        ordered = best
+    joined = rejoined(ordered, symmetry, options, budget)
+    if joined is not None:
+        yield joined
+
+
+def _ordered(
+    problem: Problem, symmetry: SymmetryGroup, uses: BoolArray, seed: int, budget: Budget
+) -> Schedule:
+    """The best order found on the given routes: passes under every policy, then with random ties."""
+    left = np.zeros((problem.num_chunks, problem.num_ranks))
+    terrain = Terrain(problem, symmetry, *distances_by_limits(problem), uses, left)
+    alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
+    best = without_dead_ends(list_schedule(problem, alone))
+    random = np.random.default_rng(seed)
+    for number, policy in enumerate(_policies()):
+        if number and not budget.remaining_s():
+            break
+        schedule = flood(terrain, policy, random)
+        if schedule is not None and schedule.makespan_us < best.makespan_us:
+            best = schedule
+    return best
+
+
+def _policies() -> Iterator[Policy]:
+    for noise in (0.0, 0.3, 1.0, 3.0):
+        for group, internode_group, hold in itertools.product(_GROUPS, _GROUPS, _HOLDS):
+            yield Policy(group, internode_group, 1, hold, defer=False, noise=noise)

@@ -1,0 +1,5 @@
+"""Textbook algorithms: built where the machine has the links, not searched."""
+
+from taccl.encoding.engines.textbook.engine import textbook
+
+__all__ = ["textbook"]

@@ -1,0 +1,50 @@
+"""A textbook algorithm for one problem, before it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taccl.collectives import IntArray
+from taccl.encoding.engines.textbook.demand import Cut, Demand
+from taccl.encoding.engines.textbook.transfer import Steps, together
+
+#: What some units of a cut do; None where the algorithm is not for so many ranks.
+Way = Callable[[Cut, list[int]], Steps | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """What is known of an algorithm before it is built.
+
+    Parameters
+    ----------
+    name : for messages and tests.
+    rows : about how many transfers of one part it makes.
+    ways : one way for each variant; each part's pieces are dealt to the variants in turn.
+    first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    shares : into so many units a way is given each part, of each batch.
+    moves : about how much there is to write down, whatever the parts are.
+    """
+
+    name: str
+    rows: int
+    ways: tuple[Way, ...]
+    first: IntArray
+    shares: int = 1
+    moves: int = 0
+
+    def most_batches(self, demand: Demand) -> int:
+        """Into so many batches can the pieces be split that a variant has of a part."""
+        return -(-demand.most_pieces // (len(self.ways) * self.shares))
+
+    def built(self, demand: Demand, batches: int) -> tuple[Cut, Steps] | None:
+        """What is sent if each part is cut into batches; each follows a step behind the one before."""
+        cut = demand.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
+        streams = []
+        for batch, variant, units in cut.streams(self.shares):
+            steps = self.ways[variant](cut, units)
+            if steps is None:
+                return None
+            streams.append((batch, steps))
+        return cut, together(streams)

@@ -1,0 +1,148 @@
+"""The textbook engine: every algorithm that fits is built, timed and compared; nothing is searched.
+
+It runs in every search, so that no search ends with something slower than what is known to all. Algorithms
+are written down first with the pieces of a part as one, then in twice as many batches that follow each other,
+as long as that is promising. What promises most is timed first. What is cheapest to write down comes first,
+and what the time is too short for is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.demand import Demand, demand_of
+from taccl.encoding.engines.textbook.plans import algorithms
+from taccl.encoding.engines.textbook.transfer import backwards, decisions, estimate_us, timed
+from taccl.errors import CollectiveError
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.schedule.derivation import compacted
+
+#: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
+_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
+#: So many are written down and timed whatever the clock says: a busy machine knows textbooks too.
+_SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
+#: So many are written down in a moment.
+_SOON_WRITTEN = 10_000
+#: More transfers than this are never timed.
+_MOST_ROWS = 1_000_000
+#: The part of the time for writing down.
+_WRITING = 0.3
+#: More batches are tried as long as they promise no more than so many times the time of fewer.
+_PROMISING = 1.3
+#: Once so many transfers were timed, it is the end when so many candidates in a row were no better, or the
+#: next promises only so many times the best time.
+_BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 20_000, 30, 1.3
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An algorithm with a number of batches, and about how long it will take."""
+
+    algorithm: Algorithm
+    batches: int
+    estimate_us: float
+
+    @property
+    def name(self) -> str:
+        return self.algorithm.name + (f", {self.batches} batches" if self.batches > 1 else "")
+
+
+class _Work:
+    """How much is done, and what there is time for still: so much for sure, and so much a second."""
+
+    def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
+        self.done = 0
+        self._budget, self._surely, self._per_s = budget, surely, per_s
+
+    def allows(self, rows: int) -> bool:
+        surely = self.done + rows <= self._surely
+        return rows <= _MOST_ROWS and (surely or rows <= self._per_s * self._budget.remaining_s())
+
+
+def textbook(
+    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
+    best = None if incumbent is None else incumbent.makespan_us
+    for _, schedule in built(problem, budget):
+        if best is None or schedule.makespan_us < best - TOLERANCE_US:
+            best = schedule.makespan_us
+            yield Update("textbook", compacted(schedule))
+
+
+def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+    """Schedules with the names of their algorithms, the most promising first."""
+    asked = _copying(problem)
+    demand = None if asked is None else demand_of(asked.collective)
+    if asked is None or demand is None:
+        return
+    candidates = sorted(written(asked, demand, budget.share(_WRITING)), key=lambda each: each.estimate_us)
+    best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    in_vain = 0
+    for candidate in candidates:
+        hopeless = in_vain >= _MOST_IN_VAIN or candidate.estimate_us > _HOPELESS * best_us
+        if hopeless and work.done > _BEFORE_HOPELESS:
+            return
+        rows = candidate.algorithm.rows * demand.most_pieces
+        if not work.allows(rows):
+            continue
+        schedule = _schedule(problem, asked, demand, candidate, seen)
+        if schedule is not None:
+            work.done += rows
+            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
+            best_us = min(best_us, schedule.makespan_us)
+            yield candidate.name, schedule
+
+
+def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
+    """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
+    work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
+    for algorithm in sorted(algorithms(asked, demand), key=_size):
+        batches, least_us = 1, float("inf")
+        while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
+            made = algorithm.built(demand, batches)
+            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
+            if time_us is None or time_us > _PROMISING * least_us:
+                break
+            work.done += rows
+            yield Candidate(algorithm, batches, time_us)
+            most = algorithm.most_batches(demand)
+            if batches == most:
+                break
+            batches, least_us = min(2 * batches, most), min(least_us, time_us)
+
+
+def _size(algorithm: Algorithm) -> int:
+    """What takes long to write down comes last, and all that does not in the order in which it is known."""
+    size = max(algorithm.rows, algorithm.moves)
+    return size if size > _SOON_WRITTEN else 0
+
+
+def _copying(problem: Problem) -> Problem | None:
+    """The problem; the reversed one where all sums are for one rank each; None if it is neither."""
+    collective = problem.collective
+    if not collective.reduces.all() or len(collective.outputs) > collective.num_chunks:
+        return problem
+    try:
+        return problem.reversed()
+    except CollectiveError:
+        return None
+
+
+def _schedule(
+    problem: Problem, asked: Problem, demand: Demand, candidate: Candidate, seen: set[int]
+) -> Schedule | None:
+    """What a candidate comes to; None if it cannot be, or is the same as one before."""
+    made = candidate.algorithm.built(demand, candidate.batches)
+    sends = None if made is None else decisions(asked, made[1], made[0].chunks)
+    if sends is None or hash(tuple(sends)) in seen:
+        return None
+    seen.add(hash(tuple(sends)))
+    schedule = timed(asked, sends)
+    return schedule if schedule is None or asked is problem else backwards(problem, schedule)

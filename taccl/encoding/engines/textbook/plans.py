@@ -1,0 +1,225 @@
+"""Which algorithms on grids there are for a problem, and about how much work each is to build."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise, permutations, product
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
+from taccl.encoding.engines.textbook.bruck import BRUCK
+from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
+from taccl.encoding.engines.textbook.demand import Demand
+from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.engines.textbook.grid import Plan, steps_of
+from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
+from taccl.encoding.engines.textbook.leaders import by_leaders
+from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
+from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.engines.textbook.scattered import by_scattering
+from taccl.encoding.engines.textbook.trees import on_trees
+from taccl.problem import Problem
+
+#: One algorithm as plans: one for each variant.
+Plans = tuple[Plan, ...]
+#: Line algorithms for a line of so many.
+Lines = Callable[[int], tuple[LineAlgorithm, ...]]
+
+
+def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
+    """All that there are, whether or not the machine has the links; the best known first."""
+    ranks, nodes = problem.num_ranks, problem.topology.num_nodes
+    yield from _of_plans(problem, demand, _on_lines(problem, demand))
+    yield from on_trees(problem, demand)
+    yield from by_leaders(problem, demand, _spreads(nodes), _totals(nodes))
+    yield from by_scattering(problem, demand, _routes(ranks), _spreads(ranks))
+    yield from _of_plans(problem, demand, _on_grids(problem, demand))
+
+
+def _of_plans(problem: Problem, demand: Demand, every: Iterator[Plans]) -> Iterator[Algorithm]:
+    """Plans as algorithms; some that lack a link are left out."""
+    index, for_all = problem.topology.link_index, demand.is_between_all(problem.num_ranks)
+    for plans in every:
+        if for_all and not all(plan.has_links(index) for plan in plans):
+            continue
+        ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
+        rows = max(_rows(plan, demand) for plan in plans)
+        moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves=moves)
+
+
+def _name(plans: Plans) -> str:
+    plan = plans[0]
+    several = f"{len(plans)} ways: " if len(plans) > 1 else ""
+    if plan.grid.ndim == 1:
+        (_, algorithm), *_ = plan.stages or plan.whole
+        return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers")
+    shape = "x".join(map(str, plan.grid.shape))
+    named = [f"{algorithm.name} along axis {axis}" for axis, algorithm in plan.stages]
+    named += [f"{algorithm.name} of whole shares along axis {axis}" for axis, algorithm in plan.whole]
+    return f"{several}{', then '.join(named)} of {shape}"
+
+
+def _rows(plan: Plan, demand: Demand) -> int:
+    """About how many transfers of one part a plan makes."""
+    parts, shape = demand.num_parts, plan.grid.shape
+    ranks = math.prod(shape)
+    if demand.kind == "spread":
+        return parts * ranks
+    if demand.kind == "routed":
+        return math.ceil(parts * sum(algorithm.mean_hops(shape[axis]) for axis, algorithm in plan.stages))
+    shares = math.prod(shape[axis] for axis, _ in plan.stages)
+    rows = 2 * parts * ranks if plan.stages else 0
+    for axis, algorithm in plan.whole:
+        rows += math.ceil(parts * ranks / shares * algorithm.adds(shape[axis]))
+    return rows
+
+
+def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
+    """Ways to spread along a line of so many: those that differ."""
+    if size == 2:
+        return (ALL_PAIRS,)
+    doubling = (DOUBLING, DOUBLING_FAR_FIRST) if is_power_of_two(size) else (BRUCK,)
+    return (RING, *((RING_BOTH_WAYS,) if size > 3 else ()), ALL_PAIRS, *doubling)
+
+
+def _totals(size: int) -> tuple[LineAlgorithm, ...]:
+    """Ways to sum up along a line of so many at all of them: those that differ."""
+    return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if is_power_of_two(size) else BRUCK)
+
+
+def _routes(size: int) -> tuple[LineAlgorithm, ...]:
+    """Ways to route along a line of so many: those that differ."""
+    if size == 2:
+        return (ALL_PAIRS,)
+    return (ALL_PAIRS, RING_BOTH_WAYS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
+
+
+def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> Plan:
+    """A plan of stages along the axes in that order; `algorithms` has one for each axis of the grid."""
+    return Plan(grid, tuple((axis, algorithms[axis]) for axis in order))
+
+
+def _one(grid: IntArray, algorithm: LineAlgorithm) -> Plan:
+    return _stages(grid, tuple(range(grid.ndim)), (algorithm,) * grid.ndim)
+
+
+def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
+    """Grids of more than one axis, and whether all combinations of algorithms are worth trying on it."""
+    topology = problem.topology
+    nodes = by_nodes(topology)
+    if nodes is None:
+        if topology.num_nodes == 1:
+            for grid in sides(problem.num_ranks):
+                yield grid, grid.ndim == 2
+        return
+    yield nodes, True
+    for inside in _ring_orders(problem, nodes):
+        yield nodes[:, inside], True
+    for grid in sides(nodes.shape[1]):
+        if grid.ndim == 2:
+            yield nodes.reshape(-1, *grid.shape), False
+
+
+def _on_lines(problem: Problem, demand: Demand) -> Iterator[Plans]:
+    """Plans on all ranks in a line, and on rings."""
+    ranks, lines = problem.num_ranks, _lines(demand)
+    if demand.kind == "summed":
+        for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
+            yield (Plan(line(ranks), (), ((0, algorithm),)),)
+    for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
+        yield (_one(line(ranks), algorithm),)
+    yield from _rings(problem, demand)
+
+
+def _on_grids(problem: Problem, demand: Demand) -> Iterator[Plans]:
+    """Plans on nodes and on the sides of a torus."""
+    for grid, combined in _grids(problem):
+        if demand.kind == "summed":
+            yield from _whole(grid, combined)
+        yield from _staged(grid, combined, _lines(demand))
+
+
+def _lines(demand: Demand) -> Lines:
+    return _routes if demand.kind == "routed" else _spreads
+
+
+def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
+    """Plans of stages only: along one axis, and then along the next."""
+    orders = list(permutations(range(grid.ndim)))
+    for algorithms in _for_axes(grid, lines, combined):
+        plans = {order: _stages(grid, order, algorithms) for order in orders}
+        yield from ((plan,) for plan in plans.values())
+        if len(set(algorithms)) == 1:
+            # Each part of the data begins along another axis, so that all axes have work at all times.
+            yield tuple(plan for order, plan in plans.items() if _is_turned(order))
+
+
+def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
+    """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
+    axes = range(grid.ndim)
+    for count in range(grid.ndim):
+        for stages in permutations(axes, count):
+            whole = tuple(axis for axis in axes if axis not in stages)
+            for first in _for_axes(grid, _spreads, combined, stages):
+                for then in _for_axes(grid, _totals, combined, whole):
+                    staged = tuple((axis, first[axis]) for axis in stages)
+                    yield (Plan(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
+
+
+def _for_axes(
+    grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
+) -> Iterator[tuple[LineAlgorithm, ...]]:
+    """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
+    used = [axis in (range(grid.ndim) if axes is None else axes) for axis in range(grid.ndim)]
+    choices = [
+        lines(size) if is_used else (ALL_PAIRS,) for size, is_used in zip(grid.shape, used, strict=True)
+    ]
+    if combined:
+        yield from product(*choices)
+        return
+    most = max(choices, key=len)
+    for algorithm in most:
+        yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
+
+
+def _is_turned(order: tuple[int, ...]) -> bool:
+    """Whether the axes stand in their order, begun somewhere."""
+    return all((after - before) % len(order) == 1 for before, after in pairwise(order))
+
+
+def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:
+    """Orders of a node's ranks in which they are a ring, in every node."""
+    index, size = problem.topology.link_index, nodes.shape[1]
+    if size < 4:
+        return
+    first: list[int] = nodes[0].tolist()
+    for ring in cycles(problem, first)[:2]:
+        order = [first.index(rank) for rank in ring]
+        here = nodes[:, order]
+        pairs = zip(here.ravel().tolist(), np.roll(here, -1, axis=1).ravel().tolist(), strict=True)
+        if order != list(range(size)) and all(pair in index for pair in pairs):
+            yield order
+
+
+def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
+    """Rings over all ranks: one, one and its reverse, several that use different links or NICs."""
+    found = cycles(problem)
+    for ring in found[:4]:
+        grid = np.array(ring)
+        if ring != tuple(range(problem.num_ranks)):  # those are there already
+            yield (_one(grid, RING),)
+            yield (_one(grid, RING_BOTH_WAYS),)
+        yield _one(grid, RING), _one(grid[::-1], RING)
+    sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
+    for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):
+        if len(rings) > 1:
+            yield tuple(_one(np.array(ring), algorithm) for ring in rings)
+    if demand.is_from_one and demand.kind != "summed":
+        for chain in chains(problem, int(demand.begin[0]))[:3]:
+            yield (_one(np.array(chain), RING),)

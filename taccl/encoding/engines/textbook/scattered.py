@@ -1,0 +1,58 @@
+"""Broadcast by a scatter and an AllGather (van de Geijn): every rank spreads a share of what one rank has.
+
+The root deals its buffer out, each rank gets a share of it, and an AllGather brings the shares to all. Where
+ranks have one way in and out, this takes about two buffers' time on a port for any number of ranks, where the
+binomial tree takes log2 n. Read backwards it is a Reduce by a ReduceScatter and a Gather.
+
+Sources: Barnett, Shuler, van de Geijn, Gupta, Payne and Watts, "Interprocessor collective communication
+library (InterCom)", SHPCC 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4 (long-message
+Broadcast).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.demand import Cut, Demand
+from taccl.encoding.engines.textbook.grid import Plan, routed, spread
+from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.transfer import Steps, without_repeats
+from taccl.problem import Problem
+
+
+def by_scattering(
+    problem: Problem,
+    demand: Demand,
+    routes: tuple[LineAlgorithm, ...],
+    spreads: tuple[LineAlgorithm, ...],
+) -> Iterator[Algorithm]:
+    """All combinations of a scatter and an AllGather, where one rank has at least two pieces for all."""
+    ranks = problem.num_ranks
+    if demand.kind != "spread" or not demand.is_from_one or demand.most_pieces < 2:
+        return
+    root = int(demand.begin[0])
+    line = (np.arange(ranks) + root) % ranks
+    shares = min(ranks, demand.most_pieces)
+    for route, after in product(routes, spreads):
+        plans = Plan(line, ((0, route),)), Plan(line, ((0, after),))
+        name = f"scatter ({route.name}) and AllGather ({after.name})"
+        yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), shares, ranks * ranks)
+
+
+def _way(scatter: Plan, gather: Plan, cut: Cut, units: list[int]) -> Steps | None:
+    """The units dealt out to ranks, and from there to all who lack them."""
+    owner = {unit: int(scatter.grid[turn % scatter.grid.size]) for turn, unit in enumerate(units)}
+    out = routed(scatter, {unit: (cut.begin[unit], rank) for unit, rank in owner.items()})
+    shares: dict[int, tuple[int, ...]] = defaultdict(tuple)
+    for unit, rank in owner.items():
+        shares[rank] += (unit,)
+    back = spread(gather, shares)
+    if out is None or back is None:
+        return None
+    return without_repeats(out + back, {cut.begin[unit]: tuple(units) for unit in units})

@@ -1,0 +1,105 @@
+"""The tree engine: at most so many chunks over each link, trees within that, one tree for each chunk.
+
+It answers problems in which each chunk starts at one rank and all ranks want it; of others it says
+nothing, nor where trees do not fit a sketch's limits. Where ranks are alike, it answers the quotient
+(`quotient.py`), so the schedule keeps the symmetry that is asked for; a symmetry that keeps a port in its
+place has no quotient, and then it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.routes import Carried, orders
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.engines.trees.capacity import link_capacities
+from taccl.encoding.engines.trees.layers import shallow_trees
+from taccl.encoding.engines.trees.packing import Tree, packed
+from taccl.encoding.symmetry.quotient import quotient
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Larger programs and searches than this are left to the greedy engine.
+_MOST_RANK_LINKS = 100_000
+_MOST_TRANSFERS = 200_000
+
+
+def is_for_trees(problem: Problem) -> bool:
+    """Whether each chunk is copied from one rank to all, on a machine not too large."""
+    collective = problem.collective
+    copied = ~collective.reduces & (collective.pre.sum(axis=1) == 1) & collective.post.all(axis=1)
+    if not problem.topology.num_links or not problem.num_chunks or not copied.all():
+        return False
+    alike = quotient(problem)
+    if alike is None and problem.symmetry:
+        return False
+    return _is_small_enough(problem if alike is None else alike.problem)
+
+
+def _is_small_enough(problem: Problem) -> bool:
+    sources = len(np.unique(problem.collective.inputs.rank))
+    return (
+        sources * problem.topology.num_links <= _MOST_RANK_LINKS
+        and problem.num_ranks * problem.num_chunks <= _MOST_TRANSFERS
+    )
+
+
+@beginning_with_greedy
+def trees(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield schedules on shallow trees, then on packed ones: in the plainest order first, then in others."""
+    if not is_for_trees(problem):
+        return
+    alike = quotient(problem)
+    part = problem if alike is None else alike.problem
+    for schedule in _schedules(part, options.seed, budget):
+        if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule if alike is None else alike.lifted(schedule)
+            yield Update("trees", best)
+
+
+def _schedules(problem: Problem, seed: int, budget: Budget) -> Iterator[Schedule]:
+    usable = _usable(problem)
+    shallow = shallow_trees(problem, usable, budget.share(0.3))
+    if shallow:
+        yield from orders(problem, shallow, seed, budget.share(0.3))
+    high = _packed_trees(problem, usable, budget)
+    if high:
+        yield from orders(problem, high, seed, budget)
+
+
+def _packed_trees(problem: Problem, usable: BoolArray, budget: Budget) -> list[Carried] | None:
+    topology, collective = problem.topology, problem.collective
+    source = collective.pre.argmax(axis=1)
+    capacity = link_capacities(problem, np.asarray(usable.any(axis=0)), budget.share(0.6))
+    if capacity is None:
+        return None
+    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    found = packed(topology, capacity, collective.pre.sum(axis=0), usable, duration, budget.share(0.8))
+    if found is None:
+        return None
+    chunks = {int(rank): np.flatnonzero(source == rank).tolist() for rank in np.unique(source)}
+    return [carried for tree in found for carried in _of_tree(tree, chunks[tree.root])]
+
+
+def _usable(problem: Problem) -> BoolArray:
+    """For each rank at which chunks start, the links that they all may use; none for other ranks."""
+    usable = np.zeros((problem.num_ranks, problem.topology.num_links), dtype=np.bool_)
+    source = problem.collective.pre.argmax(axis=1)
+    usable[source] = True
+    for chunk, rank in enumerate(source):
+        usable[rank] &= problem.usable(chunk)
+    return usable
+
+
+def _of_tree(tree: Tree, chunks: list[int]) -> Iterator[Carried]:
+    """The next chunks of the root, taken out of `chunks`, on the links of the tree."""
+    taken = tuple(chunks[: tree.count])
+    del chunks[: tree.count]
+    for link in tree.links:
+        yield Carried(taken, link)

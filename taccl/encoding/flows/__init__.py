@@ -1,5 +1,0 @@
-"""Paths at the flow optimum, for large messages of which each chunk goes from one rank to one rank."""
-
-from taccl.encoding.flows.engine import flows, is_for_flows
-
-__all__ = ["flows", "is_for_flows"]

@@ -1,0 +1,148 @@
+"""From the fewest steps to the fewest rounds per chunk: SCCL's frontier of latency against bandwidth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.phases import halves, joined
+from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
+from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound, round_network
+from taccl.encoding.frontier.solve import decide
+from taccl.errors import CollectiveError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+#: The part of what is left that one question may take.
+_SHARE = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """An algorithm of the frontier.
+
+    Parameters
+    ----------
+    steps, rounds, chunks : S, R and the chunks that one rank's part is cut into.
+    is_minimal : whether it is proved that no algorithm with as many steps and chunks has fewer rounds.
+    proof : why, in a few words; why not, where it is not.
+    schedule : the algorithm with times under the cost model, checked.
+    seconds : of search for this point, with all that was proved impossible since the one before it.
+    """
+
+    steps: int
+    rounds: int
+    chunks: int
+    is_minimal: bool
+    proof: str
+    schedule: Schedule
+    seconds: float
+
+    @property
+    def rounds_per_chunk(self) -> Fraction:
+        """What bandwidth costs: the fewer, the faster are large messages."""
+        return Fraction(self.rounds, self.chunks)
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A question that was not answered in its time."""
+
+    steps: int
+    rounds: int
+    chunks: int
+
+
+def copies_of(problem: Problem) -> Problem:
+    """The problem itself if it only copies, else the copies whose mirror image its sums are.
+
+    Raises
+    ------
+    CollectiveError : it sums and then copies.
+    """
+    parts = halves(problem)
+    if parts.sums is None:
+        return problem
+    if parts.spread is not None:
+        raise CollectiveError(
+            f"{problem.collective.name} both sums and copies, and steps and rounds count one of the two",
+            hint="the frontiers of reducescatter and allgather: one runs after the other",
+        )
+    return parts.sums
+
+
+def walk(
+    problem_of: Callable[[int], Problem], most_steps: int, most_chunks: int, budget: Budget
+) -> Iterator[Point | Undecided]:
+    """Yield algorithms with fewer and fewer rounds per chunk, and with more steps only where that helps.
+
+    `problem_of(chunks)` states the problem for so many chunks per rank. Ends at the bound on rounds
+    per chunk, at `most_steps`, or when the budget is spent. A question that is not answered in its
+    time is left and named, and the next point with these chunks is not called minimal.
+    """
+    whole = copies_of(problem_of(1))
+    network, least = round_network(whole.topology), fewest_steps(whole)
+    bound = round_bound(whole, network)
+    best: Fraction | None = None
+    began = time.monotonic()
+    if not least:
+        return
+    for steps in range(least, most_steps + 1):
+        for chunks in range(1, most_chunks + 1):
+            if not budget.remaining_s() or (best is not None and best <= bound.rounds_per_chunk):
+                return
+            for news in _fewest_rounds(problem_of(chunks), chunks, steps, bound, best, budget, began):
+                if isinstance(news, Point):
+                    best, began = news.rounds_per_chunk, time.monotonic()
+                yield news
+
+
+def _fewest_rounds(
+    problem: Problem,
+    chunks: int,
+    steps: int,
+    bound: RoundBound,
+    best: Fraction | None,
+    budget: Budget,
+    began: float,
+) -> Iterator[Point | Undecided]:
+    """The fewest rounds for these chunks and steps, if that is fewer per chunk than `best`."""
+    copies = copies_of(problem)
+    network = round_network(copies.topology)
+    rounds = least = max(steps, bound.least_rounds(chunks))
+    unknown = False
+    while best is None or Fraction(rounds, chunks) < best:
+        if not budget.remaining_s():
+            return
+        verdict = decide(copies, network, steps, rounds, budget.share(_SHARE))
+        if verdict.decisions is not None:
+            schedule = _timed(problem, copies, verdict.decisions)
+            proof = _proof(rounds, least, steps, bound, unknown)
+            seconds = time.monotonic() - began
+            yield Point(steps, rounds, chunks, not unknown, proof, schedule, seconds)
+            return
+        if not verdict.impossible:
+            unknown = True
+            yield Undecided(steps, rounds, chunks)
+        rounds += 1
+
+
+def _proof(rounds: int, least: int, steps: int, bound: RoundBound, unknown: bool) -> str:
+    if unknown:
+        return f"{rounds - 1} rounds not decided in time"
+    if rounds > least:
+        return f"{rounds - 1} rounds are unsatisfiable"
+    return "one round for each step" if rounds == steps else bound.witness
+
+
+def _timed(problem: Problem, copies: Problem, decisions: tuple[Decision, ...]) -> Schedule:
+    """The algorithm without its barriers: each send as early as it can be."""
+    orders = (in_order(copies, decisions), list_schedule(copies, decisions))
+    schedule = without_dead_ends(min(orders, key=lambda each: each.makespan_us))
+    if copies is not problem:
+        schedule = joined(problem, schedule, None)
+    schedule.check()
+    return schedule

@@ -1,0 +1,101 @@
+"""Is there an algorithm of S steps and R rounds? Satisfiable, unsatisfiable, or not known in time.
+
+With the rounds of each step given, an instance is much easier than with the rounds left open, but there
+are as many instances as ways to share R rounds among S steps. So the open one and all given ones take
+turns, with limits that grow: whichever finds an algorithm first ends it, and it is proved that there is
+none when the open one, or each of the others, is unsatisfiable.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import z3
+
+from taccl.encoding.core.ask import ask
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.timing import Decision
+from taccl.encoding.frontier.model import Model
+from taccl.encoding.frontier.rounds import RoundNetwork
+from taccl.errors import SolverError
+from taccl.problem import Problem
+
+#: Seconds of the first turn of each instance, and how much longer each following one is.
+_FIRST_TURN_S = 2.0
+_LONGER = 3.0
+#: With more ways to share the rounds than this, only the evenest are tried.
+_MOST_WAYS = 40
+#: So many of them go before the one that leaves the rounds open.
+_BEFORE_OPEN = 3
+#: With more than this, none are: listing them would take longer than they are worth.
+_MOST_SORTED = 5000
+#: Above so many (chunk, link, step), building one instance takes longer than a minute.
+_MOST_SENDS = 200_000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`decisions` if there is an algorithm; `impossible` if there is none; neither: not known in time."""
+
+    decisions: tuple[Decision, ...] | None = None
+    impossible: bool = False
+
+
+def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, budget: Budget) -> Verdict:
+    """Whether a problem of copies has an algorithm of so many steps and rounds.
+
+    Raises
+    ------
+    KeyboardInterrupt : the user stopped the solver.
+    SolverError : z3 failed, or the instance is too large to build.
+    """
+    if rounds < steps or not steps:
+        return Verdict(impossible=True)
+    _check_size(problem, steps)
+    number = math.comb(rounds - 1, steps - 1)
+    ways = _ways_to_share(rounds, steps) if number <= _MOST_SORTED else []
+    complete = len(ways[:_MOST_WAYS]) == number
+    open_one: list[tuple[int, ...] | None] = [None] if number > 1 else []
+    candidates = [*ways[:_BEFORE_OPEN], *open_one, *ways[_BEFORE_OPEN:_MOST_WAYS]]
+    turn_s = _FIRST_TURN_S
+    while budget.remaining_s():
+        undecided: list[tuple[int, ...] | None] = []
+        for way in candidates:
+            if not budget.remaining_s():
+                return Verdict()
+            model = Model(problem, network, steps, rounds, way)
+            answer = ask(model.solver, min(turn_s, budget.remaining_s()))
+            if answer == z3.sat:
+                return Verdict(decisions=tuple(model.decisions()))
+            if answer == z3.unknown:
+                undecided.append(way)
+            elif way is None:
+                return Verdict(impossible=True)
+        candidates = undecided
+        if complete and all(way is None for way in candidates):
+            return Verdict(impossible=True)
+        turn_s *= _LONGER
+    return Verdict()
+
+
+def _check_size(problem: Problem, steps: int) -> None:
+    sends = problem.num_chunks * problem.topology.num_links * steps
+    if sends > _MOST_SENDS:
+        links = problem.topology.num_links
+        raise SolverError(
+            f"{problem.num_chunks} chunks on {links} links in {steps} steps are too many for an exact search "
+            "in steps and rounds",
+            hint="one node, or fewer chunks; taccl synthesize has no such limit",
+        )
+
+
+def _ways_to_share(rounds: int, steps: int) -> list[tuple[int, ...]]:
+    """All ways to share rounds among steps, each at least one.
+
+    First those with a short first step, in which ranks send only what they start with, and then even ones.
+    """
+    cuts = combinations(range(1, rounds), steps - 1)
+    ways = (tuple(b - a for a, b in pairwise((0, *cut, rounds))) for cut in cuts)
+    return sorted(ways, key=lambda way: (max(way[-1:] + way[1:]) - min(way[-1:] + way[1:]), way))

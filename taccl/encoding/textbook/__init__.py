@@ -1,5 +1,0 @@
-"""Textbook algorithms: built where the machine has the links, not searched."""
-
-from taccl.encoding.textbook.engine import textbook
-
-__all__ = ["textbook"]
