@@ -18,11 +18,11 @@ from taccl.collectives import Collective, Placement
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.engines.orders import smt
+from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.orders.orders import open_order, windows
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
@@ -127,7 +127,8 @@ def job_shop(lines: Sequence[str]) -> Schedule:
 
 
 def _greedy_schedule(problem: Problem) -> Schedule:
-    updates = reducing(greedy)(problem, SearchOptions(), Budget(2.0), None)
+    run = by_phases(engine_named("greedy").run)
+    updates = run(Instance(problem), SearchOptions(), Budget(2.0), None)
     *_, best = (update.schedule for update in updates if update.schedule is not None)
     return best
 
@@ -138,7 +139,9 @@ def _row(name: str, schedule: Schedule, time_limit: float) -> list[str]:
     assert order is not None
     known = windows(order, order.limit_below(schedule.makespan_us))
     began, best, note = time.monotonic(), schedule, "not known in time"
-    for update in smt(problem, SearchOptions(), Budget(time_limit), schedule):
+    for update in engine_named("orders").run(
+        Instance(problem), SearchOptions(), Budget(time_limit), schedule
+    ):
         best = update.schedule or best
         note = update.note or note
     best.check()

@@ -20,7 +20,8 @@ from taccl import make_problem, units
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.trees import trees
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
 #: (machine, nodes, sketch).
@@ -67,7 +68,7 @@ def _row(case: tuple[str, int, str | None], chunks: int, time_limit: float) -> l
         "allgather", topology=machine, nodes=nodes, sketch=sketch, size="1GB", chunks=chunks
     ).problem
     began = time.monotonic()
-    for update in trees(problem, SearchOptions(), Budget(time_limit), None):
+    for update in engine_named("trees").run(Instance(problem), SearchOptions(), Budget(time_limit), None):
         if update.schedule is not None:
             best, stage = update.schedule, update.stage
     seconds = time.monotonic() - began

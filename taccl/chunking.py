@@ -18,8 +18,8 @@ from taccl import units
 from taccl.encoding.bounds import Bound, all_bounds
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
-from taccl.encoding.portfolio.solve import ENGINES
-from taccl.errors import NoScheduleInTime, SolverError, TacclError
+from taccl.encoding.engines.registry import engine_named
+from taccl.errors import NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import OPTIMAL_GAP, Found, Progress, Status, relative_gap, search
@@ -146,8 +146,8 @@ def choose_chunks(
     NoScheduleInTime : no number of chunks gave a schedule.
     KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
     """
-    if options.engine not in ENGINES:
-        raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
+    if options.engine != "auto":
+        engine_named(options.engine)
     hunt = _Hunt(state, options, on_progress, can_be_used)
     try:
         hunt.look_at_each()

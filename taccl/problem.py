@@ -390,6 +390,11 @@ class Problem:
         """What nccl-tests prints as `size`."""
         return round(self.chunk_mb * 2**20 * self.collective.chunks_per_size)
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What it uses that not every engine, bound and target knows."""
+        return frozenset({"reductions"} if self.collective.is_reduction else ())
+
     def usable(self, chunk: int) -> BoolArray:
         """The links that a chunk may travel over, shape (num_links,)."""
         if self.limits.may_use is None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registered import greedy, reducing
 from sketches_drawn import sketches, small_machine
 
 from taccl import explain
@@ -15,8 +16,6 @@ from taccl.collectives import COLLECTIVES, Placement, make_collective
 from taccl.encoding.bounds import Bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
-from taccl.encoding.engines.greedy import greedy
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
 from taccl.explained import Conflict, Explanation
 from taccl.explained.symmetry import broken_without

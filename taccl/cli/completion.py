@@ -16,9 +16,9 @@ Items = list["CompletionItem[str]"]
 
 def engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The engines of `taccl synthesize`."""
-    from taccl.encoding.portfolio.solve import ENGINES
+    from taccl.encoding.engines.registry import names
 
-    return _named(((name, "") for name in ENGINES), incomplete)
+    return _named(((name, "") for name in names()), incomplete)
 
 
 def collectives(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

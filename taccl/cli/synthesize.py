@@ -24,7 +24,7 @@ from taccl.cli.output import (
 from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.portfolio.solve import ENGINES
+from taccl.encoding.engines.registry import names
 from taccl.errors import CheckError
 from taccl.result import Result
 from taccl.schedule import schedule_to_json
@@ -72,7 +72,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     shell_complete=completion.engines,
     default="auto",
     show_default=True,
-    help="Which engine searches: " + ", ".join(ENGINES) + ".",
+    help="Which engine searches: " + ", ".join(names()) + ".",
 )
 @click.option(
     "--solver",

@@ -8,6 +8,10 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from registered import combining as bulk
+from registered import combining_at_once as bulk_at_once
+from registered import owners as bulk_sums
+from registered import reducing, serves
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
@@ -15,9 +19,8 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.paths import distances_by_limits
-from taccl.encoding.core.phases import halves, reducing, roots_of
+from taccl.encoding.core.phases import owners_of, phases
 from taccl.encoding.core.timing import in_order
-from taccl.encoding.engines.combining import bulk, bulk_at_once, bulk_sums, is_for_bulk
 from taccl.encoding.engines.combining.alike import with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.begin import as_moves, doubling
@@ -102,14 +105,14 @@ def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
 
 
 def test_large_messages_are_not_for_bulk() -> None:
-    assert is_for_bulk(problem(ndv2_node(), "allgather", chunk_mb=0.001))
-    assert not is_for_bulk(problem(ndv2_node(), "allgather", chunk_mb=1.0))
+    assert serves("combining", problem(ndv2_node(), "allgather", chunk_mb=0.001))
+    assert not serves("combining", problem(ndv2_node(), "allgather", chunk_mb=1.0))
 
 
 def test_chunks_with_several_sources_or_some_targets_are_not_for_bulk() -> None:
     topology = full(3)
     for chunk in (([0, 1], [2], False), ([0], [1, 2], False)):
-        assert not is_for_bulk(Problem(topology, custom(3, [chunk]), 0.001))
+        assert not serves("combining", Problem(topology, custom(3, [chunk]), 0.001))
 
 
 def test_a_move_carries_all_that_the_receiver_lacks() -> None:
@@ -208,8 +211,8 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
     assert schedules[-1] is not None
     schedules[-1].check()
     assert schedules[-1].makespan_us < 0.75 * at_home.makespan_us
-    assert set(topology.node_of[roots_of(schedules[-1])].tolist()) == {0, 1}
-    assert (roots_of(at_home) == reduced.collective.home).all()
+    assert set(topology.node_of[owners_of(schedules[-1])].tolist()) == {0, 1}
+    assert (owners_of(at_home) == reduced.collective.home).all()
 
 
 def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
@@ -220,7 +223,7 @@ def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
 def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
     reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
     for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
-        spread = halves(reduced, np.array(roots)).spread
+        spread = phases(reduced, np.array(roots)).broadcast_phase
         assert spread is not None
         assert len(symmetry_group(spread)) == order
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from registered import exchange as bulk_exchange
+from registered import greedy, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
 
 from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
 from taccl.encoding.core.timing import in_order
-from taccl.encoding.engines.combining import bulk_exchange, is_for_exchange
 from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
@@ -27,7 +27,6 @@ from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.play import Played
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
-from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.symmetry.group import symmetry_group, without_shared_ports
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -285,7 +284,7 @@ def test_chunks_that_differ_or_do_not_fit_in_one_send_are_no_block() -> None:
 
 def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
     small = problem(switch(4), "allreduce")
-    assert is_for_exchange(small)
+    assert serves("exchange", small)
     first = np.ones(12, dtype=np.bool_)
     for other in (
         problem(switch(4), "reducescatter"),
@@ -294,7 +293,7 @@ def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
         replace(small, limits=RoutingLimits(own_first=first)),
         problem(full(65), "allreduce"),
     ):
-        assert not is_for_exchange(other)
+        assert not serves("exchange", other)
         assert not list(bulk_exchange(other, SearchOptions(), Budget(0.1), None))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from registered import OnProblem, cp, greedy, reducing
 from small_problems import (
     ENGINE_BETAS,
     custom,
@@ -22,10 +23,8 @@ from small_problems import (
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import halves, joined, mirrored, overlapped, reducing
+from taccl.encoding.core.phases import merged, mirrored, overlapped, phases
 from taccl.encoding.core.timing import in_order
-from taccl.encoding.engines.cp import cp
-from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.symmetry.quotient import quotient
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -75,10 +74,10 @@ def test_on_serial_ports_the_mirror_image_of_a_tight_schedule_takes_exactly_as_l
 @given(networks(betas=ENGINE_BETAS))
 def test_a_joined_all_reduce_is_never_later_than_its_halves_in_sequence(topology: LogicalTopology) -> None:
     allreduce = problem(topology, "allreduce", 2)
-    parts = halves(allreduce)
-    sums, spread = first_of(parts.sums), first_of(parts.spread)
+    parts = phases(allreduce)
+    sums, spread = first_of(parts.reduce_phase), first_of(parts.broadcast_phase)
     assert sums is not None and spread is not None
-    schedule = joined(allreduce, sums, spread)
+    schedule = merged(allreduce, sums, spread)
     schedule.check()
     alone = in_order(allreduce, mirrored(allreduce, sums))
     assert schedule.makespan_us <= alone.makespan_us + spread.makespan_us + TOLERANCE_US
@@ -87,8 +86,8 @@ def test_a_joined_all_reduce_is_never_later_than_its_halves_in_sequence(topology
 def test_copies_of_an_all_reduce_start_before_all_sums_are_made() -> None:
     """Sums made inside a node spread there while others still cross: no barrier is between the halves."""
     allreduce = problem(two_nodes(), "allreduce")
-    parts = halves(allreduce)
-    schedule = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    parts = phases(allreduce)
+    schedule = merged(allreduce, first_of(parts.reduce_phase), first_of(parts.broadcast_phase))
     schedule.check()
     last_sum = schedule.end_us[schedule.reduce].max()
     assert schedule.start_us[~schedule.reduce].min() < last_sum
@@ -96,22 +95,22 @@ def test_copies_of_an_all_reduce_start_before_all_sums_are_made() -> None:
 
 def test_a_problem_of_copies_is_its_own_spread() -> None:
     copies = problem(ring(3), "alltoall")
-    assert halves(copies).sums is None
-    assert halves(copies).spread is copies
+    assert phases(copies).reduce_phase is None
+    assert phases(copies).broadcast_phase is copies
 
 
 def test_a_sum_for_one_rank_has_nothing_to_spread() -> None:
-    parts = halves(problem(ring(3), "reducescatter"))
-    assert parts.spread is None
-    assert parts.sums is not None
-    assert parts.sums.collective.name == "allgather"
-    assert parts.sums.topology.src.tolist() == ring(3).dst.tolist()
+    parts = phases(problem(ring(3), "reducescatter"))
+    assert parts.broadcast_phase is None
+    assert parts.reduce_phase is not None
+    assert parts.reduce_phase.collective.name == "allgather"
+    assert parts.reduce_phase.topology.src.tolist() == ring(3).dst.tolist()
 
 
 def test_an_all_reduce_is_a_gather_read_backwards_and_a_gather() -> None:
-    parts = halves(problem(ring(3), "allreduce"))
-    assert parts.sums is not None and parts.spread is not None
-    for part in (parts.sums, parts.spread):
+    parts = phases(problem(ring(3), "allreduce"))
+    assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    for part in (parts.reduce_phase, parts.broadcast_phase):
         assert not part.collective.is_reduction
         assert (part.collective.pre == np.eye(3, dtype=bool)).all()
         assert part.collective.post.all()
@@ -119,21 +118,21 @@ def test_an_all_reduce_is_a_gather_read_backwards_and_a_gather() -> None:
 
 def test_own_chunks_first_says_nothing_of_the_sums() -> None:
     own_first = RoutingLimits(own_first=np.ones(3, dtype=np.bool_))
-    parts = halves(problem(ring(3), "allreduce", limits=own_first))
-    assert parts.sums is not None and parts.spread is not None
-    assert parts.sums.limits.own_first is None
-    assert parts.spread.limits.own_first is not None
+    parts = phases(problem(ring(3), "allreduce", limits=own_first))
+    assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    assert parts.reduce_phase.limits.own_first is None
+    assert parts.broadcast_phase.limits.own_first is not None
 
 
 def test_a_custom_collective_that_copies_and_sums_has_both_halves() -> None:
     """Chunk 0 is copied from 0 to 1 and 2; chunk 1 is the sum over all for 1 and 2."""
     both = custom(3, [((0,), (1, 2), False), ((0, 1, 2), (1, 2), True)])
-    parts = halves(Problem(ring(3), both, 1.0))
-    assert parts.sums is not None and parts.spread is not None
-    assert parts.sums.collective.pre.tolist() == [[True, False, False], [False, True, False]]
-    assert parts.sums.collective.post.tolist() == [[True, False, False], [True, True, True]]
-    assert parts.spread.collective.pre.tolist() == [[True, False, False], [False, True, False]]
-    assert parts.spread.collective.post.tolist() == both.post.tolist()
+    parts = phases(Problem(ring(3), both, 1.0))
+    assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    assert parts.reduce_phase.collective.pre.tolist() == [[True, False, False], [False, True, False]]
+    assert parts.reduce_phase.collective.post.tolist() == [[True, False, False], [True, True, True]]
+    assert parts.broadcast_phase.collective.pre.tolist() == [[True, False, False], [False, True, False]]
+    assert parts.broadcast_phase.collective.post.tolist() == both.post.tolist()
 
 
 @settings(max_examples=80, deadline=None)
@@ -154,15 +153,15 @@ def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Probl
 
 
 def test_an_engine_that_finds_nothing_leaves_nothing_to_join() -> None:
-    silent = reducing(lambda *_: iter(()))
+    silent = reducing(OnProblem(lambda *_: iter(())))
     for name in ("allreduce", "reducescatter"):
         assert not list(silent(problem(ring(3), name), SearchOptions(), Budget(1.0), None))
 
 
 def test_overlapping_only_yields_faster_valid_schedules() -> None:
     allreduce = problem(full(4), "allreduce", 2)
-    parts = halves(allreduce)
-    best = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    parts = phases(allreduce)
+    best = merged(allreduce, first_of(parts.reduce_phase), first_of(parts.broadcast_phase))
     for schedule in overlapped(best, seed=1, budget=Budget(0.3)):
         schedule.check()
         assert schedule.makespan_us < best.makespan_us
@@ -172,8 +171,8 @@ def test_overlapping_only_yields_faster_valid_schedules() -> None:
 
 def test_without_time_nothing_is_overlapped() -> None:
     allreduce = problem(full(3), "allreduce")
-    parts = halves(allreduce)
-    first = joined(allreduce, first_of(parts.sums), first_of(parts.spread))
+    parts = phases(allreduce)
+    first = merged(allreduce, first_of(parts.reduce_phase), first_of(parts.broadcast_phase))
     assert list(overlapped(first, seed=1, budget=Budget(0.0))) == []
 
 

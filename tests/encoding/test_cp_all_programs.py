@@ -14,6 +14,7 @@ from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
+from registered import all_programs, greedy, reducing, serves
 from small_problems import (
     ENGINE_BETAS,
     Link,
@@ -29,14 +30,11 @@ from small_problems import (
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
-from taccl.encoding.engines.cp.sums_engine import all_programs, is_for_all_programs
 from taccl.encoding.engines.cp.sums_model import build, divisions
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
 from taccl.encoding.engines.cp.sums_ways import splits, subsets
 from taccl.encoding.engines.cp.ticks import ticks_of
-from taccl.encoding.engines.greedy import greedy
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.schedule.partial_sums import disjoint_union, set_of
@@ -69,8 +67,8 @@ def first(small: Problem) -> Schedule:
 def decided(small: Problem, seconds: float = 60.0, best: Schedule | None = None) -> tuple[Schedule, float]:
     """The best schedule and bound that the engine ends with, with all that it says checked on the way."""
     best, bound_us = best or first(small), 0.0
-    assert is_for_all_programs(small)
-    for update in all_programs(small, SearchOptions(), Budget(seconds), best, 0.0):
+    assert serves("all-programs", small)
+    for update in all_programs(small, SearchOptions(), Budget(seconds), best):
         if update.schedule is not None:
             update.schedule.check()
             assert update.schedule.makespan_us < best.makespan_us
@@ -135,7 +133,7 @@ def test_an_order_that_a_sketch_asks_for_takes_nothing_off_the_bound() -> None:
     topology = full(3, 100.0, 1.0)
     own_first = RoutingLimits(own_first=np.ones(topology.num_links, dtype=np.bool_))
     asked = problem(topology, "allreduce", limits=own_first)
-    updates = list(all_programs(asked, SearchOptions(), Budget(5.0), first(asked), 0.0))
+    updates = list(all_programs(asked, SearchOptions(), Budget(5.0), first(asked)))
     assert all(update.schedule is None for update in updates)
     assert max(update.lower_bound_us for update in updates) <= 103.0
 
@@ -189,20 +187,20 @@ def test_a_known_schedule_is_a_whole_hint() -> None:
 
 
 def test_a_sum_that_one_rank_wants_is_for_the_compact_form() -> None:
-    assert not is_for_all_programs(problem(full(3), "reducescatter"))
-    assert not is_for_all_programs(problem(full(3), "allgather"))
-    assert is_for_all_programs(problem(full(3), "allreduce"))
+    assert not serves("all-programs", problem(full(3), "reducescatter"))
+    assert not serves("all-programs", problem(full(3), "allgather"))
+    assert serves("all-programs", problem(full(3), "allreduce"))
 
 
 def test_too_many_contributors_are_left_to_other_engines() -> None:
-    assert is_for_all_programs(sums(ring(6), 1))
-    assert not is_for_all_programs(sums(ring(9), 1))
-    assert not is_for_all_programs(problem(full(6), "allreduce"))
+    assert serves("all-programs", sums(ring(6), 1))
+    assert not serves("all-programs", sums(ring(9), 1))
+    assert not serves("all-programs", problem(full(6), "allreduce"))
 
 
 def test_no_time_means_no_answer() -> None:
     small = problem(full(3), "allreduce")
-    assert list(all_programs(small, SearchOptions(), Budget(0.0), first(small), 0.0)) == []
+    assert list(all_programs(small, SearchOptions(), Budget(0.0), first(small))) == []
 
 
 def bell_number(count: int) -> int:
@@ -241,7 +239,7 @@ def test_bundles_are_all_chunks_first_and_then_fewer() -> None:
 
 
 def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
-    if not is_for_all_programs(small):
+    if not serves("all-programs", small):
         return
     try:
         best_us = fastest(small, most_sends).makespan_us

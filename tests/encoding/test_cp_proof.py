@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, given, settings
+from registered import cp, greedy, reducing, serves
+from registered import joint as jointly
 from small_problems import (
     ENGINE_BETAS,
     custom,
@@ -28,13 +30,10 @@ from small_problems import (
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
-from taccl.encoding.engines.cp import cp, is_for_one_model, jointly
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import news, schedule_of
 from taccl.encoding.engines.cp.ticks import NEVER, ticks_of
-from taccl.encoding.engines.greedy import greedy
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -107,7 +106,7 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
 def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:
     """(time, bound) that the engine ends with, with all that it says checked on the way."""
     time_us, bound_us = first(small).makespan_us, 0.0
-    engine = reducing(cp, jointly if is_for_one_model(small) else None)
+    engine = reducing(cp, jointly if serves("joint", small) else None)
     for update in engine(small, SearchOptions(), Budget(seconds), first(small)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:

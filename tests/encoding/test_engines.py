@@ -10,22 +10,18 @@ import pytest
 from brute_force import fastest
 from hypothesis import HealthCheck, given, settings
 from ortools.sat.python import cp_model
+from registered import OnProblem, cp, greedy, milp, reducing
+from registered import combining as bulk
+from registered import orders as smt
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining import bulk
-from taccl.encoding.engines.cp import cp
 from taccl.encoding.engines.cp.model import build
 from taccl.encoding.engines.cp.ticks import ticks_of
 from taccl.encoding.engines.cp.ways import near_ways
-from taccl.encoding.engines.engine import Engine
-from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.engines.milp import milp
-from taccl.encoding.engines.orders import smt
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -36,7 +32,7 @@ every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 
 
-def found(engine: Engine, problem: Problem, seconds: float, most: int = 20) -> list[Schedule]:
+def found(engine: OnProblem, problem: Problem, seconds: float, most: int = 20) -> list[Schedule]:
     """The schedules of the first updates, each checked."""
     updates = engine(problem, SearchOptions(), Budget(seconds), None)
     schedules = [update.schedule for update in islice(updates, most) if update.schedule is not None]
@@ -68,7 +64,7 @@ def turned(problem: Problem, schedule: Schedule) -> Iterator[set[tuple[int, int,
     ids=["ring", "nodes", "pipelined", "full", "shared port"],
 )
 def test_every_schedule_is_valid_and_each_is_faster_than_the_one_before(
-    engine: Engine, small: Problem
+    engine: OnProblem, small: Problem
 ) -> None:
     times = [schedule.makespan_us for schedule in found(engine, small, 0.5)]
     assert times
@@ -77,12 +73,12 @@ def test_every_schedule_is_valid_and_each_is_faster_than_the_one_before(
 
 
 @every_engine
-def test_a_first_schedule_is_there_even_without_any_time(engine: Engine) -> None:
+def test_a_first_schedule_is_there_even_without_any_time(engine: OnProblem) -> None:
     assert found(engine, problem(two_nodes(), "alltoall", 2), 0.0)
 
 
 @every_engine
-def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: Engine) -> None:
+def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: OnProblem) -> None:
     gather = problem(ring(4), "allgather")
     best = fastest(gather).schedule()
     assert best.makespan_us == 6.0
@@ -91,7 +87,7 @@ def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: Engi
 
 
 @every_engine
-def test_a_schedule_has_the_symmetry_of_its_problem(engine: Engine) -> None:
+def test_a_schedule_has_the_symmetry_of_its_problem(engine: OnProblem) -> None:
     for symmetric in (
         problem(ring(4, both=True), "allgather", 2, symmetry=[[1, 2, 3, 0]]),
         problem(full(4), "alltoall", symmetry=[[1, 2, 3, 0]]),
@@ -104,7 +100,7 @@ def test_a_schedule_has_the_symmetry_of_its_problem(engine: Engine) -> None:
 
 @every_engine
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])
-def test_what_a_symmetry_moves_may_share_a_port(engine: Engine, name: str) -> None:
+def test_what_a_symmetry_moves_may_share_a_port(engine: OnProblem, name: str) -> None:
     """Ranks 0 and 1 are alike and take turns at the NIC of their node, as do 2 and 3."""
     inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
@@ -114,7 +110,7 @@ def test_what_a_symmetry_moves_may_share_a_port(engine: Engine, name: str) -> No
 
 @every_engine
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])
-def test_a_symmetry_may_leave_a_rank_where_it_is(engine: Engine, name: str) -> None:
+def test_a_symmetry_may_leave_a_rank_where_it_is(engine: OnProblem, name: str) -> None:
     """Four leaves round rank 4: all that the hub sends to a leaf could be swapped by a reflection."""
     spokes = [(a, 4, 5.0, 1.0) for a in range(4)] + [(4, b, 5.0, 1.0) for b in range(4)]
     symmetry = [[1, 2, 3, 0, 4], [1, 0, 3, 2, 4]]
@@ -122,7 +118,7 @@ def test_a_symmetry_may_leave_a_rank_where_it_is(engine: Engine, name: str) -> N
 
 
 @every_engine
-def test_chunks_keep_to_the_links_that_they_may_use(engine: Engine) -> None:
+def test_chunks_keep_to_the_links_that_they_may_use(engine: OnProblem) -> None:
     """Rank 0's chunks are kept off the fast link 0 -> 1, rank 1's off 1 -> 2."""
     topology = full(3)
     may_use = np.ones((3, 6), dtype=np.bool_)
@@ -135,7 +131,9 @@ def test_chunks_keep_to_the_links_that_they_may_use(engine: Engine) -> None:
 
 @every_engine
 @pytest.mark.parametrize("summed", [False, True], ids=["copied", "summed"])
-def test_the_only_way_left_may_lead_away_from_where_a_chunk_is_wanted(engine: Engine, summed: bool) -> None:
+def test_the_only_way_left_may_lead_away_from_where_a_chunk_is_wanted(
+    engine: OnProblem, summed: bool
+) -> None:
     """0 -> 1 takes 2 us, but rank 0's chunk has to go by 2, which is 10 us from 1, and wants nothing."""
     links = [(0, 1, 1.0, 1.0), (0, 2, 1.0, 1.0), (2, 1, 5.0, 5.0), (0, 3, 1.0, 1.0)]
     may_use = np.ones((4, 4), dtype=np.bool_)
@@ -146,7 +144,7 @@ def test_the_only_way_left_may_lead_away_from_where_a_chunk_is_wanted(engine: En
 
 
 @every_engine
-def test_own_chunks_leave_first_where_the_sketch_says_so(engine: Engine) -> None:
+def test_own_chunks_leave_first_where_the_sketch_says_so(engine: OnProblem) -> None:
     """Everything into node 1 passes 1 -> 2: rank 1's own pieces go before those of rank 0."""
     topology = two_nodes(beta_between=4.0)
     own_first = np.zeros(6, dtype=np.bool_)
@@ -161,14 +159,14 @@ def test_own_chunks_leave_first_where_the_sketch_says_so(engine: Engine) -> None
 
 
 @every_engine
-def test_no_send_carries_more_chunks_than_the_limit(engine: Engine) -> None:
+def test_no_send_carries_more_chunks_than_the_limit(engine: OnProblem) -> None:
     dear = problem(ring(3, alpha_us=20.0), "allgather", 6, max_group=4)
     for schedule in found(engine, dear, 0.3):
         assert schedule.sends.count.max() <= 4
 
 
 @every_engine
-def test_where_nothing_has_to_move_the_schedule_is_empty(engine: Engine) -> None:
+def test_where_nothing_has_to_move_the_schedule_is_empty(engine: OnProblem) -> None:
     (schedule,) = found(engine, problem(machine(1, []), "allgather"), 0.2)
     assert len(schedule) == 0
 
@@ -195,7 +193,7 @@ def _schedule(update: Update) -> Schedule:
     return update.schedule
 
 
-def last(engine: Engine, problem: Problem, seconds: float, enough_us: float) -> Schedule:
+def last(engine: OnProblem, problem: Problem, seconds: float, enough_us: float) -> Schedule:
     """What an engine has found when it is done, or has found what is enough."""
     best = None
     for update in engine(problem, SearchOptions(), Budget(seconds), None):
@@ -208,7 +206,7 @@ def last(engine: Engine, problem: Problem, seconds: float, enough_us: float) -> 
 
 
 @pytest.mark.parametrize("engine", [cp, milp], ids=["cp", "milp"])
-def test_the_fastest_allgather_round_a_ring_of_four_takes_three_steps(engine: Engine) -> None:
+def test_the_fastest_allgather_round_a_ring_of_four_takes_three_steps(engine: OnProblem) -> None:
     gather = problem(ring(4), "allgather")
     assert fastest(gather).makespan_us == pytest.approx(6.0)
     assert last(engine, gather, 5.0, 6.0).makespan_us == pytest.approx(6.0)
@@ -216,7 +214,7 @@ def test_the_fastest_allgather_round_a_ring_of_four_takes_three_steps(engine: En
 
 
 @pytest.mark.parametrize("engine", [greedy, milp], ids=["greedy", "milp"])
-def test_chunks_share_sends_where_alpha_is_dear(engine: Engine) -> None:
+def test_chunks_share_sends_where_alpha_is_dear(engine: OnProblem) -> None:
     """8 pieces round a ring of 3: in one send each step, 2 (50 + 8) us."""
     dear = problem(ring(3, alpha_us=50.0), "allgather", 8)
     assert last(engine, dear, 20.0, 116.0).makespan_us == pytest.approx(116.0)

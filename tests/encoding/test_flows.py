@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from registered import flows, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl import units
@@ -16,8 +17,6 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
-from taccl.encoding.engines.flows import flows, is_for_flows
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
 
@@ -166,7 +165,7 @@ def test_a_symmetry_is_kept() -> None:
 @pytest.mark.parametrize("name", ["allgather", "broadcast"])
 def test_chunks_that_several_ranks_want_are_not_for_flows(name: str) -> None:
     small = problem(ring(3, both=True), name)
-    assert not is_for_flows(small)
+    assert not serves("flows", small)
     updates = flows(small, SearchOptions(), Budget(1.0), None)
     assert [update.stage for update in updates] == ["greedy"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from itertools import pairwise
 
@@ -21,9 +22,10 @@ from small_problems import (
 )
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.portfolio.solve import ENGINES, solve
-from taccl.encoding.portfolio.stages import Turn
+from taccl.encoding.engines.registry import ENGINES, engine_named, names
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.solve import solve
+from taccl.encoding.portfolio.stages import Stage, always, fixed
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -41,14 +43,25 @@ def heard(problem: Problem, options: SearchOptions) -> tuple[list[Schedule], flo
 
 
 def test_the_engines_have_names() -> None:
-    assert ENGINES == ("auto", "textbook", "greedy", "bulk", "milp", "cp", "trees", "flows", "smt")
+    assert names()[0] == "auto"
+    assert {"textbook", "greedy", "combining", "milp", "cp", "trees", "flows", "orders"} < set(names())
+    assert len(set(names())) == len(ENGINES) + 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_goes_on_being_known_by_its_older_name() -> None:
+    assert engine_named("bulk") is engine_named("combining")
+    assert engine_named("smt") is engine_named("orders")
+
+
+@pytest.mark.parametrize("engine", names())
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "reducescatter"])
-def test_every_engine_answers_every_kind_of_collective(engine: str, name: str) -> None:
-    small = problem(two_nodes(), name)
-    schedules, bound = heard(small, SearchOptions(engine=engine, time_limit_s=0.4))
+def test_every_engine_answers_a_collective_or_says_why_it_does_not(engine: str, name: str) -> None:
+    small, options = problem(two_nodes(), name), SearchOptions(engine=engine, time_limit_s=0.4)
+    if engine != "auto" and not (verdict := engine_named(engine).can(Instance(small))):
+        with pytest.raises(SolverError, match=re.escape(verdict.reason)):
+            next(solve(small, options))
+        return
+    schedules, bound = heard(small, options)
     times = [schedule.makespan_us for schedule in schedules]
     assert all(later < earlier for earlier, later in pairwise(times))
     assert 0.0 < bound <= times[-1] + 1e-6
@@ -96,7 +109,8 @@ def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str
 
 
 def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taccl.encoding.portfolio.solve.turns", lambda problem: (Turn(greedy, 0.1),))
+    alone = (Stage("greedy", "always", "a tenth", always, fixed(0.1)),)
+    monkeypatch.setattr("taccl.encoding.portfolio.stages.EACH_PHASE", alone)
     *_, last = solve(problem(two_nodes(), "alltoall", 2), SearchOptions(time_limit_s=5.0))
     assert last.note.startswith("no order")
 
@@ -111,7 +125,7 @@ def test_auto_finds_the_optimum_of_a_small_machine() -> None:
 
 
 def test_where_nothing_has_to_move_an_empty_schedule_is_all() -> None:
-    for engine in ENGINES:
+    for engine in names():
         schedules, bound = heard(
             problem(machine(1, []), "allreduce"), SearchOptions(engine, time_limit_s=0.5)
         )
@@ -138,7 +152,7 @@ def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem
 def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
         next(solve(problem(ring(3), "allgather"), SearchOptions(engine="quantum")))
-    assert caught.value.hint == "one of auto, textbook, greedy, bulk, milp, cp, trees, flows, smt"
+    assert caught.value.hint == "one of " + ", ".join(names())
 
 
 def test_an_unknown_solver_is_refused_before_anything_is_searched() -> None:

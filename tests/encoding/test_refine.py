@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from registered import greedy
 from small_problems import full, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES, make_collective
@@ -16,7 +17,6 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import ScheduleError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from registered import greedy
 from small_problems import full, machine, ndv2_node, problem, ring
 from test_quotient import grid
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.problem import LogicalTopology, RoutingLimits
 

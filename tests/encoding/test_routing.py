@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl.collectives import BoolArray
@@ -13,7 +14,6 @@ from taccl.encoding.core.distance import distances_us, shortest_path
 from taccl.encoding.core.linear import LinearModel
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.paths import shortest_path_sets
-from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.milp import routing
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
 from taccl.encoding.symmetry.group import symmetry_group

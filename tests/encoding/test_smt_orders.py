@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import z3
 from hypothesis import HealthCheck, assume, given, settings
+from registered import greedy
+from registered import orders as smt
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 
 from taccl.collectives import COLLECTIVES
@@ -16,8 +18,7 @@ from taccl.encoding.core.ask import ask
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
-from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.engines.orders import orders, prove, smt
+from taccl.encoding.engines.orders import orders, prove
 from taccl.encoding.engines.orders.orders import OpenOrder, open_order, windows
 from taccl.encoding.engines.orders.prove import order_within
 from taccl.encoding.symmetry.group import symmetry_group

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from registered import textbook
 from small_problems import (
     ENGINE_BETAS,
     custom,
@@ -26,7 +27,6 @@ from small_problems import (
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from registered import reducing, serves, trees
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl import units
@@ -15,9 +16,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.busiest_first import busiest_first
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import reducing
 from taccl.encoding.core.timing import Decision
-from taccl.encoding.engines.trees import is_for_trees, trees
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.packing import Tree, packed
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
@@ -188,16 +187,16 @@ def test_chunks_keep_to_the_links_that_they_may_use() -> None:
 @pytest.mark.parametrize("name", ["alltoall", "gather", "scatter"])
 def test_collectives_that_not_every_rank_wants_are_not_for_trees(name: str) -> None:
     small = problem(ring(3, both=True), name)
-    assert not is_for_trees(small)
+    assert not serves("trees", small)
     updates = trees(small, SearchOptions(), Budget(1.0), None)
     assert [update.stage for update in updates] == ["greedy"]
 
 
 def test_a_symmetry_that_keeps_a_port_is_not_for_trees() -> None:
-    assert is_for_trees(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
+    assert serves("trees", problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
     shared = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)], shared=[[0, 1]])
-    assert is_for_trees(problem(shared, "allgather"))
-    assert not is_for_trees(problem(shared, "allgather", symmetry=[[1, 0]]))
+    assert serves("trees", problem(shared, "allgather"))
+    assert not serves("trees", problem(shared, "allgather", symmetry=[[1, 0]]))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -40,7 +40,7 @@ from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.phases import halves
+from taccl.encoding.core.phases import phases
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import FloatArray, Problem
 
@@ -113,8 +113,8 @@ def _views(problem: Problem) -> Iterator[_View]:
         return
     far = _distances_us(problem)
     to_all, from_all = (np.where(np.isfinite(each), each, 0.0).sum(axis=1) for each in (far, far.T))
-    sums = halves(problem, _one_of(collective.post, collective.home, from_all)).sums
-    spread = halves(problem, _one_of(collective.pre, collective.home, to_all)).spread
+    sums = phases(problem, _one_of(collective.post, collective.home, from_all)).reduce_phase
+    spread = phases(problem, _one_of(collective.pre, collective.home, to_all)).broadcast_phase
     assert sums is not None and spread is not None
     yield _View(problem)
     yield _View(sums, backwards)

@@ -1,14 +1,24 @@
-"""How much may still be spent: the one clock of `encoding`, in seconds or in units of work."""
+"""How much may still be spent: the one clock of `encoding`, in seconds or in units of work.
+
+A search is limited by seconds, or by work. On a work clock no time passes but what is spent: a look at the
+budget
+costs one unit, so a loop that looks always ends, and whoever does much between two looks spends what it
+costs, computed from sizes. So the same request gives the same answer on any machine under any load.
+"""
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
-from taccl.arguments import is_number, shown
+from taccl.arguments import is_number, shown, whole_number
 from taccl.errors import SolverError
 
 #: z3 counts milliseconds in 32 bits.
 MAX_TIME_LIMIT_S = 30 * 24 * 3600.0
+#: A unit of work is nominally one millisecond of one core.
+UNITS_PER_S = 1000.0
+MAX_EFFORT = int(MAX_TIME_LIMIT_S * UNITS_PER_S)
 
 
 def check_time_limit(seconds: object, *, least: float | None = None, example: str = "60") -> float:
@@ -30,16 +40,87 @@ def check_time_limit(seconds: object, *, least: float | None = None, example: st
     )
 
 
-class Budget:
-    """The seconds that are left: the one clock of this room, started when it is made."""
+def check_effort(effort: object) -> int:
+    """The units of work, if they are a whole number from 1 on.
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    Raises
+    ------
+    SolverError : they are not.
+    """
+    return whole_number(effort, "an effort", SolverError, least=1, most=MAX_EFFORT, hint="--effort 10000")
+
+
+class Clock(Protocol):
+    """What a budget is counted on."""
+
+    def now_s(self) -> float:
+        """Seconds since some moment, nominal ones on a work clock."""
+        ...
+
+    def spend(self, units: float) -> None:
+        """Note that so much work is done."""
+        ...
+
+
+class WallClock:
+    """Seconds as they pass. Work costs what it takes."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def spend(self, units: float) -> None:
+        pass
+
+
+class WorkClock:
+    """Seconds that pass by work alone: UNITS_PER_S units are a second, and a look is one unit."""
+
+    def __init__(self) -> None:
+        self._units = 0.0
+
+    def now_s(self) -> float:
+        self._units += 1.0
+        return self._units / UNITS_PER_S
+
+    def spend(self, units: float) -> None:
+        self._units += units
+
+
+class Budget:
+    """What is left of the seconds or of the work; shares of it run on the same clock.
+
+    Parameters
+    ----------
+    seconds : from now on.
+    clock : what they are counted on; None: the time of day.
+    """
+
+    def __init__(self, seconds: float, clock: Clock | None = None) -> None:
+        self._clock: Clock = WallClock() if clock is None else clock
+        self._end_s = self._clock.now_s() + seconds
+
+    @staticmethod
+    def of_work(units: int) -> Budget:
+        """A budget of so many units of work, which no clock on the wall has a say in."""
+        return Budget(units / UNITS_PER_S, WorkClock())
+
+    @property
+    def counts_work(self) -> bool:
+        """Whether it counts work. Then solvers need limits that are no times."""
+        return isinstance(self._clock, WorkClock)
 
     def remaining_s(self) -> float:
-        """Seconds left, never negative."""
-        return max(0.0, self._end - time.monotonic())
+        """Seconds left, never negative; of work, UNITS_PER_S units are a second."""
+        return max(0.0, self._end_s - self._clock.now_s())
+
+    def spend(self, units: float) -> None:
+        """Note work that was done, or is about to be: nominally so many milliseconds of one core."""
+        self._clock.spend(units)
 
     def share(self, fraction: float) -> Budget:
-        """A budget of a part of what is left."""
-        return Budget(self.remaining_s() * fraction)
+        """A budget of a part of what is left, on the same clock."""
+        return self.at_most(self.remaining_s() * fraction)
+
+    def at_most(self, seconds: float) -> Budget:
+        """A budget of so many seconds, or of what is left if that is less, on the same clock."""
+        return Budget(min(seconds, self.remaining_s()), self._clock)

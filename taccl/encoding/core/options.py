@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taccl.arguments import is_number, shown, whole_number
-from taccl.encoding.core.budget import check_time_limit
+from taccl.encoding.core.budget import Budget, check_effort, check_time_limit
 from taccl.errors import SolverError
 from taccl.schedule import Schedule
 
@@ -28,6 +28,7 @@ class SearchOptions:
     solver : of the MILP engine, by a name that PuLP knows.
     slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
         first, then longer ones.
+    effort : units of work in place of seconds (`core.budget`); None: seconds count.
     known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
 
     Raises
@@ -42,12 +43,15 @@ class SearchOptions:
     solver: str = "highs"
     slack: float | None = None
     known: Schedule | None = None
+    effort: int | None = None
 
     def __post_init__(self) -> None:
         for name, what in (("engine", "the engine"), ("solver", "the solver")):
             if not isinstance(getattr(self, name), str):
                 raise SolverError(f"{what} must be a name, not {shown(getattr(self, name))}")
         check_time_limit(self.time_limit_s, least=0.0)
+        if self.effort is not None:
+            check_effort(self.effort)
         if not is_number(self.gap) or not 0 <= self.gap < 1:
             raise SolverError(
                 f"a gap is a fraction from 0 up to 1, not {shown(self.gap)}", hint="--gap 0.05 for 5%"
@@ -58,3 +62,7 @@ class SearchOptions:
                 f"a slack is from 1 to {MAX_SLACK:g}, not {shown(self.slack)}",
                 hint="--slack 1.5: ways half as long again",
             )
+
+    def budget(self) -> Budget:
+        """The budget of a search, which begins now."""
+        return Budget(self.time_limit_s) if self.effort is None else Budget.of_work(self.effort)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.phases import halves, joined
+from taccl.encoding.core.phases import merged, phases
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
 from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound, round_network
 from taccl.encoding.frontier.solve import decide
@@ -63,15 +63,15 @@ def copies_of(problem: Problem) -> Problem:
     ------
     CollectiveError : it sums and then copies.
     """
-    parts = halves(problem)
-    if parts.sums is None:
+    parts = phases(problem)
+    if parts.reduce_phase is None:
         return problem
-    if parts.spread is not None:
+    if parts.broadcast_phase is not None:
         raise CollectiveError(
             f"{problem.collective.name} both sums and copies, and steps and rounds count one of the two",
             hint="the frontiers of reducescatter and allgather: one runs after the other",
         )
-    return parts.sums
+    return parts.reduce_phase
 
 
 def walk(
@@ -143,6 +143,6 @@ def _timed(problem: Problem, copies: Problem, decisions: tuple[Decision, ...]) -
     orders = (in_order(copies, decisions), list_schedule(copies, decisions))
     schedule = without_dead_ends(min(orders, key=lambda each: each.makespan_us))
     if copies is not problem:
-        schedule = joined(problem, schedule, None)
+        schedule = merged(problem, schedule, None)
     schedule.check()
     return schedule

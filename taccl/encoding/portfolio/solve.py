@@ -1,4 +1,4 @@
-"""The engines under one roof: a first schedule, the bounds, the search, and the last improvements."""
+"""The engines under one roof: a first schedule, bounds beside the search, and the last improvements."""
 
 from __future__ import annotations
 
@@ -7,106 +7,61 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.bounds import Bound, lower_bound, quick_bound
+from taccl.encoding.bounds import lower_bound, quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import halves, reducing
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining import bulk, bulk_at_once, bulk_exchange, bulk_sums
-from taccl.encoding.engines.cp import all_programs, cp, is_for_all_programs, is_for_one_model, jointly
-from taccl.encoding.engines.engine import Engine
-from taccl.encoding.engines.flows import flows
-from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.engines.milp import milp, rejoined
-from taccl.encoding.engines.orders import smt
-from taccl.encoding.engines.textbook import textbook
-from taccl.encoding.engines.trees import trees
-from taccl.encoding.portfolio.stages import is_huge, share_of_exchange, share_of_sums, turns
-from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.engines.by_phases import by_phases
+from taccl.encoding.engines.engine import YES, Engine, Run
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import Journal
+from taccl.encoding.portfolio.polish import polished
+from taccl.encoding.portfolio.stages import PHASES, Stage, first_engines, is_huge, plan_for, verdict_on
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-_ENGINES: dict[str, Engine] = {
-    "textbook": textbook,
-    "greedy": greedy,
-    "bulk": bulk,
-    "milp": milp,
-    "cp": cp,
-    "trees": trees,
-    "flows": flows,
-    "smt": smt,
-}
-
-#: With more pairs of a chunk and a link than this, a greedy pass takes seconds.
-_MOST_FOR_FIRST_GREEDY = 1_500_000
-
-#: Parts of the time for all programs of a small problem with sums, for other engines after that, and of the
-#: rest for all programs again.
-_ALL_PROGRAMS_FIRST, _ENGINES_BETWEEN, _ALL_PROGRAMS_LAST = 0.35, 0.5, 0.9
-#: The part of the time for algorithms that everybody knows, whatever engine is asked for.
-_TEXTBOOK = 0.15
-
-#: The part of the time for algorithms that everybody knows, whatever engine is asked for.
-_TEXTBOOK = 0.15
-
-#: What `SearchOptions.engine` may be.
-ENGINES = ("auto", *_ENGINES)
+#: Parts of the time for bounds: of the problem, and of each phase before its engines.
+_BOUNDS, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8
 
 
-def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
+def solve(problem: Problem, options: SearchOptions, journal: Journal | None = None) -> Iterator[Update]:
     """Yield better and better schedules and bounds until the engines are done or the time is up.
 
     The first update carries a schedule and a bound. Whoever listens may stop at any moment, for one
-    when the bound is near enough: what was yielded stays valid.
+    when the bound is near enough: what was yielded stays valid. `journal` notes what every engine did.
 
     Raises
     ------
-    SolverError : an engine or solver that is unknown or not installed.
+    SolverError : an engine or solver that is unknown or not installed, or an engine that does not serve
+        the problem and was asked for by name.
     TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it.
     NoScheduleInTime : there is no first schedule.
     """
-    if options.engine not in ENGINES:
-        raise SolverError(f"unknown engine {options.engine!r}", hint="one of " + ", ".join(ENGINES))
     check_solver(options.solver)
     _check_links_take_time(problem)
-    budget = Budget(options.time_limit_s)
-    first = _first(problem, options)
-    if first is None or first.schedule is None:
-        raise NoScheduleInTime("no policy of the greedy engine meets every demand of this problem")
-    quick = quick_bound(problem)
-    yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
-    bound = lower_bound(problem, budget.remaining_s() / 4)
-    yield Update("bound", None, bound.value_us, bound.witness)
-
-    best, known = first.schedule, options.known
-    if known is not None and known.makespan_us < best.makespan_us - TOLERANCE_US:
-        best = known
-        yield Update("refined", best)
-    share = 1.0 if options.engine == "textbook" else _TEXTBOOK
-    for update in textbook(problem, options, budget.share(share), best):
-        yield update
-        best = update.schedule or best
-    if options.engine == "textbook":
-        return
-    for update in _among_all_programs(problem, options, budget, best, bound):
-        yield update
-        best = update.schedule or best
-    if options.engine == "smt":
-        yield from smt(problem, options, budget, best)
-    if options.engine == "auto" and not is_huge(problem):
-        yield from _polished(best, options, budget)
+    instance, budget = Instance(problem), options.budget()
+    asked = None if options.engine == "auto" else engine_named(options.engine)
+    verdict = YES if asked is None else asked.can(instance)
+    if asked is not None and not verdict and something_moves(problem):
+        raise SolverError(
+            f"the engine {asked.name} does not serve this problem: {verdict.reason}",
+            hint="--engine auto; --explain-plan shows what it would run",
+        )
+    yield from _Search(instance, options, budget, journal or Journal()).run(asked)
 
 
-def _first(problem: Problem, options: SearchOptions) -> Update | None:
-    """A schedule as soon as there can be one."""
-    large = problem.num_chunks * problem.topology.num_links > _MOST_FOR_FIRST_GREEDY
-    for engine in (bulk_at_once, greedy) if large else (greedy,):
-        update = next(reducing(engine)(problem, options, Budget(0.0), None), None)
-        if update is not None:
-            return update
-    return None
+def something_moves(problem: Problem) -> bool:
+    """Whether some chunk is wanted where it is not, or summed from elsewhere."""
+    collective = problem.collective
+    have, want = (
+        placement.chunk * problem.num_ranks + placement.rank
+        for placement in (collective.inputs, collective.outputs)
+    )
+    summed = np.bincount(collective.inputs.chunk, collective.reduces[collective.inputs.chunk]) > 1
+    return bool(summed.any()) or not np.isin(want, have).all()
 
 
 def _check_links_take_time(problem: Problem) -> None:
@@ -120,64 +75,98 @@ def _check_links_take_time(problem: Problem) -> None:
         )
 
 
-def _among_all_programs(
-    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound: Bound
-) -> Iterator[Update]:
-    """`_searched`; and before and after it, small problems with sums are decided among all programs."""
-    if options.engine not in ("auto", "cp") or not is_for_all_programs(problem):
-        yield from _searched(problem, options, budget, best, bound)
-        return
-    bound_us = bound.value_us
-    for update in all_programs(problem, options, budget.share(_ALL_PROGRAMS_FIRST), best, bound_us):
-        yield update
-        best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
-    for update in _searched(problem, options, budget.share(_ENGINES_BETWEEN), best, bound):
-        yield update
-        best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
-    yield from all_programs(problem, options, budget.share(_ALL_PROGRAMS_LAST), best, bound_us)
+class _Search:
+    """The best so far, and the engines' turns."""
 
+    def __init__(self, instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> None:
+        self._instance, self._options, self._budget, self._journal = instance, options, budget, journal
+        self._best: Schedule | None = None
 
-def _searched(
-    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound: Bound
-) -> Iterator[Update]:
-    """What the chosen engine finds; the rest of the budget is for the groups and orders of its best."""
-    if options.engine in ("auto", "bulk"):
-        for combining, share in (
-            (bulk_exchange, share_of_exchange(problem)),
-            (bulk_sums, share_of_sums(problem)),
-        ):
-            for update in combining(problem, options, budget.share(share), best):
+    def run(self, asked: Engine | None) -> Iterator[Update]:
+        plan = plan_for(asked)
+        yield from self._first()
+        known = self._options.known
+        if known is not None and known.makespan_us < self._time_us - TOLERANCE_US:
+            self._best = known
+            yield Update("refined", known)
+        for stage in plan.whole:
+            for update in self._turn(stage, plan.each_phase):
                 yield update
-                best = update.schedule or best
-    if options.engine == "auto":
-        parts = halves(problem)
-        # The halves of an AllReduce are problems of their own, to which its bound says nothing.
-        engine, share = _taking_turns(bound if None in (parts.sums, parts.spread) else None), 0.9
-    else:
-        engine, share = (greedy, 0.3) if options.engine == "smt" else (_ENGINES[options.engine], 0.95)
-    in_one_model = options.engine in ("auto", "cp") and is_for_one_model(problem)
-    both = reducing(engine, jointly if in_one_model else None)
-    yield from both(problem, options, budget.share(share), best)
+                self._best = update.schedule or self._best
+                self._instance.proves(update.lower_bound_us)
+        if asked is None and not is_huge(self._instance) and self._best is not None:
+            yield from polished(self._instance, self._best, self._options, self._budget, self._journal)
 
+    @property
+    def _time_us(self) -> float:
+        return float("inf") if self._best is None else self._best.makespan_us
 
-def _taking_turns(known: Bound | None) -> Engine:
-    """The engines of `auto` after each other, until one meets the bound: the known one, if there is one."""
+    def _first(self) -> Iterator[Update]:
+        """A schedule as soon as there can be one, with a bound; then the best bound."""
+        for engine in first_engines(self._instance):
+            run = by_phases(engine.at_once or engine.run)
+            updates = run(self._instance, self._options, self._budget.share(0.0), None)
+            first = next(self._journal.kept(engine.name, self._budget, updates), None)
+            if first is not None and first.schedule is not None:
+                break
+        else:
+            raise NoScheduleInTime(self._why_no_first())
+        self._best = first.schedule
+        quick = quick_bound(self._instance.problem)
+        yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
+        bound = lower_bound(self._instance.problem, self._budget.remaining_s() * _BOUNDS)
+        self._instance.proves(bound.value_us)
+        yield Update("bound", None, bound.value_us, bound.witness)
 
-    def auto(
-        problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-    ) -> Iterator[Update]:
-        best, bound_us = incumbent, (known or lower_bound(problem, budget.remaining_s() / 8)).value_us
-        for number, turn in enumerate(turns(problem)):
-            if _is_close(best, bound_us, options.gap):
-                return
-            trying = replace(options, seed=options.seed + number)
-            for update in turn.engine(problem, trying, budget.share(turn.share), best):
-                yield update
-                best, bound_us = update.schedule or best, max(bound_us, update.lower_bound_us)
-                if _is_close(best, bound_us, options.gap):
+    def _why_no_first(self) -> str:
+        failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
+        return failures or "no policy of the greedy engine meets every demand of this problem"
+
+    def _turn(self, stage: Stage, each_phase: tuple[Stage, ...]) -> Iterator[Update]:
+        """What a row of the plan finds."""
+        verdict = verdict_on(stage, self._instance)
+        if not verdict:
+            self._journal.declines(stage.engine, verdict.reason)
+            return
+        budget = self._budget.share(stage.share(self._instance))
+        if stage.engine == PHASES:
+            joint = engine_named("joint")
+            is_asked = any(row.engine == "cp" for row in each_phase)
+            jointly = joint.run if is_asked and joint.can(self._instance) else None
+            run, name = by_phases(self._turns(each_phase), jointly), "phases"
+        else:
+            engine = engine_named(stage.engine)
+            run, name = engine.run if engine.takes_sums else by_phases(engine.run), engine.name
+        updates = run(self._instance, self._options, budget, self._best)
+        yield from self._journal.kept(name, self._budget, updates)
+
+    def _turns(self, table: tuple[Stage, ...]) -> Run:
+        """The engines of a table after each other, on a phase, until one meets its bound."""
+
+        def run(
+            phase: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+        ) -> Iterator[Update]:
+            best = incumbent
+            if not phase.bound_us and len(table) > 1:
+                phase.proves(lower_bound(phase.problem, budget.remaining_s() * _BOUNDS_OF_PHASE).value_us)
+            number = 0
+            for stage in table:
+                if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
                     return
+                if not (verdict := verdict_on(stage, phase)):
+                    self._journal.declines(stage.engine, verdict.reason)
+                    continue
+                engine, trying = engine_named(stage.engine), replace(options, seed=options.seed + number)
+                number += 1
+                updates = engine.run(phase, trying, budget.share(stage.share(phase)), best)
+                for update in self._journal.kept(engine.name, budget, updates):
+                    yield update
+                    best = update.schedule or best
+                    phase.proves(update.lower_bound_us)
+                    if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
+                        return
 
-    return auto
+        return run
 
 
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
@@ -185,20 +174,3 @@ def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
     if schedule is None:
         return False
     return schedule.makespan_us - bound_us <= (gap + 1e-9) * schedule.makespan_us
-
-
-def _polished(best: Schedule, options: SearchOptions, budget: Budget) -> Iterator[Update]:
-    """Groups anew for the orders of a schedule, then orders anew for its groups, while that helps."""
-    symmetry = symmetry_group(best.problem)
-    time_us = float("inf")
-    while best.makespan_us < time_us and budget.remaining_s():
-        joined = rejoined(best, symmetry, options, budget.share(0.5))
-        if joined is not None:
-            best = joined
-            yield Update("milp", best)
-        elif time_us < float("inf"):
-            return
-        time_us = best.makespan_us
-        for update in smt(best.problem, options, budget, best):
-            yield update
-            best = update.schedule or best

@@ -15,7 +15,8 @@ from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.begin import as_moves, as_moves_on, doubling, gossip
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Played, Player, Route, Spread
-from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -36,16 +37,15 @@ _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 _GOSSIP_PART = 0.05
 
 
-def is_for_bulk(problem: Problem) -> bool:
+def serves(instance: Instance) -> Verdict:
     """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
-    return smallness(problem) > SMALL and (_wanted_by_all(problem) or _wanted_by_one(problem))
-
-
-def smallness(problem: Problem) -> float:
-    """The largest part that alpha has in one chunk's time on a link, from 0 to 1."""
-    topology = problem.topology
-    alone = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    return float((topology.alpha_us / np.maximum(alone, np.finfo(float).tiny)).max(initial=0.0))
+    if instance.latency_fraction <= SMALL:
+        return no(
+            f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
+        )
+    if not (instance.demand.broadcasts or instance.demand.moves_pairwise):
+        return no("it combines chunks that go from one rank to all, or from one to one")
+    return YES
 
 
 def _wanted_by_all(problem: Problem) -> bool:
@@ -58,20 +58,19 @@ def _wanted_by_one(problem: Problem) -> bool:
     return bool((collective.pre.sum(axis=1) == 1).all() and (collective.post.sum(axis=1) == 1).all())
 
 
-@beginning_with_greedy
-def bulk(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
-    """Yield improving schedules until the budget is over; nothing where `is_for_bulk` says no."""
-    if is_for_bulk(problem):
-        for schedule in searched(problem, options, budget, best):
+def bulk(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield improving schedules until the budget is over; nothing where `serves` says no."""
+    if serves(instance):
+        for schedule in searched(instance.problem, options, budget, best):
             yield Update("bulk", schedule)
 
 
 def bulk_at_once(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """The first schedules of `bulk`: on hundreds of ranks they are there long before a greedy one."""
-    if is_for_bulk(problem):
-        for schedule in searched(problem, options, Budget(0.0), incumbent):
+    if serves(instance):
+        for schedule in searched(instance.problem, options, budget.share(0.0), incumbent):
             yield Update("bulk", schedule)
 
 

@@ -15,9 +15,11 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import halves, joined
+from taccl.encoding.core.phases import merged
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.engine import is_for_bulk, searched
+from taccl.encoding.engines.combining.engine import searched, serves
+from taccl.encoding.engines.engine import Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -26,17 +28,23 @@ from taccl.schedule import TOLERANCE_US, Schedule
 _LOOKS = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 
+def serves_owners(instance: Instance) -> Verdict:
+    """Whether sums are wanted in several places, and both phases are for message combining."""
+    parts = instance.phases
+    if parts.reduce_phase is None or parts.broadcast_phase is None:
+        return no("it is for sums that several ranks want")
+    return serves(parts.reduce_phase) and serves(parts.broadcast_phase)
+
+
 def bulk_sums(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules of a small AllReduce, with sums made in several places.
 
     Nothing for other problems.
     """
-    parts = halves(problem)
-    if parts.sums is None or parts.spread is None:
-        return
-    if not (is_for_bulk(parts.sums) and is_for_bulk(parts.spread)):
+    problem = instance.problem
+    if not serves_owners(instance):
         return
     best = np.inf if incumbent is None else incumbent.makespan_us
     ways = list(_places(problem))
@@ -48,7 +56,7 @@ def bulk_sums(
                 return
             times.append((np.inf, number))
             share = look.share(1 / (min(most, len(ways)) - number))
-            for schedule in _with_roots(problem, roots, options, share):
+            for schedule in _with_roots(instance, roots, options, share):
                 times[-1] = min(times[-1], (schedule.makespan_us, number))
                 if schedule.makespan_us < best - TOLERANCE_US:
                     best = schedule.makespan_us
@@ -57,15 +65,15 @@ def bulk_sums(
 
 
 def _with_roots(
-    problem: Problem, roots: IntArray, options: SearchOptions, budget: Budget
+    instance: Instance, roots: IntArray, options: SearchOptions, budget: Budget
 ) -> Iterator[Schedule]:
     """The best sums that are found in half of the time, then each better spread."""
-    parts = halves(problem, roots)
-    assert parts.sums is not None and parts.spread is not None
-    improving = list(searched(parts.sums, options, budget.share(0.5), None))
+    parts = instance.phases_at(roots)
+    assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    improving = list(searched(parts.reduce_phase.problem, options, budget.share(0.5), None))
     if improving:
-        for spread in searched(parts.spread, options, budget, None):
-            yield joined(problem, improving[-1], spread)
+        for spread in searched(parts.broadcast_phase.problem, options, budget, None):
+            yield merged(instance.problem, improving[-1], spread)
 
 
 def _places(problem: Problem) -> Iterator[IntArray]:

@@ -20,13 +20,15 @@ from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.engine import SMALL, smallness
+from taccl.encoding.engines.combining.engine import SMALL
 from taccl.encoding.engines.combining.exchange import Exchange
 from taccl.encoding.engines.combining.fullest import fullest
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.play import Played
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -47,24 +49,29 @@ _TRIALS, _TRIALS_OF_TEAMS = 24, 4
 _ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
 
 
-def is_for_exchange(problem: Problem) -> bool:
+def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
-    collective = problem.collective
-    return (
-        problem.num_ranks <= _MOST_RANKS
-        and smallness(problem) > SMALL
-        and bool(collective.reduces.all())
-        and bool((collective.post.sum(axis=1) > 1).any())
-        and problem.limits.own_first is None
-    )
+    problem = instance.problem
+    if problem.num_ranks > _MOST_RANKS:
+        return no(f"a sequence over more than {_MOST_RANKS} ranks takes too long to play")
+    if instance.latency_fraction <= SMALL:
+        return no(
+            f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
+        )
+    if not problem.collective.reduces.all() or instance.phases.broadcast_phase is None:
+        return no("it is for sums that several ranks want, and for nothing else beside them")
+    if problem.limits.own_first is not None:
+        return no("on some link a rank's own chunks have to leave first")
+    return YES
 
 
 def bulk_exchange(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules of a small AllReduce until the budget is over; nothing for other problems."""
-    if not is_for_exchange(problem):
+    if not serves_exchange(instance):
         return
+    problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     for found in _improving(problem, options, budget, incumbent):
         if found.played.unmet or found.played.makespan_us >= best_us - TOLERANCE_US:

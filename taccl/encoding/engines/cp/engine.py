@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -18,7 +17,8 @@ from taccl.encoding.engines.cp.proof import is_provable, prove, proved_us, told,
 from taccl.encoding.engines.cp.solve import news, schedule_of
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.ways import Ways, near_ways, ways_beside
-from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -65,16 +65,18 @@ class _Known:
             yield update
 
 
-def jointly(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
-    For problems of copies and those that `is_for_one_model`: sums and copies decided together, so that a
+    For problems of copies and those that `serves_jointly` says yes to: sums and copies decided together,
+    so that a
     chunk is copied on while others are still being summed. Of these, what is proved is told in notes
     (`proof`).
     """
+    problem = instance.problem
     if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
         return
-    known = _Known(best, lower_bound(problem, budget.remaining_s() / 8).value_us)
+    known = _Known(best, instance.bound_us)
     provable = is_provable(problem, best)
     # Whether any valid schedule is welcome.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
@@ -100,8 +102,12 @@ def jointly(problem: Problem, options: SearchOptions, budget: Budget, best: Sche
             yield from known.better(update)
 
 
-#: The engine for copies.
-cp = beginning_with_greedy(jointly)
+def serves(instance: Instance) -> Verdict:
+    """Whether the model can be written down at all."""
+    problem = instance.problem
+    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
+        return no(f"more than {_MOST_CELLS} pairs of a chunk and a link are too many for one model")
+    return YES
 
 
 def has_few_ways(problem: Problem) -> bool:
@@ -109,11 +115,15 @@ def has_few_ways(problem: Problem) -> bool:
     return problem.num_chunks * problem.topology.num_links <= _FEW_WAYS
 
 
-def is_for_one_model(problem: Problem) -> bool:
-    """Whether a problem with sums is for `jointly`: every chunk is summed over all ranks for all ranks."""
-    collective, topology = problem.collective, problem.topology
-    sums_everywhere = collective.reduces.all() and collective.pre.all() and collective.post.all()
-    return bool(sums_everywhere) and 2 * problem.num_chunks * topology.num_links <= _MOST_JOINT_WAYS
+def serves_jointly(instance: Instance) -> Verdict:
+    """Whether every chunk is summed over all ranks for all ranks, and the problem is small."""
+    problem = instance.problem
+    collective, everywhere = problem.collective, problem.num_chunks * problem.num_ranks
+    if not (collective.reduces.all() and len(collective.inputs) == len(collective.outputs) == everywhere):
+        return no("it is for sums over all ranks that all ranks want")
+    if 2 * problem.num_chunks * problem.topology.num_links > _MOST_JOINT_WAYS:
+        return no(f"more than {_MOST_JOINT_WAYS} candidate transfers of both phases")
+    return YES
 
 
 def _near(

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -29,6 +31,8 @@ from taccl.encoding.engines.cp.sums_smaller import (
 from taccl.encoding.engines.cp.sums_variables import size_of
 from taccl.encoding.engines.cp.sums_ways import alike
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -56,14 +60,18 @@ _ROUNDED_TICKS = 100
 _NEWS = 1e-3
 
 
-def is_for_all_programs(problem: Problem) -> bool:
+def serves_all_programs(instance: Instance) -> Verdict:
     """Whether some sum is wanted at several ranks, and the problem is small enough.
 
     A sum that one rank wants is made once, on its way there: the compact form leaves nothing out.
     """
-    collective = problem.collective
-    shared = collective.reduces & (collective.post.sum(axis=1) > 1)
-    return bool(shared.any()) and _fits(problem)
+    collective = instance.problem.collective
+    wanted = np.bincount(collective.outputs.chunk, minlength=collective.num_chunks)
+    if not (collective.reduces & (wanted > 1)).any():
+        return no("no sum is wanted by several ranks, so the compact form leaves nothing out")
+    if not _fits(instance.problem):
+        return no(f"more than {_MOST_ITEMS} partial sums on links are too many for any proof in minutes")
+    return YES
 
 
 def _fits(problem: Problem) -> bool:
@@ -72,8 +80,8 @@ def _fits(problem: Problem) -> bool:
     for reduces, contributors in zip(
         collective.reduces.tolist(), collective.pre.sum(axis=1).tolist(), strict=True
     ):
-        items += topology.num_links * (2.0**contributors - 1 if reduces else 1)
-        unions += problem.num_ranks * (3.0**contributors / 2 if reduces else 0)
+        items += topology.num_links * (2.0 ** min(contributors, 60) - 1 if reduces else 1)
+        unions += problem.num_ranks * (3.0 ** min(contributors, 60) / 2 if reduces else 0)
     return items <= _MOST_ITEMS and unions <= _MOST_UNIONS
 
 
@@ -82,10 +90,11 @@ def _is_soon_written(problem: Problem, ticks: Ticks, last: int, budget: Budget) 
 
 
 def all_programs(
-    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+    instance: Instance, options: SearchOptions, budget: Budget, best: Schedule
 ) -> Iterator[Update]:
-    """Yield schedules faster than `best`, and bounds above `bound_us`, until they meet or time is up."""
-    yield from _Search(problem, options, budget, best, bound_us).run()
+    """Yield schedules faster than `best`, and bounds above the known one, until they meet or time is up."""
+    if serves_all_programs(instance):
+        yield from _Search(instance.problem, options, budget, best, instance.bound_us).run()
 
 
 class _Search:

@@ -12,7 +12,7 @@ import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
-from taccl.encoding.core.phases import halves
+from taccl.encoding.core.phases import phases
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
@@ -39,14 +39,14 @@ class Ways:
 
 def near_ways(problem: Problem, ticks: Ticks, horizon: int, slack: float) -> Ways:
     """Ways up to `slack` times the shortest, and sums made at home."""
-    parts = halves(problem)
-    assert parts.spread is not None
-    allowed = shortest_path_sets(parts.spread, slack)
-    if parts.sums is None:
+    parts = phases(problem)
+    assert parts.broadcast_phase is not None
+    allowed = shortest_path_sets(parts.broadcast_phase, slack)
+    if parts.reduce_phase is None:
         return _in_time(problem, ticks, horizon, allowed, None)
-    root = parts.sums.collective.pre.argmax(axis=1)
+    root = parts.reduce_phase.collective.pre.argmax(axis=1)
     return _in_time(
-        problem, ticks, horizon, np.vstack([allowed, shortest_path_sets(parts.sums, slack)]), root
+        problem, ticks, horizon, np.vstack([allowed, shortest_path_sets(parts.reduce_phase, slack)]), root
     )
 
 

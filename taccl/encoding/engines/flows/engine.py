@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.flow import least_busy_flow, moves_pairwise
+from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Pair, Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Carried, orders
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.greedy import beginning_with_greedy
-from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -29,27 +29,35 @@ _MOST_FLOWS = 100_000
 _MOST_TRANSFERS = 200_000
 
 
-def is_for_flows(problem: Problem) -> bool:
+def serves(instance: Instance) -> Verdict:
     """Whether each chunk is copied from one rank to one rank, on a machine not too large."""
-    if not problem.topology.num_links or not moves_pairwise(problem):
-        return False
+    if not instance.demand.moves_pairwise:
+        return no("flows carry chunks from one rank to one rank, and here some go to several")
+    if not instance.problem.topology.num_links:
+        return no("nothing has to move")
+    small = instance.quotient_instance
+    if small is None and instance.problem.symmetry:
+        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+    return _is_small_enough(instance.problem if small is None else small.problem)
+
+
+def _is_small_enough(problem: Problem) -> Verdict:
     sources = len(np.unique(problem.collective.inputs.rank))
-    return sources * problem.topology.num_links <= _MOST_FLOWS and problem.num_chunks <= _MOST_TRANSFERS
+    if sources * problem.topology.num_links > _MOST_FLOWS or problem.num_chunks > _MOST_TRANSFERS:
+        return no(f"more than {_MOST_FLOWS} flows or {_MOST_TRANSFERS} chunks take too long to solve")
+    return YES
 
 
-@beginning_with_greedy
-def flows(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def flows(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield schedules on the paths of a flow: single chunks and groups of them, in several orders."""
-    alike = quotient(problem) if moves_pairwise(problem) else None
-    if problem.symmetry and alike is None:
+    if not serves(instance):
         return
-    part = problem if alike is None else alike.problem
-    if not is_for_flows(part):
-        return
+    quotient = instance.quotient
+    part = instance.problem if quotient is None else quotient.problem
     routes = _routes(part, budget.share(0.5))
     for schedule in orders(part, routes, options.seed, budget) if routes else ():
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-            best = schedule if alike is None else alike.lifted(schedule)
+            best = schedule if quotient is None else quotient.lifted(schedule)
             yield Update("flows", best)
 
 

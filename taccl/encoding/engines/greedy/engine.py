@@ -6,8 +6,7 @@ and random ties. It knows nothing of optimality: its bound is 0.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,14 +15,12 @@ from taccl.collectives import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.encoding.engines.greedy.route import spread_routes
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
-from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -41,7 +38,7 @@ _NOISES = (0.1, 0.3, 1.0, 3.0)
 #: How many of the best trials are worth varying.
 _KEPT = 6
 #: The part of the time for schedules in which ranks that are alike do alike.
-_ALIKE = 0.4
+_QUOTIENT = 0.4
 #: Above so many triples of chunk, rank and link, passes are left alone once there is a schedule.
 _LARGE = 2 * 10**8
 
@@ -56,7 +53,7 @@ class _Trial:
 
 
 def greedy(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules, the first one always, until the budget is over.
 
@@ -65,7 +62,7 @@ def greedy(
     schedules in rounds.
     """
     best = None if incumbent is None else incumbent.makespan_us
-    for update in _streams(problem, options, budget, incumbent):
+    for update in _streams(instance, options, budget, incumbent):
         assert update.schedule is not None
         if best is None or update.schedule.makespan_us < best - TOLERANCE_US:
             best = update.schedule.makespan_us
@@ -73,23 +70,26 @@ def greedy(
 
 
 def _streams(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
-    known = incumbent is not None
+    problem, known = instance.problem, incumbent is not None
     if goes_in_rounds(problem) and (not known or budget.remaining_s()):
         schedule = in_rounds(problem, np.random.default_rng(options.seed))
         if schedule is not None:
             known = True
             yield Update("greedy", schedule)
-    alike = None if problem.symmetry else quotient(problem)
-    if alike is not None and (not known or (budget.remaining_s() and _size(alike.problem) <= _LARGE)):
-        for update in _passes(alike.problem, options, budget.share(_ALIKE), None):
+    quotient, small = (None, None) if problem.symmetry else (instance.quotient, instance.quotient_instance)
+    is_wanted = small is not None and (
+        not known or (budget.remaining_s() > 0 and _size(small.problem) <= _LARGE)
+    )
+    if quotient is not None and small is not None and is_wanted:
+        for update in _passes(small, options, budget.share(_QUOTIENT), None):
             assert update.schedule is not None
             known = True
-            yield replace(update, schedule=alike.lifted(update.schedule))
+            yield replace(update, schedule=quotient.lifted(update.schedule))
     if not known or (budget.remaining_s() and _size(problem) <= _LARGE):
-        yield from _passes(problem, options, budget, incumbent)
+        yield from _passes(instance, options, budget, incumbent)
 
 
 def _size(problem: Problem) -> int:
@@ -98,11 +98,11 @@ def _size(problem: Problem) -> int:
 
 
 def _passes(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Improving schedules: first every policy once, then variations of the best ones, with random ties."""
     random = np.random.default_rng(options.seed)
-    symmetry, distances = symmetry_group(problem), distances_by_limits(problem)
+    problem, symmetry, distances = instance.problem, instance.group, instance.distances_by_limits
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
     terrains: dict[tuple[float, bool], Terrain] = {}
@@ -123,32 +123,6 @@ def _passes(
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("greedy", schedule)
-
-
-#: An engine that only improves a schedule which it is given.
-Improver = Callable[[Problem, SearchOptions, Budget, Schedule], Iterator[Update]]
-
-
-def beginning_with_greedy(improver: Improver) -> Engine:
-    """The engine that gives `improver` the first greedy schedule where there is none yet.
-
-    Where nothing has to move, there is nothing to improve.
-    """
-
-    @functools.wraps(improver)
-    def engine(
-        problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-    ) -> Iterator[Update]:
-        if incumbent is None:
-            first = next(greedy(problem, options, Budget(0.0), None), None)
-            if first is None or first.schedule is None:
-                return
-            yield first
-            incumbent = first.schedule
-        if len(incumbent):
-            yield from improver(problem, options, budget, incumbent)
-
-    return engine
 
 
 def _trials(

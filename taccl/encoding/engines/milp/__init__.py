@@ -1,6 +1,6 @@
 """TACCL's encoding: routing, ordering, contiguity and exact times, by mixed-integer programming."""
 
 from taccl.encoding.engines.milp.contiguity import rejoined
-from taccl.encoding.engines.milp.engine import milp
+from taccl.encoding.engines.milp.engine import milp, regrouped
 
-__all__ = ["milp", "rejoined"]
+__all__ = ["milp", "regrouped", "rejoined"]

@@ -16,14 +16,11 @@ from taccl.collectives import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.greedy import beginning_with_greedy
 from taccl.encoding.engines.milp.contiguity import rejoined
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
-from taccl.problem import Problem
+from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: More pairs of a chunk and a link than this are left to the greedy engine.
@@ -35,10 +32,9 @@ _GROUPS = (1, 2, 4, 8, 10**9)
 _HOLDS = (1, 2, 4, 8)
 
 
-@beginning_with_greedy
-def milp(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until all routings are tried or the budget is over."""
-    symmetry = symmetry_group(problem)
+    symmetry = instance.group
     joined = rejoined(best, symmetry, options, budget.share(0.3))
     if joined is not None:
         best = joined
@@ -49,22 +45,29 @@ def milp(problem: Problem, options: SearchOptions, budget: Budget, best: Schedul
         if not budget.remaining_s():
             return
         share = budget.share(1.0 / (len(routings) - number))
-        for schedule in _three_steps(best, symmetry, routing, options, share):
+        for schedule in _three_steps(instance, best, routing, options, share):
             if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = schedule
                 yield Update("milp", best)
 
 
+def regrouped(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield the transfers of `best` in the same orders, joined into sends anew, if that is faster."""
+    joined = rejoined(best, instance.group, options, budget)
+    if joined is not None:
+        yield Update("groups", joined)
+
+
 def _three_steps(
-    best: Schedule, symmetry: SymmetryGroup, routing: RoutingOptions, options: SearchOptions, budget: Budget
+    instance: Instance, best: Schedule, routing: RoutingOptions, options: SearchOptions, budget: Budget
 ) -> Iterator[Schedule]:
-    allowed = shortest_path_sets(best.problem, routing.slack)
+    allowed, symmetry = instance.path_sets(routing.slack), instance.group
     if allowed.sum() > _MOST_WAYS:
         return
     uses = routed(best, symmetry, allowed, routing, options, budget.share(0.4))
     ordered = best
     if uses is not None:
-        ordered = _ordered(best.problem, symmetry, uses, options.seed, budget.share(0.5))
+        ordered = _ordered(instance, uses, options.seed, budget.share(0.5))
         yield ordered
     if ordered.makespan_us > best.makespan_us:
         ordered = best
@@ -73,12 +76,11 @@ def _three_steps(
         yield joined
 
 
-def _ordered(
-    problem: Problem, symmetry: SymmetryGroup, uses: BoolArray, seed: int, budget: Budget
-) -> Schedule:
+def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> Schedule:
     """The best order found on the given routes: passes under every policy, then with random ties."""
+    problem = instance.problem
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    terrain = Terrain(problem, symmetry, *distances_by_limits(problem), uses, left)
+    terrain = Terrain(problem, instance.group, *instance.distances_by_limits, uses, left)
     alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
     best = without_dead_ends(list_schedule(problem, alone))
     random = np.random.default_rng(seed)

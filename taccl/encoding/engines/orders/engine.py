@@ -17,16 +17,15 @@ import numpy as np
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.greedy import beginning_with_greedy
 from taccl.encoding.engines.orders.orders import open_order, windows
 from taccl.encoding.engines.orders.prove import faster_orders, order_within
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
+from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 
-@beginning_with_greedy
-def smt(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def smt(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield faster orders of the sends of `best`, and a note if it is proved that none is left.
 
     Unlike the other engines it takes sums as they are, so it serves whole problems. A schedule that has the
@@ -38,7 +37,7 @@ def smt(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule
     SolverError : z3 failed.
     """
     began_s = budget.remaining_s()
-    order = open_order(best, symmetry_group(problem)) if began_s else None
+    order = open_order(best, instance.group) if began_s else None
     if order is None:
         return
     fastest = yield from faster_orders(order, best, budget)

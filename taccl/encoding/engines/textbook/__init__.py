@@ -1,5 +1,5 @@
 """Textbook algorithms: built where the machine has the links, not searched."""
 
-from taccl.encoding.engines.textbook.engine import textbook
+from taccl.encoding.engines.textbook.engine import serves, textbook
 
-__all__ = ["textbook"]
+__all__ = ["serves", "textbook"]

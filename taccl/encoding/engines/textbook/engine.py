@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.demand import Demand, demand_of
 from taccl.encoding.engines.textbook.plans import algorithms
 from taccl.encoding.engines.textbook.transfer import backwards, decisions, estimate_us, timed
+from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -66,14 +68,22 @@ class _Work:
 
 
 def textbook(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best = None if incumbent is None else incumbent.makespan_us
-    for _, schedule in built(problem, budget):
+    for _, schedule in built(instance.problem, budget):
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("textbook", compacted(schedule))
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether there are textbook algorithms for what is asked."""
+    asked = _copying(instance.problem)
+    if asked is None or demand_of(asked.collective) is None:
+        return no("no textbook has an algorithm for this demand")
+    return YES
 
 
 def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.encoding.core.phases import joined
+from taccl.encoding.core.phases import merged
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, predecessors
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -148,5 +148,5 @@ def timed(problem: Problem, made: list[Decision]) -> Schedule | None:
 
 def backwards(problem: Problem, copies: Schedule) -> Schedule | None:
     """A schedule of the reversed problem, which copies, read as the sums that `problem` asks for."""
-    schedule = joined(problem, copies, None)
+    schedule = merged(problem, copies, None)
     return schedule if len(schedule) == len(copies) else None

@@ -17,11 +17,11 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Carried, orders
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.greedy import beginning_with_greedy
+from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.layers import shallow_trees
 from taccl.encoding.engines.trees.packing import Tree, packed
-from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -30,16 +30,22 @@ _MOST_RANK_LINKS = 100_000
 _MOST_TRANSFERS = 200_000
 
 
-def is_for_trees(problem: Problem) -> bool:
+def serves(instance: Instance) -> Verdict:
     """Whether each chunk is copied from one rank to all, on a machine not too large."""
-    collective = problem.collective
-    copied = ~collective.reduces & (collective.pre.sum(axis=1) == 1) & collective.post.all(axis=1)
-    if not problem.topology.num_links or not problem.num_chunks or not copied.all():
-        return False
-    alike = quotient(problem)
-    if alike is None and problem.symmetry:
-        return False
-    return _is_small_enough(problem if alike is None else alike.problem)
+    problem = instance.problem
+    if not instance.demand.broadcasts:
+        return no("trees carry chunks from one rank to all ranks, and here some go elsewhere")
+    if not problem.topology.num_links or not problem.num_chunks:
+        return no("nothing has to move")
+    small = instance.quotient_instance
+    if small is None and problem.symmetry:
+        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+    if not _is_small_enough(problem if small is None else small.problem):
+        return no(
+            f"more than {_MOST_RANK_LINKS} pairs of a source and a link, or {_MOST_TRANSFERS} transfers, "
+            "take too long to pack"
+        )
+    return YES
 
 
 def _is_small_enough(problem: Problem) -> bool:
@@ -50,16 +56,15 @@ def _is_small_enough(problem: Problem) -> bool:
     )
 
 
-@beginning_with_greedy
-def trees(problem: Problem, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def trees(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield schedules on shallow trees, then on packed ones: in the plainest order first, then in others."""
-    if not is_for_trees(problem):
+    if not serves(instance):
         return
-    alike = quotient(problem)
-    part = problem if alike is None else alike.problem
+    quotient = instance.quotient
+    part = instance.problem if quotient is None else quotient.problem
     for schedule in _schedules(part, options.seed, budget):
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-            best = schedule if alike is None else alike.lifted(schedule)
+            best = schedule if quotient is None else quotient.lifted(schedule)
             yield Update("trees", best)
 
 

@@ -1,0 +1,134 @@
+"""Engines that only copy, for problems with sums: each phase is answered, and the answers are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import Phases, as_copies, merged, overlapped, owners_of
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import Improve, Run
+from taccl.encoding.instance import Instance
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: The part of the time for schedules of the quotient.
+_QUOTIENT = 0.5
+#: A problem with more pairs of a chunk and a rank is answered by its quotient alone, where it has one.
+_LARGE = 5_000
+#: Where a joint engine follows, the phases alone get this share of the time, and then other orders
+#: of their sends this share of what is left.
+_PAIRS_BESIDE_WHOLE = 0.5
+_ORDERS_BEFORE_WHOLE = 0.1
+
+
+def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
+    """The engine, for problems with sums too.
+
+    Where sums are copied on and ranks are in one orbit, the quotient is answered first
+    (`symmetry.quotient`), with
+    half of the budget. Each phase has its own share, and the rest goes into overlapping them: by
+    `jointly`, where there is one, which may decide everything anew, and by other orders of the same sends.
+    Sums are made where the incumbent makes them, if there is one.
+    """
+
+    def run(
+        instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        problem, parts = instance.problem, instance.phases
+        if parts.reduce_phase is None:
+            yield from engine(instance, options, budget, incumbent)
+            return
+        best = incumbent
+        # One phase alone, and a symmetry that is asked for, are the engine's own business.
+        in_orbits = not problem.symmetry and parts.broadcast_phase is not None
+        quotient, small = (instance.quotient, instance.quotient_instance) if in_orbits else (None, None)
+        is_large = problem.num_chunks * problem.num_ranks > _LARGE
+        if quotient is not None and small is not None:
+            part = budget.share(1.0 if is_large else _QUOTIENT)
+            for update in _in_phases(engine, None, small, options, part, None):
+                found = update.schedule
+                # A bound of the quotient is none of the whole.
+                if found and (best is None or found.makespan_us < best.makespan_us - TOLERANCE_US):
+                    best = quotient.lifted(found)
+                    yield Update(update.stage, best)
+        if best is None or (budget.remaining_s() and not (is_large and quotient is not None)):
+            yield from _in_phases(engine, jointly, instance, options, budget, best)
+
+    return run
+
+
+def _in_phases(
+    engine: Run,
+    jointly: Improve | None,
+    instance: Instance,
+    options: SearchOptions,
+    budget: Budget,
+    best: Schedule | None,
+) -> Iterator[Update]:
+    """Better and better schedules of a problem with sums, from schedules of its phases."""
+    parts = instance.phases
+    if best is not None and best.sums is None and parts.broadcast_phase is not None:
+        parts = instance.phases_at(owners_of(best))
+    whole = jointly is not None and parts.broadcast_phase is not None
+    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)
+    for update in _pairs(engine, parts, options, share, best):
+        if isinstance(update, Update):
+            yield update
+            continue
+        stage, sums, copies = update
+        schedule = merged(instance.problem, sums, copies)
+        if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule
+            yield Update(stage, best)
+    if best is None or parts.broadcast_phase is None:
+        return
+    if jointly is not None:
+        for schedule in overlapped(best, options.seed, budget.share(_ORDERS_BEFORE_WHOLE)):
+            best = schedule
+            yield Update("overlap", schedule)
+        for update in jointly(instance, options, budget, best):
+            best = update.schedule or best
+            yield update
+    for schedule in overlapped(best, options.seed, budget):
+        yield Update("overlap", schedule)
+
+
+_Pair = tuple[str, Schedule | None, Schedule | None]
+
+
+def _pairs(
+    engine: Run, parts: Phases[Instance], options: SearchOptions, budget: Budget, best: Schedule | None
+) -> Iterator[_Pair | Update]:
+    """Improving pairs of phases: the first schedule of each at once, then the better ones of each.
+
+    What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
+    the topology's schedules read backwards are schedules. (Sums that each go to one rank may as well leave
+    each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read
+    backwards.
+    """
+    if parts.reduce_phase is not None and parts.broadcast_phase is None:
+        incumbent = None if best is None else as_copies(parts.reduce_phase.problem, best)
+        for update in engine(parts.reduce_phase, options, budget, incumbent):
+            if update.schedule is not None:
+                yield update.stage, update.schedule, None
+            if update.lower_bound_us and parts.reduce_phase.problem.topology.reads_backwards:
+                yield replace(update, schedule=None)
+        return
+    assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    first, second = budget.share(0.4), budget.share(0.8)
+    sums_stream = _with_schedules(engine(parts.reduce_phase, options, first, None))
+    copies_stream = _with_schedules(engine(parts.broadcast_phase, options, second, None))
+    sums, copies = next(sums_stream, None), next(copies_stream, None)
+    if sums is None or copies is None:
+        return
+    yield sums.stage, sums.schedule, copies.schedule
+    for sums in sums_stream:
+        yield sums.stage, sums.schedule, copies.schedule
+    for copies in copies_stream:
+        yield copies.stage, sums.schedule, copies.schedule
+
+
+def _with_schedules(updates: Iterator[Update]) -> Iterator[Update]:
+    return (update for update in updates if update.schedule is not None)

@@ -1,0 +1,157 @@
+"""All engines, in one tuple; those of other packages join them by an entry point."""
+
+from __future__ import annotations
+
+from taccl.encoding.engines import combining, cp, flows, greedy, milp, orders, textbook, trees
+from taccl.encoding.engines.by_phases import by_phases
+from taccl.encoding.engines.engine import Engine, beginning_with, everything
+from taccl.errors import SolverError
+from taccl.plugins import added
+
+#: Problems that use no more than this are what most engines know.
+COPIES_AND_SUMS = frozenset({"reductions"})
+#: The group of entry points under which other packages add theirs.
+GROUP = "taccl.engines"
+
+_greedy = Engine(
+    name="greedy",
+    about="list scheduling under many policies",
+    features=COPIES_AND_SUMS,
+    serves=everything,
+    run=greedy.greedy,
+)
+_first_by_greedy = by_phases(greedy.greedy)
+
+ENGINES: tuple[Engine, ...] = (
+    Engine(
+        name="textbook",
+        about="the algorithms that everybody knows",
+        features=COPIES_AND_SUMS,
+        serves=textbook.serves,
+        run=textbook.textbook,
+        takes_sums=True,
+    ),
+    _greedy,
+    Engine(
+        name="combining",
+        about="few large sends, by simulated annealing",
+        features=COPIES_AND_SUMS,
+        serves=combining.serves,
+        run=beginning_with(greedy.greedy, combining.bulk),
+        at_once=combining.bulk_at_once,
+        older_names=("bulk",),
+    ),
+    Engine(
+        name="exchange",
+        about="message combining for a small AllReduce as a whole",
+        features=COPIES_AND_SUMS,
+        serves=combining.serves_exchange,
+        run=combining.bulk_exchange,
+        takes_sums=True,
+        part_of="combining",
+    ),
+    Engine(
+        name="owners",
+        about="message combining with sums made at other ranks",
+        features=COPIES_AND_SUMS,
+        serves=combining.serves_owners,
+        run=combining.bulk_sums,
+        takes_sums=True,
+        part_of="combining",
+    ),
+    Engine(
+        name="milp",
+        about="routes, then orders, then groups and times, by mixed-integer programming",
+        features=COPIES_AND_SUMS,
+        serves=everything,
+        run=beginning_with(greedy.greedy, milp.milp),
+    ),
+    Engine(
+        name="groups",
+        about="which neighbours of given sends share a send, by mixed-integer programming",
+        features=COPIES_AND_SUMS,
+        serves=everything,
+        run=beginning_with(_first_by_greedy, milp.regrouped),
+        takes_sums=True,
+        part_of="milp",
+    ),
+    Engine(
+        name="cp",
+        about="routes, orders and groups at once, by constraint programming",
+        features=COPIES_AND_SUMS,
+        serves=cp.serves,
+        run=beginning_with(greedy.greedy, cp.jointly),
+    ),
+    Engine(
+        name="joint",
+        about="constraint programming over sums and copies at once, with each sum made once",
+        features=COPIES_AND_SUMS,
+        serves=cp.serves_jointly,
+        run=beginning_with(_first_by_greedy, cp.jointly),
+        takes_sums=True,
+        part_of="cp",
+    ),
+    Engine(
+        name="all-programs",
+        about="constraint programming over all ways of making sums",
+        features=COPIES_AND_SUMS,
+        serves=cp.serves_all_programs,
+        run=beginning_with(_first_by_greedy, cp.all_programs),
+        takes_sums=True,
+        part_of="cp",
+    ),
+    Engine(
+        name="trees",
+        about="spanning trees at the throughput optimum",
+        features=COPIES_AND_SUMS,
+        serves=trees.serves,
+        run=beginning_with(greedy.greedy, trees.trees),
+    ),
+    Engine(
+        name="flows",
+        about="paths at the flow optimum",
+        features=COPIES_AND_SUMS,
+        serves=flows.serves,
+        run=beginning_with(greedy.greedy, flows.flows),
+    ),
+    Engine(
+        name="orders",
+        about="the best order of given sends, proved by z3",
+        features=COPIES_AND_SUMS,
+        serves=everything,
+        run=beginning_with(_first_by_greedy, orders.smt),
+        takes_sums=True,
+        older_names=("smt",),
+    ),
+)
+
+
+def added_engines() -> tuple[Engine, ...]:
+    """The engines of other packages."""
+    return added(GROUP, Engine)
+
+
+def all_engines() -> tuple[Engine, ...]:
+    """The engines that come with taccl, then those of other packages."""
+    return (*ENGINES, *added_engines())
+
+
+def names() -> tuple[str, ...]:
+    """What `--engine` may be, but for older names."""
+    return ("auto", *(engine.name for engine in all_engines()))
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises
+    ------
+    SolverError : there is none.
+    """
+    for engine in ENGINES:
+        if name in (engine.name, *engine.older_names):
+            return engine
+    for engine in added_engines():
+        if name in (engine.name, *engine.older_names):
+            return engine
+    raise SolverError(f"unknown engine {name!r}", hint="one of " + ", ".join(names()))

@@ -1,0 +1,166 @@
+"""A problem and all that is derived from it, each thing at most once and only when somebody asks.
+
+Engines, bounds and the portfolio are given the same instance. It knows what follows from a problem alone: who
+wants what, distances, short paths, symmetries, the quotient, the two phases of a reduction, and the best
+bound that anybody proved. It knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
+from taccl.encoding.core.phases import Phases, default_owners, phases
+from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
+from taccl.encoding.symmetry.quotient import Quotient, quotient
+from taccl.problem import FloatArray, Problem
+
+_Derived = TypeVar("_Derived")
+
+
+@dataclass(frozen=True)
+class DemandClass:
+    """Who has and who wants each chunk.
+
+    Parameters
+    ----------
+    copies_from_one : every chunk is copied, and starts at one rank.
+    to_all, to_one : every chunk is wanted by all ranks, by one.
+    sums : some chunk is a sum.
+    """
+
+    copies_from_one: bool
+    to_all: bool
+    to_one: bool
+    sums: bool
+
+    @property
+    def broadcasts(self) -> bool:
+        """Every chunk is copied from one rank to all, as in AllGather and Broadcast."""
+        return self.copies_from_one and self.to_all
+
+    @property
+    def moves_pairwise(self) -> bool:
+        """Every chunk is copied from one rank to one, as in AlltoAll, Scatter and Gather."""
+        return self.copies_from_one and self.to_one
+
+
+class Instance:
+    """A problem, and what is derived from it as it is asked for.
+
+    Whoever has the same instance shares what was derived, so it must not be changed.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._derived: dict[object, object] = {}
+        #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
+        self.bound_us = 0.0
+
+    def __repr__(self) -> str:
+        return f"Instance({self.problem!r})"
+
+    def once(self, derive: Callable[[Instance], _Derived]) -> _Derived:
+        """`derive(self)`, computed the first time only: for what other rooms derive."""
+        return self._once(derive, lambda: derive(self))
+
+    def _once(self, key: object, make: Callable[[], _Derived]) -> _Derived:
+        if key not in self._derived:
+            self._derived[key] = make()
+        derived: _Derived = self._derived[key]  # type: ignore[assignment]
+        return derived
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the problem uses that not every engine and bound knows."""
+        return self.problem.features
+
+    @cached_property
+    def demand(self) -> DemandClass:
+        """Who has and who wants what."""
+        collective = self.problem.collective
+        starts = np.bincount(collective.inputs.chunk, minlength=collective.num_chunks)
+        ends = np.bincount(collective.outputs.chunk, minlength=collective.num_chunks)
+        return DemandClass(
+            copies_from_one=bool((starts == 1).all()) and not collective.is_reduction,
+            to_all=bool((ends == collective.num_ranks).all()),
+            to_one=bool((ends == 1).all()),
+            sums=collective.is_reduction,
+        )
+
+    @cached_property
+    def durations_us(self) -> FloatArray:
+        """How long one chunk takes alone on each link, shape (num_links,)."""
+        topology = self.problem.topology
+        return topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
+
+    @cached_property
+    def distances_us(self) -> FloatArray:
+        """Least times of a chunk between all ranks over any links, shape (num_ranks, num_ranks)."""
+        return distances_us(self.problem.topology, self.durations_us)
+
+    @cached_property
+    def distances_by_limits(self) -> tuple[FloatArray, IntArray]:
+        """The same over the links that each class of chunks may use, and the class of each chunk."""
+        return distances_by_limits(self.problem)
+
+    def path_sets(self, slack: float) -> BoolArray:
+        """The links on paths that are short enough for each chunk, shape (num_chunks, num_links)."""
+        return self._once(("path sets", slack), lambda: shortest_path_sets(self.problem, slack))
+
+    @cached_property
+    def latency_fraction(self) -> float:
+        """The largest part that alpha has in one chunk's time on a link, from 0 to 1."""
+        alone = np.maximum(self.durations_us, np.finfo(float).tiny)
+        return float((self.problem.topology.alpha_us / alone).max(initial=0.0))
+
+    @cached_property
+    def group(self) -> SymmetryGroup:
+        """All compositions of the problem's symmetries."""
+        return symmetry_group(self.problem)
+
+    @cached_property
+    def quotient(self) -> Quotient | None:
+        """The part that decides the rest where ranks look the same, with its images."""
+        return quotient(self.problem)
+
+    @cached_property
+    def quotient_instance(self) -> Instance | None:
+        """That part as an instance."""
+        return None if self.quotient is None else Instance(self.quotient.problem)
+
+    @cached_property
+    def phases(self) -> Phases[Instance]:
+        """What has to be summed, as copies on the reversed links, and what has to be copied then."""
+        return phases(self.problem).each(self._same_or_new)
+
+    def phases_at(self, owners: IntArray) -> Phases[Instance]:
+        """The same with the sum of each chunk made at its rank in `owners`, shape (num_chunks,)."""
+        if np.array_equal(owners, default_owners(self.problem.collective)):
+            return self.phases
+        key = ("phases", owners.tobytes())
+        return self._once(key, lambda: phases(self.problem, owners).each(self._same_or_new))
+
+    def _same_or_new(self, problem: Problem) -> Instance:
+        return self if problem is self.problem else Instance(problem)
+
+    @cached_property
+    def reversed(self) -> Instance:
+        """The problem backwards in time.
+
+        Raises
+        ------
+        CollectiveError : it has no mirror image.
+        """
+        return Instance(self.problem.reversed())
+
+    def proves(self, bound_us: float) -> None:
+        """Keep a bound that somebody proved, if it is the best so far."""
+        self.bound_us = max(self.bound_us, bound_us)
