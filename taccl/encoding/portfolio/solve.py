@@ -27,6 +27,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.tolerance import is_optimal
 
 _ENGINES: dict[str, Engine] = {
     "textbook": textbook,
@@ -182,9 +183,7 @@ def _taking_turns(known: Bound | None) -> Engine:
 
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
     """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
-    if schedule is None:
-        return False
-    return schedule.makespan_us - bound_us <= (gap + 1e-9) * schedule.makespan_us
+    return schedule is not None and is_optimal(schedule.makespan_us, bound_us, gap)
 
 
 def _polished(best: Schedule, options: SearchOptions, budget: Budget) -> Iterator[Update]:
