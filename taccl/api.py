@@ -26,7 +26,7 @@ from taccl.backend.verify import verify_text
 from taccl.buildable import check_cells
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import Collective, check_placements, chunk_bytes, make_collective
+from taccl.collectives import Collective, chunk_bytes, make_collective
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.symmetry.search import with_symmetry_found
@@ -133,7 +133,6 @@ def read_request(
     machine = choose_topology(topology, sketch, nodes=nodes, profile=profile, occupancy=occupancy)
     if isinstance(collective, Collective):
         _of_no_use("a collective that is made already", chunks=chunks, root=root)
-        check_placements(collective)
     else:
         pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
         collective = _collective(collective, machine.num_ranks, pieces, root)

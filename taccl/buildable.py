@@ -36,6 +36,16 @@ def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None
     raise _too_large(name, num_ranks, pieces)
 
 
+def check_table(num_chunks: int, num_ranks: int) -> None:
+    """Raise CollectiveError if a table of chunks times ranks has more than MAX_CELLS cells."""
+    if num_chunks * num_ranks > MAX_CELLS:
+        raise CollectiveError(
+            f"a table of {shown(num_chunks)} chunks times {shown(num_ranks)} ranks is too large to build: "
+            f"{MAX_CELLS} cells fit",
+            hint="fewer ranks, or fewer --chunks",
+        )
+
+
 def check_links(name: str, num_links: int) -> None:
     """Raise TopologyError for a machine with more than MAX_LINKS links between ranks."""
     if num_links > MAX_LINKS:

@@ -22,7 +22,8 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.search import OPTIMAL_GAP, Found, Progress, Status, relative_gap, search
+from taccl.search import Found, Progress, Status, relative_gap, search
+from taccl.tolerance import OPTIMAL_GAP
 
 #: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
 _LOOKS = 0.2

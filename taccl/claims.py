@@ -8,13 +8,12 @@ from taccl.encoding.bounds import Bound, lower_bound
 from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import Problem
 from taccl.schedule import SavedSchedule
+from taccl.tolerance import is_above
 
 #: Seconds for proving again what a file claims; programs that take longer say nothing.
 _AGAIN_S = 5.0
 #: So much of a file's reason for its bound is told.
 _SHOWN = 60
-#: A claim is above a bound if it is by more than this fraction: far above float error.
-_TOLERANCE = 1e-9
 
 
 def prove_again(saved: SavedSchedule, time_limit_s: float = _AGAIN_S) -> tuple[Bound, tuple[str, ...]]:
@@ -31,7 +30,7 @@ def prove_again(saved: SavedSchedule, time_limit_s: float = _AGAIN_S) -> tuple[B
 
 def claim_notes(saved: SavedSchedule, proved: Bound) -> tuple[str, ...]:
     """A sentence if the file claims a larger bound than is proved; nothing otherwise."""
-    if saved.lower_bound_us <= proved.value_us * (1 + _TOLERANCE):
+    if not is_above(saved.lower_bound_us, proved.value_us):
         return ()
     words = "".join(letter if letter.isprintable() else " " for letter in saved.bound_source)
     why = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."

@@ -13,14 +13,12 @@ from taccl.encoding.portfolio.solve import solve
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.tolerance import OPTIMAL_GAP, contradicts
 
 #: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
 #: nothing more to try; the time was up; the user stopped it; an engine broke down after others had a
 #: schedule, which is kept.
 Status = Literal["optimal", "gap reached", "finished", "time limit", "interrupted", "engine failed"]
-
-#: A schedule within this fraction of its bound is optimal: far above float error, far below interest.
-OPTIMAL_GAP = 1e-9
 
 #: A first schedule counts as in time up to this many time limits: a solver that is stopped at the
 #: limit needs a moment to hand over what it has.
@@ -176,7 +174,7 @@ class _Listener:
 
     def _bound_is_below_time(self) -> None:
         """A bound above a valid schedule is a mistake of this program, and must not pass for a proof."""
-        if self._time_us is not None and self._bound_us > self._time_us * (1 + OPTIMAL_GAP) + TOLERANCE_US:
+        if self._time_us is not None and contradicts(self._bound_us, self._time_us):
             raise ScheduleError(
                 f"a lower bound of {self._bound_us:.6f} us ({self._bound_source}) stands above a valid "
                 f"schedule of {self._time_us:.6f} us: one of the two is wrong",

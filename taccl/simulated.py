@@ -31,6 +31,7 @@ from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.simulated_subject import Subject, is_json, of_schedule, of_xml
 from taccl.sketch.model import NicSharing
+from taccl.tolerance import contradicts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from taccl.schedule.plot import Lanes
 
 _PER_RANK = ("gather", "scatter")
-#: A time may be below its bound by so much: float error.
-_TOLERANCE = 1e-9
 _MOST_SLOTS = 2**20
 
 
@@ -86,7 +85,7 @@ class SimulatedSize:
     @property
     def is_too_fast(self) -> bool:
         """Whether the time is below the bound, which no program that computes its collective is."""
-        return self.time_us < self.lower_bound_us * (1 - _TOLERANCE) - _TOLERANCE
+        return contradicts(self.lower_bound_us, self.time_us)
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
         """Draw the timeline of its sends and its bound: see `Simulation.plot`."""

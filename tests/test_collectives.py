@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -241,3 +242,105 @@ def test_a_size_that_does_not_divide_is_refused_with_the_nearest_that_does(size:
     with pytest.raises(CollectiveError, match=f"{size} bytes cannot be cut into the 3") as caught:
         chunk_bytes(make_collective("allgather", 3), size)
     assert f"--size {nearest}," in str(caught.value.hint)
+
+
+# -- collectives and placements made by hand -----------------------------------------------------
+
+
+def places(*rows: tuple[int, int, int]) -> Placement:
+    """Rows of (chunk, rank, offset)."""
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return Placement(columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (([0, 1], [0], [0, 1]), "the columns of a placement differ in length: 2 chunks, 1 ranks and 2 off"),
+        (([0], [-1], [0]), "a rank of a placement is -1, which is outside 0"),
+        (([0, 1, 0], [2, 0, 2], [0, 0, 1]), "a placement has chunk 0 on rank 2 twice"),
+        (([0.5], [0], [0]), "the chunks of a placement must be a column of whole numbers"),
+        (([[0]], [0], [0]), "the chunks of a placement must be a column of whole numbers"),
+        (("abc", [0], [0]), "the chunks of a placement must be a column of whole numbers"),
+    ],
+)
+def test_a_placement_looks_at_its_columns(columns: tuple, words: str) -> None:
+    with pytest.raises(CollectiveError) as refused:
+        Placement(*columns)
+    assert words in str(refused.value)
+
+
+def test_a_placement_may_have_its_rows_in_any_order() -> None:
+    assert len(places((1, 0, 0), (0, 1, 0), (0, 0, 1))) == 3
+    assert len(places()) == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({"name": 3}, "the name of a collective must be a text, not 3"),
+        ({"num_ranks": 0}, "num_ranks of allgather must be a whole number from 1"),
+        ({"num_ranks": 4}, "in_place_shift of allgather must have a number for each rank: 4, not 3"),
+        ({"chunks_per_rank": 0}, "chunks_per_rank of allgather must be a whole number from 1"),
+        ({"chunks_per_size": 1.5}, "chunks_per_size of allgather must be a whole number from 1"),
+        ({"root": 3}, "the root of allgather must be a whole number from 0 to 2, not 3"),
+        ({"reduces": np.zeros(3)}, "reduces of allgather must be a column of true and false"),
+        ({"home": np.array([0, 1])}, "home of allgather must have a number for each chunk: 3, not 2"),
+        ({"home": np.array([0, 1, 7])}, "each chunk of allgather must have a rank as its home"),
+        ({"inputs": places((0, 7, 0))}, "a rank of the inputs of allgather is 7, which is outside 0 .. 2"),
+        ({"outputs": places((3, 0, 0))}, "a chunk of the outputs of allgather is 3, which is outside 0 .. 2"),
+        ({"inputs": None}, "the inputs of allgather must be a Placement, not None"),
+        ({"inputs": places((0, 0, 0))}, "chunk 1 of allgather is wanted, and starts nowhere"),
+        ({"num_helpers": 3}, "num_helpers of allgather must be a whole number from 0 to 2, not 3"),
+        ({"num_helpers": 1}, "rank 2 is a helper of allgather, and is among its inputs"),
+    ],
+)
+def test_a_collective_looks_at_its_columns(broken: dict, words: str) -> None:
+    with pytest.raises(CollectiveError) as refused:
+        replace(make_collective("allgather", 3), **broken)
+    assert words in str(refused.value)
+
+
+def test_a_sum_has_contributions_and_is_wanted() -> None:
+    reduced = make_collective("reduce", 3)
+    with pytest.raises(CollectiveError, match="chunk 0 of reduce is a sum that no rank wants"):
+        replace(reduced, outputs=places())
+    with pytest.raises(CollectiveError, match="chunk 0 of reduce is wanted, and has no contribution"):
+        replace(reduced, inputs=places())
+
+
+def test_a_chunk_that_nobody_wants_may_lie_there_but_has_no_mirror_image() -> None:
+    idle = replace(make_collective("allgather", 3), outputs=places((0, 1, 0)))
+    assert idle.num_wanted.tolist() == [1, 0, 0]
+    with pytest.raises(CollectiveError, match="has no mirror image"):
+        idle.reversed()
+
+
+def test_a_table_that_is_too_large_is_refused_before_it_is_made() -> None:
+    pairs = make_collective("alltoall", 1024)
+    for table in ("pre", "post"):
+        with pytest.raises(CollectiveError, match="a table of 1048576 chunks times 1024 ranks is too large"):
+            getattr(pairs, table)
+    with pytest.raises(CollectiveError, match="too large"):
+        pairs.inputs.offsets(pairs.num_chunks, pairs.num_ranks)
+    assert pairs.source[1023] == 0
+    assert pairs.destination[1023] == 1023
+
+
+@settings(deadline=None)
+@given(collectives())
+def test_the_sparse_columns_say_what_the_tables_say(it: Collective) -> None:
+    assert it.num_sources.tolist() == it.pre.sum(axis=1).tolist()
+    assert it.num_wanted.tolist() == it.post.sum(axis=1).tolist()
+    assert it.source.tolist() == it.pre.argmax(axis=1).tolist()
+    assert it.destination.tolist() == it.post.argmax(axis=1).tolist()
+
+
+def test_helpers_come_after_the_members_and_do_not_count() -> None:
+    wide = make_collective("allgather", 4).beside(1).beside(2)
+    assert (wide.num_ranks, wide.num_members, wide.num_helpers) == (7, 4, 3)
+    assert wide.busbw_factor == make_collective("allgather", 4).busbw_factor
+    assert wide.in_place_shift.tolist() == [0, 1, 2, 3, 0, 0, 0]
+    assert wide.reversed().num_helpers == 3
+    pairs = make_collective("alltoall", 3).beside(1)
+    assert pairs.describe_chunk(5) == "chunk 5 (from rank 1 to rank 2)"

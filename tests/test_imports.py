@@ -11,7 +11,7 @@ import taccl
 ROOT = Path(taccl.__file__).parent
 
 NOUNS = (
-    *("errors", "plugins", "arguments", "buildable", "units", "schemas", "notebook"),
+    *("errors", "plugins", "arguments", "buildable", "units", "tolerance", "schemas", "notebook"),
     *("collectives", "problem", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {

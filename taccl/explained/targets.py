@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from taccl import tolerance
 from taccl.api import Request
 from taccl.encoding.bounds import Bound, all_bounds, quick_bound
 from taccl.encoding.core.budget import Budget
@@ -21,8 +22,6 @@ from taccl.sketch.rules import TakenApart
 
 #: Seconds for each linear program of a bound.
 _PROGRAM_S = 10.0
-#: A bound is above a target if it is by more than this fraction: float error never excludes anything.
-_ABOVE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class TargetMissed:
 
 def is_above(bound: Bound, target_us: float) -> bool:
     """Whether a bound proves that no schedule ends by the target."""
-    return bound.value_us > target_us * (1 + _ABOVE)
+    return tolerance.is_above(bound.value_us, target_us)
 
 
 def not_by_any_schedule(bound: Bound, target_us: float) -> Conflict:

@@ -22,15 +22,12 @@ import numpy as np
 from taccl.collectives import BoolArray, IntArray
 from taccl.errors import ScheduleError
 from taccl.problem import FloatArray
-from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import Derivation, derive
 from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
+from taccl.tolerance import ULPS, lasts, over_us, takes_time
 
 _NEVER = np.inf
-
-#: Of a group's busy time on a port, the part by which the next may be early; and so many times the
-#: distance between two floats at that moment, since the clock is made of floats.
-_FORGIVEN, _ULPS = 1e-9, 8
 
 
 def check_schedule(schedule: Schedule) -> None:
@@ -64,8 +61,8 @@ class _Facts:
     copies: BoolArray  # per row: a copy, but for those of chunks whose sums are explicit
     derivation: Derivation | None  # of a schedule whose sums are explicit
     root: IntArray  # cell of each chunk's root of the sum; -1 if not reduced or not unique
-    partial_ready_us: FloatArray  # per cell: all contributions expected there have arrived
-    held_from_us: FloatArray  # per cell: the finished chunk is there from then on; inf: never
+    partial_ready_us: FloatArray  # per cell: all contributions expected there count as arrived
+    held_from_us: FloatArray  # per cell: the finished chunk counts as there from then on; inf: never
 
     @staticmethod
     def of(schedule: Schedule) -> _Facts:
@@ -86,8 +83,9 @@ class _Facts:
         adds = schedule.reduce & collective.reduces[schedule.chunk] & (not explicit)
         copies = ~schedule.reduce & compact[src]
 
-        partial_ready = np.zeros(len(keys))
-        np.maximum.at(partial_ready, dst[adds], schedule.end_us[adds])
+        arrives = over_us(schedule.end_us, schedule.end_us - schedule.start_us)
+        partial_ready = np.full(len(keys), -np.inf)
+        np.maximum.at(partial_ready, dst[adds], arrives[adds])
         root = _roots(
             collective.num_chunks, chunk, is_start & collective.reduces[chunk], src[adds], dst[adds]
         )
@@ -95,7 +93,7 @@ class _Facts:
         is_origin = is_start & ~collective.reduces[chunk]
         is_origin[root[root >= 0]] = True
         held = np.where(is_origin, partial_ready, _NEVER)
-        np.minimum.at(held, dst[copies], schedule.end_us[copies])
+        np.minimum.at(held, dst[copies], arrives[copies])
         derivation = derive(schedule) if explicit else None
         wanted = wanted[compact[wanted]]
         return _Facts(
@@ -142,7 +140,7 @@ def _columns_are_well_formed(schedule: Schedule) -> str | None:
     bad = _first(~(np.isfinite(schedule.start_us) & np.isfinite(schedule.end_us)))
     if bad is not None:
         return f"row {bad}: a time is not finite"
-    bad = _first(schedule.start_us < -TOLERANCE_US)
+    bad = _first(schedule.start_us < -ULPS * np.spacing(schedule.makespan_us))
     if bad is not None:
         return f"row {bad}: starts before 0, at {schedule.start_us[bad]} us"
     return None if schedule.sums is None else _sums_are_well_formed(schedule, schedule.sums)
@@ -186,10 +184,10 @@ def _durations_follow_the_cost_model(schedule: Schedule, facts: _Facts) -> str |
     """A group of n chunks of s MB takes alpha + n * s * beta."""
     sends, problem = schedule.sends, schedule.problem
     expected = problem.topology.duration_us(sends.link, sends.count * problem.chunk_mb)
-    actual = sends.end_us - sends.start_us
-    bad = _first(np.abs(actual - expected) > TOLERANCE_US + 1e-12 * np.abs(sends.end_us))
+    bad = _first(~lasts(sends.start_us, sends.end_us, expected))
     if bad is None:
         return None
+    actual = sends.end_us - sends.start_us
     row = sends.first_row[bad]
     return f"{_row(schedule, row)}: takes {actual[bad]:.6f} us, the link's cost is {expected[bad]:.6f} us"
 
@@ -204,13 +202,12 @@ def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: _Facts) -> str |
     sends, topology = schedule.sends, schedule.problem.topology
     send, pair = topology.pairs_of(sends.link)
     busy = topology.port_busy_us(pair, sends.count[send] * schedule.problem.chunk_mb)
-    takes_time = busy > 0
-    send, busy, port = send[takes_time], busy[takes_time], topology.incidence[1][pair[takes_time]]
+    counts = takes_time(busy)
+    send, busy, port = send[counts], busy[counts], topology.incidence[1][pair[counts]]
     order = np.lexsort((busy, sends.start_us[send], port))
     send, busy, port = send[order], busy[order], port[order]
     start = sends.start_us[send]
-    end = start + busy * (1 - _FORGIVEN)
-    end -= _ULPS * np.spacing(np.abs(start) + busy)
+    end = over_us(start + busy, busy)
     bad = _first((port[1:] == port[:-1]) & (start[1:] < end[:-1]))
     if bad is None:
         return None
@@ -239,7 +236,7 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
     bad = _first(~takes_part[src])
     if bad is not None:
         return f"{_row(schedule, rows[bad])}: its sender has no contribution"
-    bad = _first(schedule.start_us[rows] < facts.partial_ready_us[src] - TOLERANCE_US)
+    bad = _first(schedule.start_us[rows] < facts.partial_ready_us[src])
     if bad is not None:
         return f"{_row(schedule, rows[bad])}: leaves before all contributions to it have arrived"
     rootless = _first(collective.reduces & (facts.root < 0))
@@ -285,7 +282,7 @@ def _links_are_allowed(schedule: Schedule, facts: _Facts) -> str | None:
 
 def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | None:
     held = facts.held_from_us[facts.src]
-    bad = _first(facts.copies & (schedule.start_us < held - TOLERANCE_US))
+    bad = _first(facts.copies & (schedule.start_us < held))
     if bad is None:
         return None
     when = "never does" if held[bad] == _NEVER else f"does from {held[bad]:.3f} us on"

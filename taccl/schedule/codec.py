@@ -14,11 +14,12 @@ import numpy as np
 from taccl.arguments import file_path
 from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
 from taccl.problem import Problem
-from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.fields import Fields
 from taccl.schedule.partial_sums import PartialSums, contributors
 from taccl.schedule.problem_codec import PROBLEM_KEYS, problem_values, read_problem
+from taccl.tolerance import contradicts
 
 FORMAT, VERSION = "taccl-schedule", 2
 
@@ -219,7 +220,7 @@ def _schedule(fields: Fields, problem: Problem) -> Schedule:
 
 def _bound_can_be(schedule: Schedule, bound_us: float) -> None:
     time_us = schedule.makespan_us
-    if bound_us > time_us * (1 + 1e-9) + TOLERANCE_US:
+    if contradicts(bound_us, time_us):
         raise ScheduleError(
             "the lower bound is not valid",
             findings=[f"it is {bound_us:.6f} us, and this valid schedule takes {time_us:.6f} us"],

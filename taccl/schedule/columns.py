@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from taccl.schedule.plot import Lanes
 
-#: Times closer than this are equal (microseconds): far below any cost, far above float error.
-TOLERANCE_US = 1e-6
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Schedule:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.errors import ScheduleError
-from taccl.schedule.columns import TOLERANCE_US, Schedule
+from taccl.schedule.columns import Schedule
 from taccl.schedule.partial_sums import OWN, Holdings, contributors, ranks_of
+from taccl.tolerance import over_us
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +45,19 @@ def derive(schedule: Schedule) -> Derivation:
     order = np.lexsort((schedule.end_us[summed], schedule.start_us[summed]))
     waiting = summed[order].tolist()
     chunk, src, dst = schedule.chunk.tolist(), schedule.src.tolist(), schedule.dst.tolist()
+    arrives_us: list[float] = over_us(schedule.end_us, schedule.end_us - schedule.start_us).tolist()
     # One pass is enough, but for links that take no time: there a row may stand before what it takes on.
     before = len(waiting) + 1
     while len(waiting) < before:
         before, later = len(waiting), []
         for row in waiting:
-            by_us = float(schedule.start_us[row]) + TOLERANCE_US
+            by_us = float(schedule.start_us[row])
             made_of = holdings.sources(chunk[row], src[row], sets[row], by_us)
             if made_of is None:
                 later.append(row)
                 continue
             rows[row] = made_of
-            holdings.receive(chunk[row], dst[row], sets[row], row, float(schedule.end_us[row]))
+            holdings.receive(chunk[row], dst[row], sets[row], row, arrives_us[row])
         waiting = later
     outputs: dict[tuple[int, int], tuple[int, ...]] = {}
     missing: dict[tuple[int, int], list[int]] = {}

@@ -12,6 +12,7 @@ needs no table of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -110,7 +111,7 @@ class Holdings:
             collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True
         ):
             if collective.reduces[chunk]:
-                self._held[chunk, rank] = {1 << rank: (0.0, OWN)}
+                self._held[chunk, rank] = {1 << rank: (-math.inf, OWN)}
 
     def receive(self, chunk: int, rank: int, contributions: int, source: int, at_us: float = 0.0) -> None:
         """Note that a set arrives from `source`, a number of the caller's. What is there earlier stays."""

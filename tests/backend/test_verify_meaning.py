@@ -266,7 +266,7 @@ def custom(num_ranks=2):
         outputs=Placement(np.array([1]), np.array([1]), np.array([0])),
         reduces=np.zeros(3, dtype=np.bool_),
         home=np.array([0, 0, 1]),
-        in_place_shift=np.zeros(2, dtype=np.int64),
+        in_place_shift=np.zeros(num_ranks, dtype=np.int64),
     )
 
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.schedule import Schedule
+from taccl.tolerance import ULPS, lasts, over_us
 
 
 def faults(schedule: Schedule) -> set[str]:
@@ -47,7 +48,7 @@ def _local_faults(schedule: Schedule) -> set[str]:
         )
         body = topology.beta_us_per_mb[link] * problem.chunk_mb * len(rows)
         alpha = topology.alpha_us[link]
-        if abs(end - start - alpha - body) > TOLERANCE_US:
+        if not lasts(start, end, alpha + body):
             found.add("duration")
         betas = [topology.beta_us_per_mb[link]] * len(topology.ports[link])
         if topology.port_betas is not None:
@@ -62,7 +63,7 @@ def _local_faults(schedule: Schedule) -> set[str]:
             home = problem.collective.home[schedule.chunk[row]]
             if problem.limits.may_use is not None and not problem.limits.may_use[home, schedule.link[row]]:
                 found.add("limit")
-        if any(schedule.start_us[r] < -TOLERANCE_US for r in rows):
+        if any(schedule.start_us[r] < -ULPS * np.spacing(schedule.makespan_us) for r in rows):
             found.add("start")
     for served in busy.values():
         if _queue_grows(sorted(served)):
@@ -80,6 +81,12 @@ def _queue_grows(served: list[tuple[Fraction, Fraction]]) -> bool:
     return False
 
 
+def _arrives_us(schedule: Schedule, row: int) -> float:
+    """From when on what a row brings counts as there."""
+    start, end = float(schedule.start_us[row]), float(schedule.end_us[row])
+    return float(over_us(end, end - start))
+
+
 def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
     collective, found = schedule.problem.collective, set()
     rows = [row for row in range(len(schedule)) if schedule.chunk[row] == chunk]
@@ -91,7 +98,7 @@ def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
     if collective.reduces[chunk]:
         held = _play_sums(schedule, adds, start_at, found)
     else:
-        held = dict.fromkeys(start_at, 0.0)
+        held = dict.fromkeys(start_at, -np.inf)
         if adds:
             found.add("sum")
     _play_copies(schedule, copies, held, found)
@@ -109,12 +116,12 @@ def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
         for row in rows
     }
     carried = {row: named[row] if schedule.reduce[row] else every for row in rows}
-    arrived: dict[int, list[tuple[frozenset[int], float]]] = {r: [(frozenset([r]), 0.0)] for r in every}
+    arrived: dict[int, list[tuple[frozenset[int], float]]] = {r: [(frozenset([r]), -np.inf)] for r in every}
 
     def makes(rank: int, by_us: float) -> set[frozenset[int]]:
         made = {frozenset()}
         for part, when in arrived.get(rank, []):
-            if when <= by_us + TOLERANCE_US:
+            if when <= by_us:
                 made |= {part | other for other in made if not part & other}
         return made
 
@@ -125,7 +132,7 @@ def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
             break
         waiting.remove(now[0])
         arrived.setdefault(int(schedule.dst[now[0]]), []).append(
-            (carried[now[0]], float(schedule.end_us[now[0]]))
+            (carried[now[0]], _arrives_us(schedule, now[0]))
         )
     if waiting:
         found.add("not held")
@@ -142,7 +149,7 @@ def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
 def _play_sums(schedule: Schedule, adds: list[int], start_at: list[int], found: set[str]) -> dict[int, float]:
     """Each rank adds up what reaches it and passes the sum on once; all must meet in one place."""
     value = {rank: Counter([rank]) for rank in start_at}
-    ready: dict[int, float] = defaultdict(float)
+    ready: dict[int, float] = defaultdict(lambda: -np.inf)
     waiting = list(adds)
     passed_on = set()
     while waiting:
@@ -154,11 +161,11 @@ def _play_sums(schedule: Schedule, adds: list[int], start_at: list[int], found: 
         row = now[0]
         waiting.remove(row)
         src, dst = int(schedule.src[row]), int(schedule.dst[row])
-        if src in passed_on or not value.get(src) or schedule.start_us[row] < ready[src] - TOLERANCE_US:
+        if src in passed_on or not value.get(src) or schedule.start_us[row] < ready[src]:
             found.add("sum")
         passed_on.add(src)
         value.setdefault(dst, Counter()).update(value.get(src, Counter()))
-        ready[dst] = max(ready[dst], float(schedule.end_us[row]))
+        ready[dst] = max(ready[dst], _arrives_us(schedule, row))
     ends = [rank for rank in value if rank not in passed_on]
     if len(ends) != 1 or value[ends[0]] != Counter(start_at):
         found.add("sum")
@@ -170,9 +177,7 @@ def _play_copies(schedule: Schedule, copies: list[int], held: dict[int, float], 
     waiting = list(copies)
     while True:
         now = [
-            row
-            for row in waiting
-            if held.get(int(schedule.src[row]), float("inf")) <= schedule.start_us[row] + TOLERANCE_US
+            row for row in waiting if held.get(int(schedule.src[row]), float("inf")) <= schedule.start_us[row]
         ]
         if not now:
             break
@@ -181,6 +186,6 @@ def _play_copies(schedule: Schedule, copies: list[int], held: dict[int, float], 
         if dst in held:
             found.add("twice")
         else:
-            held[dst] = float(schedule.end_us[now[0]])
+            held[dst] = _arrives_us(schedule, now[0])
     if waiting:
         found.add("not held")

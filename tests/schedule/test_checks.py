@@ -137,7 +137,8 @@ def test_a_rank_sends_and_receives_at_once() -> None:
 
 
 def test_times_within_the_tolerance_are_equal() -> None:
-    edited(chain(), [2, 3], start_us=5.0 - 1e-8, end_us=10.0 - 1e-8).check()
+    edited(chain(), [2, 3], start_us=5.0 - 4e-9, end_us=10.0 - 4e-9).check()
+    assert "does not hold it yet" in findings(edited(chain(), [2, 3], start_us=5.0 - 6e-9, end_us=10.0))[-1]
 
 
 # -- groups --------------------------------------------------------------------------------------
@@ -263,6 +264,27 @@ def test_no_send_is_too_short_to_take_its_turn(
     many_at_once(*sends, takes_us).check()
     assert findings(many_at_once(*sends, 0.0)) != ()
     assert findings(many_at_once(*sends, 0.999 * takes_us)) != ()
+
+
+def test_however_fast_the_links_a_chunk_does_not_leave_before_it_came() -> None:
+    """Three hops of a billionth of a microsecond each, all at once."""
+    fast = machine(4, [(0, 1), (1, 2), (2, 3)], alpha_us=np.zeros(3), beta_us_per_mb=np.full(3, 1e-9))
+    hops = [(0, 1), (1, 2), (2, 3)]
+    planned("broadcast", [([0], ends, i * 1e-9) for i, ends in enumerate(hops)], fast).check()
+    assert findings(planned("broadcast", [([0], ends, 0.0) for ends in hops], fast))[0] == (
+        "row 1 (chunk 0, 1 -> 2, 0.000 us): its sender does not hold it yet (does from 0.000 us on)"
+    )
+    slow = edited(
+        planned("broadcast", [([0], ends, i * 1e-9) for i, ends in enumerate(hops)], fast), [0], end_us=0.0
+    )
+    assert "takes 0.000000 us" in findings(slow)[0]
+
+
+def test_sums_on_fast_links_wait_for_what_they_are_made_of() -> None:
+    fast = machine(3, [(2, 1), (1, 0)], alpha_us=np.zeros(2), beta_us_per_mb=np.full(2, 1e-9))
+    planned("reduce", [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 1e-9, "add")], fast).check()
+    early = planned("reduce", [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 0.0, "add")], fast)
+    assert "leaves before all contributions to it have arrived" in findings(early)[0]
 
 
 def test_overlaps_that_are_small_beside_each_send_do_not_add_up() -> None:

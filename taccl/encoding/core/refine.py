@@ -17,9 +17,7 @@ from taccl.errors import ScheduleError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.schedule.partial_sums import PartialSums
-
-#: Sizes that differ by less than this fraction are equal.
-_ROUNDING = 1e-9
+from taccl.tolerance import EQUAL
 
 
 def refined(schedule: Schedule, finer: Problem) -> Schedule:
@@ -80,7 +78,7 @@ def _pieces(coarse: Problem, finer: Problem) -> int:
         rest
         or not pieces
         or not same_links
-        or abs(finer.chunk_mb * pieces - coarse.chunk_mb) > _ROUNDING * coarse.chunk_mb
+        or abs(finer.chunk_mb * pieces - coarse.chunk_mb) > EQUAL * coarse.chunk_mb
         or (np.repeat(one.home, pieces) != other.home).any()
         or (np.repeat(one.reduces, pieces) != other.reduces).any()
         or not _is_cut(one.inputs, other.inputs, pieces)

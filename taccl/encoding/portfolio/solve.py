@@ -22,6 +22,7 @@ from taccl.encoding.portfolio.stages import PHASES, Stage, first_engines, is_hug
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.tolerance import is_optimal
 
 #: Parts of the time for bounds: of the problem, and of each phase before its engines.
 _BOUNDS, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8
@@ -171,6 +172,4 @@ class _Search:
 
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
     """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
-    if schedule is None:
-        return False
-    return schedule.makespan_us - bound_us <= (gap + 1e-9) * schedule.makespan_us
+    return schedule is not None and is_optimal(schedule.makespan_us, bound_us, gap)

@@ -30,6 +30,7 @@ from taccl.encoding.engines.cp.ways import every_way
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.tolerance import is_optimal
 
 #: With more ways than this to send some chunk over some link, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000
@@ -39,8 +40,6 @@ _MOST_TO_LOOK_AT = 100_000
 _SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
-#: A bound within this fraction of a schedule's time proves it fastest.
-_PROVED = 1e-9
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
 #: The schedules with sums that the model has.
@@ -85,7 +84,7 @@ def told(problem: Problem, least_us: float, best: Schedule) -> Update:
         links = problem.topology.num_links
         witness = f"CP-SAT: all routes, orders and groups of {problem.num_chunks} chunks on {links} links"
         return Update("cp", None, least_us, witness)
-    if least_us >= best.makespan_us * (1 - _PROVED):
+    if is_optimal(best.makespan_us, least_us):
         return Update("cp", note=f"no schedule {_ONCE} is faster (proved by CP-SAT, {_NO_OTHERS})")
     return Update("cp", note=f"no schedule {_ONCE} takes less than {least_us:.2f} us (CP-SAT, {_NO_OTHERS})")
 
@@ -99,7 +98,7 @@ def prove(
     notes.
     """
     open_us = best.makespan_us
-    while budget.remaining_s() and bound_us < best.makespan_us * (1 - _PROVED):
+    while budget.remaining_s() and not is_optimal(best.makespan_us, bound_us):
         open_us = min(open_us, best.makespan_us)
         before_us = (bound_us + open_us) / 2
         if before_us - bound_us < _NEAR * bound_us:

@@ -36,6 +36,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.tolerance import OPTIMAL_GAP
 
 #: More items on links, or more ways of making parts at ranks, are too many for any proof in minutes.
 _MOST_ITEMS = 4_000
@@ -49,9 +50,8 @@ _BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.
 _NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
-#: A bound within this fraction of a schedule's time proves it fastest. Where costs are rounded to ticks, the
-#: second is as near as a bound comes.
-_PROVED, _PROVED_WHEN_ROUNDING = 1e-9, 2e-5
+#: Where costs are rounded to ticks, no bound comes nearer to a time than this fraction of it.
+_PROVED_WHEN_ROUNDING = 2e-5
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
 #: Where costs are rounded, so many ticks (of 10**7) may be what rounding takes off the best program itself.
@@ -117,7 +117,7 @@ class _Search:
 
     def _is_proved(self) -> bool:
         """Whether no program can be told to be faster than the best one."""
-        near = _PROVED if ticks_of(self.problem, self.best.makespan_us).exact else _PROVED_WHEN_ROUNDING
+        near = OPTIMAL_GAP if ticks_of(self.problem, self.best.makespan_us).exact else _PROVED_WHEN_ROUNDING
         return self.bound_us >= self.best.makespan_us * (1 - near)
 
     def _better(self, schedule: Schedule) -> Iterator[Update]:
