@@ -112,7 +112,9 @@ def _explained(
     asked_ways = replace(nothing_yet, unmet=unmet)
     if broken or unmet.unmet:
         return replace(asked_ways, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
-    applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
+    applied = apply_sketch(
+        asked.sketch, asked.topology, asked.collective, asked.chunk_mb, max_group=asked.max_group
+    )
     bound = lower_bound(applied.problem, _PROGRAM_S)
     notes = applied.notes if max_hops is None else (*applied.notes, _HOPS_NOTE)
     asked_bound = replace(asked_ways, bound=bound, notes=notes)
