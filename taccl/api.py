@@ -8,7 +8,7 @@ nothing below them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from taccl.errors import (
 from taccl.problem import OCCUPANCIES, Occupancy, Problem
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
-from taccl.search import Progress, search
+from taccl.search import Observer, search
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.topologies import PhysicalTopology, load_topology
@@ -176,7 +176,7 @@ def synthesize(
     target: str | AnyTarget = DEFAULT_TARGET.name,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Observer | None = None,
 ) -> Result:
     """The fastest schedule found in time, with a bound on how fast any could be, as a verified file.
 
@@ -210,7 +210,8 @@ def synthesize(
     protocol, instances : of the file: Simple, LL or LL128; how many parallel copies of the program share
         each chunk.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
-    on_progress : called with every news of the search. It may raise KeyboardInterrupt to stop it.
+    on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
+        the search ends and the best is kept.
 
     Raises
     ------

@@ -23,7 +23,7 @@ from taccl.explained.symmetry import broken_symmetries
 from taccl.explained.targets import is_above, not_by_any_schedule, target_missed
 from taccl.explained.ways import longest_way, unmet_demands
 from taccl.problem import Occupancy, Problem, Statement
-from taccl.search import Found, Progress, search
+from taccl.search import STOP, Answer, Found, Progress, search
 from taccl.sketch import Sketch, apply_sketch
 from taccl.sketch.apply import check_ranks
 from taccl.sketch.model import NicSharing
@@ -141,10 +141,9 @@ def _explained(
 def _first_found(problem: Problem, target_us: float | None, time_limit: float) -> Found | None:
     """The first schedule by the target, or the best when the time is up; None if there is none by then."""
 
-    def stop_when_enough(progress: Progress) -> None:
+    def stop_when_enough(progress: Progress) -> Answer:
         time_us = progress.time_us
-        if time_us is not None and (target_us is None or time_us <= target_us):
-            raise KeyboardInterrupt
+        return STOP if time_us is not None and (target_us is None or time_us <= target_us) else None
 
     try:
         return search(problem, SearchOptions(time_limit_s=time_limit), stop_when_enough)
