@@ -25,7 +25,7 @@ from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
 from taccl.problem import Problem
 from taccl.schedule import Schedule
-from taccl.search import Found, Progress, search
+from taccl.search import STOP, Answer, Found, Progress, search
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,12 @@ def _row(case: Case, time_limit: float) -> list[str]:
     limit_us = _limit_us(problem)
     heard: list[tuple[float, float, str]] = []
 
-    def listen(progress: Progress) -> None:
+    def listen(progress: Progress) -> Answer:
         if progress.improved and progress.time_us is not None:
             heard.append((time.process_time() - began, progress.time_us, progress.stage))
             if limit_us / progress.time_us >= case.share - 1e-9:
-                raise KeyboardInterrupt
+                return STOP
+        return None
 
     found = search(problem, SearchOptions(time_limit_s=time_limit), listen)
     return _figures(case, found, heard, limit_us)

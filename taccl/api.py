@@ -1,6 +1,6 @@
 """The walk, written out once: a machine, a sketch and a collective become a schedule and its file.
 
-    topology -> sketch -> problem -> engines -> schedule -> program -> verified MSCCL-XML
+    topology -> sketch -> problem -> engines -> schedule -> program -> verified file
 
 `make_problem` goes as far as the problem, `synthesize` to the end. The command line calls these and
 nothing below them.
@@ -8,21 +8,16 @@ nothing below them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from taccl import units
 from taccl.arguments import file_path, shown, whole_number, word
-from taccl.backend.limits import LIMITS
-from taccl.backend.lower import Lowered, Target, lower
-from taccl.backend.lower.dialects import dialects
-from taccl.backend.lower.sizes import sizes_of
-from taccl.backend.msccl_xml import to_xml
-from taccl.backend.program import Protocol
-from taccl.backend.verify import verify_text
+from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
+from taccl.backend.targets import DEFAULT_TARGET, find_target
 from taccl.buildable import check_cells
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective_file import is_collective_file, load_collective
@@ -37,11 +32,11 @@ from taccl.errors import (
     TacclError,
     TopologyError,
     UnitError,
-    VerificationError,
 )
 from taccl.problem import OCCUPANCIES, Occupancy, Problem
-from taccl.result import Result, XmlFile
-from taccl.search import Progress, search
+from taccl.result import OutputFile, Result
+from taccl.schedule import Schedule
+from taccl.search import Observer, search
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.topologies import PhysicalTopology, load_topology
@@ -49,6 +44,9 @@ from taccl.topologies import PhysicalTopology, load_topology
 #: Where the symmetries of a schedule come from.
 Symmetry = Literal["sketch", "auto"]
 SYMMETRIES: tuple[Symmetry, ...] = get_args(Symmetry)
+
+#: Of a program for a target that has no limit of its own.
+_MOST_INSTANCES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +61,16 @@ class StatedProblem:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine."""
+    """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
+
+    `max_group` is the most chunks that one send of the target carries.
+    """
 
     collective: Collective
     topology: PhysicalTopology
     sketch: Sketch | None
     chunk_mb: float
+    max_group: int
 
     @property
     def size_bytes(self) -> int:
@@ -89,6 +91,7 @@ def make_problem(
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
     symmetry: Symmetry = "sketch",
+    target: str | AnyTarget = DEFAULT_TARGET.name,
 ) -> StatedProblem:
     """What is asked, as an engine sees it. Parameters and errors as in `synthesize`."""
     word(symmetry, "symmetry", SYMMETRIES, SketchError)
@@ -103,8 +106,11 @@ def make_problem(
         root=root,
         occupancy=occupancy,
         nic_sharing=nic_sharing,
+        target=target,
     )
-    applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
+    applied = apply_sketch(
+        asked.sketch, asked.topology, asked.collective, asked.chunk_mb, max_group=asked.max_group
+    )
     problem, notes = applied.problem, applied.notes
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
@@ -124,8 +130,10 @@ def read_request(
     root: int | None = None,
     occupancy: Occupancy | None = None,
     nic_sharing: NicSharing | None = None,
+    target: str | AnyTarget = DEFAULT_TARGET.name,
 ) -> Request:
     """The machine, collective and chunk size of a request, whether or not the sketch lets it be done."""
+    max_group = find_target(target).max_group
     if sketch is not None and not isinstance(sketch, Sketch):
         sketch = load_sketch(find_sketch(file_path(sketch, SketchError)))
     if nic_sharing is not None:
@@ -138,7 +146,8 @@ def read_request(
         collective = _collective(collective, machine.num_ranks, pieces, root)
     check_cells(collective.name, collective.num_ranks, collective.chunks_per_rank, collective.num_chunks)
     size_bytes = _size_bytes(size, sketch, machine, collective, chunk_size_known=profile is not None)
-    return Request(collective, machine, sketch, chunk_bytes(collective, size_bytes) / units.MB)
+    chunk_mb = chunk_bytes(collective, size_bytes) / units.MB
+    return Request(collective, machine, sketch, chunk_mb, max_group)
 
 
 def synthesize(
@@ -163,12 +172,12 @@ def synthesize(
     xml: bool = True,
     protocol: str = "Simple",
     instances: int = 1,
-    target: Target = "all",
+    target: str | AnyTarget = DEFAULT_TARGET.name,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Observer | None = None,
 ) -> Result:
-    """The fastest schedule found in time, with a bound on how fast any could be, as verified XML.
+    """The fastest schedule found in time, with a bound on how fast any could be, as a verified file.
 
     Parameters
     ----------
@@ -194,11 +203,14 @@ def synthesize(
     gap : stop when (time - bound) / time is proven to be no more than this.
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.
-    xml : whether to make MSCCL-XML at all.
-    protocol, instances, target : of the XML: Simple, LL or LL128; how many parallel copies of the
-        program share each chunk; which runtime it is for (all, msccl, executor, rccl).
-    min_bytes, max_bytes : sizes of calls that the XML serves; default: around `size`.
-    on_progress : called with every news of the search. It may raise KeyboardInterrupt to stop it.
+    xml : whether to make the target's file at all.
+    target : what the file is for: a name of `taccl.backend.targets.TARGETS` (all, msccl, executor, rccl), or
+        a `Target` of one's own. It says how many chunks one send may carry, file or none.
+    protocol, instances : of the file: Simple, LL or LL128; how many parallel copies of the program share
+        each chunk.
+    min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
+    on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
+        the search ends and the best is kept.
 
     Raises
     ------
@@ -207,6 +219,7 @@ def synthesize(
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
     options = _solve_options(engine, solver, time_limit, gap, seed, slack)
+    chosen = find_target(target)
     state = partial(
         make_problem,
         collective,
@@ -218,22 +231,23 @@ def synthesize(
         occupancy=occupancy,
         nic_sharing=nic_sharing,
         symmetry=symmetry,
+        target=chosen,
     )
-    word(target, "target", get_args(Target), CollectiveError)
     stated = state(size=size, chunks=_chunks_to_begin_with(chunks, size))
-    _check_file(instances, min_bytes, max_bytes)
-    if xml:  # fail now, and not after the search
-        dialects(stated.problem.collective.name, target)
-        sizes_of(stated.problem.collective, stated.problem.size_bytes, min_bytes, max_bytes)
-    lowered = partial(
-        lower,
-        protocol=_protocol(protocol),
-        target=target,
+    _check_file(chosen, instances, min_bytes, max_bytes)
+    lowering = LoweringOptions(
+        protocol=chosen.protocol(protocol),
         instances=instances,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         name=f"taccl-{stated.problem.collective.name}-{stated.topology.name}"[:63],
     )
+    if xml:  # fail now, and not after the search
+        chosen.check_problem(stated.problem, lowering)
+
+    def lowered(schedule: Schedule) -> Sequence[Lowered[Any]]:
+        return chosen.lower(schedule, lowering)
+
     notes, tried = stated.notes, tuple[ChunksTried, ...]()
     if isinstance(chunks, str):  # auto
         choice = choose_chunks(
@@ -259,9 +273,9 @@ def synthesize(
         return result
     try:
         try:
-            files = _files(lowered(found.schedule), stated.problem.collective)
+            files = _files(chosen, lowered(found.schedule), stated.problem.collective)
         except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
-            files = _files(lowered(found.schedule), stated.problem.collective)
+            files = _files(chosen, lowered(found.schedule), stated.problem.collective)
     except CheckError as fault:
         fault.kept = result
         raise
@@ -279,46 +293,25 @@ def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> i
     return chunks
 
 
-def _files(programs: Iterable[Lowered], collective: Collective) -> tuple[XmlFile, ...]:
+def _files(
+    target: AnyTarget, programs: Iterable[Lowered[Any]], collective: Collective
+) -> tuple[OutputFile, ...]:
     """The verified texts of the programs, that for most runtimes first."""
-    verified = (_verified(each, collective) for each in programs)
-    return tuple(sorted(verified, key=lambda file: -len(file.readers)))
+    files = (
+        OutputFile(target.verified_text(each, collective), each.program, each.readers, target)
+        for each in programs
+    )
+    return tuple(sorted(files, key=lambda file: -len(file.readers)))
 
 
-def _verified(lowered: Lowered, collective: Collective) -> XmlFile:
-    """The text of a program, read again as a runtime would, and checked for those that it is for."""
-    file = XmlFile(to_xml(lowered.program), lowered.program, lowered.readers)
-    report = verify_text(file.text, targets=file.readers, collective=collective)
-    both = lowered.program.in_place and lowered.program.out_of_place
-    if report.ok and both and file.readers == ("msccl",):
-        # It looks at inplace alone; a copy with inplace="0" has to serve the other calls.
-        other = replace(lowered.program, in_place=False)
-        report = verify_text(to_xml(other), targets=file.readers, collective=collective)
-    if not report.ok:
-        raise VerificationError(
-            "the XML made for this schedule fails verification, so nothing is written",
-            findings=[str(error) for error in report.errors],
-            hint="please report this with your command; --no-xml keeps the schedule",
-        )
-    return file
-
-
-def _check_file(instances: int, min_bytes: int | None, max_bytes: int | None) -> None:
-    """The numbers of the XML that can be told to be wrong before there is a schedule."""
-    most = max(limits.channels for limits in LIMITS.values())  # one for each that sends from rank to rank
+def _check_file(target: AnyTarget, instances: int, min_bytes: int | None, max_bytes: int | None) -> None:
+    """The numbers of the file that can be told to be wrong before there is a schedule."""
+    most = _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
     whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
     for name, size_bytes in (("min", min_bytes), ("max", max_bytes)):
         if size_bytes is not None:
             what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
             whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
-
-
-def _protocol(name: str) -> Protocol:
-    for protocol in Protocol:
-        if isinstance(name, str) and name.lower() == protocol.value.lower():
-            return protocol
-    known = ", ".join(protocol.value for protocol in Protocol)
-    raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {known}")
 
 
 def _solve_options(

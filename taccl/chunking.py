@@ -22,7 +22,16 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.search import Found, Progress, Status, relative_gap, search
+from taccl.search import (
+    STOP,
+    Answer,
+    Found,
+    Observer,
+    Progress,
+    Status,
+    relative_gap,
+    search,
+)
 from taccl.tolerance import OPTIMAL_GAP
 
 #: Parts of the time limit: for short looks by the greedy engine, and for longer ones at the best few.
@@ -130,7 +139,7 @@ def candidates(coarsest: Problem) -> list[int]:
 def choose_chunks(
     state: Callable[[int], Stated],
     options: SearchOptions,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Observer | None = None,
     can_be_used: Callable[[Schedule], object] | None = None,
 ) -> Choice[Stated]:
     """Search the number of chunks, and with most of the time the schedule for the best number.
@@ -183,7 +192,7 @@ class _Hunt(Generic[Stated]):
         self,
         state: Callable[[int], Stated],
         options: SearchOptions,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Observer | None,
         can_be_used: Callable[[Schedule], object] | None,
     ) -> None:
         self._began = time.monotonic()
@@ -326,17 +335,22 @@ class _Hunt(Generic[Stated]):
         """
         start, number = self._elapsed_s, problem.collective.chunks_per_rank
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: Progress) -> Answer:
             nonlocal began
             if began is not None:
                 self._first_s, began = self._elapsed_s - began, None
-            if self._on_progress is not None:
-                stage = f"{progress.stage}, chunks {number}"
-                try:
-                    self._on_progress(replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s))
-                except KeyboardInterrupt:  # `search` forgets it where it has a proof already
-                    self.interrupted = True
-                    raise
+            if self._on_progress is None:
+                return None
+            stage = f"{progress.stage}, chunks {number}"
+            try:
+                answer = self._on_progress(
+                    replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s)
+                )
+            except KeyboardInterrupt:  # `search` forgets it where it has a proof already
+                self.interrupted = True
+                raise
+            self.interrupted = self.interrupted or answer == STOP
+            return answer
 
         found = search(problem, replace(options, time_limit_s=seconds), tell)
         self.interrupted = self.interrupted or found.status == "interrupted"

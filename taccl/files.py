@@ -1,4 +1,4 @@
-"""Writing results without ever leaving half a file, or destroying the file that was there."""
+"""Reading files, and writing results without ever leaving half a file or destroying what was there."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ def write_atomically(path: str | Path, text: str) -> None:
             _replace(_file_behind(path), text)
     except (OSError, ValueError, RuntimeError) as failure:
         raise _cannot_write(path, failure) from failure
+
+
+def read_bytes(path: str | Path, most: int = 2**30) -> bytes:
+    """What is in a file, at most so many bytes of it: an endless one is for its reader to refuse.
+
+    Raises
+    ------
+    FileError : no such file, a folder, no permission.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(most)
+    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
+        reason = getattr(failure, "strerror", None) or failure
+        raise FileError(f"cannot be read: {reason}", path=path) from failure
 
 
 def _replace(target: Path, text: str) -> None:

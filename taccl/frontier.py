@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from taccl import units
 from taccl.api import choose_topology
 from taccl.arguments import is_whole, shown
+from taccl.backend.targets import DEFAULT_TARGET
 from taccl.collectives import Collective, make_collective
 from taccl.encoding.bounds import Bound, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
@@ -319,7 +320,8 @@ def _stated(
     name: str, machine: PhysicalTopology, root: int | None, size_bytes: int
 ) -> Callable[[int], Problem]:
     """The problem for each number of chunks per rank; all links may be used, as they are."""
-    problem = apply_sketch(None, machine, make_collective(name, machine.num_ranks, 1, root), 1.0).problem
+    collective = make_collective(name, machine.num_ranks, 1, root)
+    problem = apply_sketch(None, machine, collective, 1.0, max_group=DEFAULT_TARGET.max_group).problem
 
     def problem_of(chunks: int) -> Problem:
         collective = make_collective(name, machine.num_ranks, chunks, root)

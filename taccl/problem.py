@@ -34,8 +34,8 @@ def check_occupancy(occupancy: object) -> None:
         raise TopologyError(f"occupancy must be serial or pipelined, not {shown(occupancy)}")
 
 
-#: The most chunks that one send step can carry in every runtime (MSCCL-XML's `cnt`).
-MAX_GROUP = 71
+#: As `max_group`: a send takes any number of chunks.
+NO_LIMIT = 2**31
 
 #: Columns of a topology, and which kinds of numbers NumPy must call them.
 _COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_us_per_mb": "fiu"}
@@ -360,7 +360,8 @@ class Problem:
         there is less to decide. They are no demand: a small AllReduce that is faster with its sums
         made elsewhere has only those that leave these places alone, and bounds hold without any.
     limits : what is ruled out.
-    max_group : the most chunks that may travel as one contiguous send.
+    max_group : the most chunks that may travel as one contiguous send. What a file can hold is known to its
+        target, which `api.make_problem` asks; a problem that is for no target has no such limit.
     """
 
     topology: LogicalTopology
@@ -368,11 +369,11 @@ class Problem:
     chunk_mb: float
     symmetry: tuple[IntArray, ...] = ()
     limits: RoutingLimits = field(default_factory=RoutingLimits)
-    max_group: int = MAX_GROUP
+    max_group: int = NO_LIMIT
 
     def __post_init__(self) -> None:
         number(self.chunk_mb, "chunk_mb", TopologyError, most=_MAX_CHUNK_MB)
-        whole_number(self.max_group, "max_group", TopologyError, least=1, most=2**31)
+        whole_number(self.max_group, "max_group", TopologyError, least=1, most=NO_LIMIT)
 
     def __repr__(self) -> str:
         return f"Problem({self.collective!r} on {self.topology!r}, chunks of {self.chunk_mb:g} MB)"

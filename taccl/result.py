@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taccl import units
-from taccl.backend.program import Program
+from taccl.backend.target import AnyTarget
 from taccl.chunking import ChunksTried
 from taccl.collectives import Collective
 from taccl.encoding.core.options import SearchOptions
@@ -29,12 +29,21 @@ _EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
 
 
 @dataclass(frozen=True)
-class XmlFile:
-    """An MSCCL-XML text, the program that it spells, and the runtimes that it is verified for."""
+class OutputFile:
+    """The text of a file, the program that it spells, and the runtimes of its target that it is verified for.
+
+    `program` is whatever the target lowers to; of MSCCL-XML, a `taccl.backend.program.Program`.
+    """
 
     text: str
-    program: Program
+    program: Any
     readers: tuple[str, ...]
+    target: AnyTarget
+
+    @property
+    def format(self) -> str:
+        """The kind of file in a word: `xml`."""
+        return self.target.format
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Result:
     found : the schedule, its bound, and how the search ended.
     options : what was asked of the engines.
     topology, sketch : their names; sketch is None when all links are used as they are.
-    files : the verified MSCCL-XML texts, that for most runtimes first; none if no XML was asked for.
+    files : the verified texts of its files, that for most runtimes first; none if no file was asked for.
     notes : what the user should know about how the request was understood, and what else was proved.
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
     """
@@ -55,7 +64,7 @@ class Result:
     options: SearchOptions
     topology: str
     sketch: str | None
-    files: tuple[XmlFile, ...] = ()
+    files: tuple[OutputFile, ...] = ()
     notes: tuple[str, ...] = ()
     chunks_tried: tuple[ChunksTried, ...] = ()
 
@@ -126,26 +135,27 @@ class Result:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """What passed its checks: `schedule`, and `xml` where there is any."""
-        return ("schedule", "xml") if self.files else ("schedule",)
+        """What passed its checks: `schedule`, and the format of its files (`xml`) where there are any."""
+        return ("schedule", *dict.fromkeys(file.format for file in self.files))
 
     @property
     def verified(self) -> bool:
         """Whether all that is handed over is `checked`: `synthesize` hands over nothing else."""
-        return set(self.checked) >= {"schedule", *("xml" for _ in self.files)}
+        return set(self.checked) >= {"schedule", *(file.format for file in self.files)}
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`.
 
         No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
-        `path`, another one `NAME.READER.xml` beside it.
+        `path`, another one `NAME.READER.xml`
+        beside it.
         """
         path = Path(path)
         others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])
         return (path, *others) if self.files else ()
 
     def write(self, path: str | Path) -> tuple[Path, ...]:
-        """Write the XML to `path` (and see `paths`); returns the files written.
+        """Write the file to `path` (and see `paths`); returns the files written.
 
         Raises
         ------
@@ -284,9 +294,9 @@ class Result:
 
     def _verdict(self) -> str:
         if not self.files:
-            return "the schedule; no XML was asked for"
+            return "the schedule; no file was asked for"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
-        return f"the schedule, and the XML for {readers}"
+        return f"the schedule, and the {self.files[0].format.upper()} for {readers}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -19,6 +19,10 @@ from taccl.tolerance import OPTIMAL_GAP, contradicts
 #: nothing more to try; the time was up; the user stopped it; an engine broke down after others had a
 #: schedule, which is kept.
 Status = Literal["optimal", "gap reached", "finished", "time limit", "interrupted", "engine failed"]
+
+#: What an observer may answer to end the search and keep the best; any other answer lets it go on.
+STOP: Final = "stop"
+Answer = Literal["stop"] | None
 
 #: A first schedule counts as in time up to this many time limits: a solver that is stopped at the
 #: limit needs a moment to hand over what it has.
@@ -54,6 +58,10 @@ class Progress:
         return None if self.time_us is None else relative_gap(self.time_us, self.lower_bound_us)
 
 
+#: Hears all news of a search, and may answer `stop`.
+Observer = Callable[[Progress], Answer]
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """The best schedule of a search (it passed `Schedule.check()`), its bound, and how it ended.
@@ -74,14 +82,12 @@ def relative_gap(time_us: float, lower_bound_us: float) -> float:
     return max(0.0, (time_us - lower_bound_us) / time_us) if time_us > 0 else 0.0
 
 
-def search(
-    problem: Problem, options: SearchOptions, on_progress: Callable[[Progress], None] | None = None
-) -> Found:
-    """Run the engines until the gap is reached, the time is up, or the user presses Ctrl-C.
+def search(problem: Problem, options: SearchOptions, on_progress: Observer | None = None) -> Found:
+    """Run the engines until the gap is reached, the time is up, the observer says stop, or Ctrl-C is pressed.
 
     Raises
     ------
-    NoScheduleInTime : there was no schedule when the time was up.
+    NoScheduleInTime : there was no schedule when the time was up, or when the observer said stop.
     SolverError : an engine or solver is unknown, not installed, or broke down before any schedule.
     KeyboardInterrupt : there was no schedule when the user stopped it.
     ScheduleError : an engine handed over a schedule, or a bound, that is not right.
@@ -90,7 +96,9 @@ def search(
     cut_short: Status | None = None
     try:
         for update in solve(problem, options):
-            listener.take(update)
+            if listener.take(update) == STOP:
+                cut_short = "interrupted"
+                break
             if listener.is_done:
                 break
     except KeyboardInterrupt:
@@ -107,7 +115,7 @@ def search(
 class _Listener:
     """The best of all updates so far. The clock of a search is here and nowhere else."""
 
-    def __init__(self, options: SearchOptions, on_progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, options: SearchOptions, on_progress: Observer | None) -> None:
         self.schedule: Schedule | None = None
         self._time_us: float | None = None
         self._bound_us = 0.0
@@ -117,23 +125,25 @@ class _Listener:
         self._on_progress = on_progress
         self._began = time.monotonic()
 
-    def take(self, update: Update) -> None:
+    def take(self, update: Update) -> Answer:
+        """Keep what is better, tell the observer, and hand on its answer."""
         improved = self._take_schedule(update.schedule)
         self._note = update.note or ("" if improved else self._note)
         if update.lower_bound_us > self._bound_us:
             self._bound_us, self._bound_source = update.lower_bound_us, update.bound_source
         self._bound_is_below_time()
-        if self._on_progress is not None:
-            self._on_progress(
-                Progress(
-                    stage=update.stage,
-                    elapsed_s=self._elapsed_s,
-                    time_us=self._time_us,
-                    lower_bound_us=self._bound_us,
-                    bound_source=self._bound_source,
-                    improved=improved,
-                )
+        if self._on_progress is None:
+            return None
+        return self._on_progress(
+            Progress(
+                stage=update.stage,
+                elapsed_s=self._elapsed_s,
+                time_us=self._time_us,
+                lower_bound_us=self._bound_us,
+                bound_source=self._bound_source,
+                improved=improved,
             )
+        )
 
     @property
     def is_done(self) -> bool:
@@ -143,6 +153,8 @@ class _Listener:
 
     def found(self, cut_short: Status | None) -> Found:
         if self.schedule is None:
+            if cut_short is not None:
+                raise NoScheduleInTime("the search was stopped before there was any schedule")
             raise self._no_schedule("no schedule was found")
         return Found(
             schedule=self.schedule,

@@ -171,7 +171,7 @@ def test_options_of_engines_say_what_they_take(
 
 
 def test_instances_are_refused_before_the_search() -> None:
-    with pytest.raises(TacclError, match="instances must be a whole number from 1 to 128, not 1000000"):
+    with pytest.raises(TacclError, match="instances must be a whole number from 1 to 32, not 1000000"):
         taccl.synthesize(**RING, instances=10**6)  # type: ignore[arg-type]
 
 

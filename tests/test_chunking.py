@@ -15,7 +15,7 @@ from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import CollectiveError, NoScheduleInTime, ScheduleError, SolverError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
-from taccl.search import Progress
+from taccl.search import STOP, Answer, Progress
 from taccl.units import MB
 
 #: With first schedules only, the limit is never reached.
@@ -154,6 +154,20 @@ def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_
 
     choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop)
     assert len(choice.tried) == len(news) == finished_looks + 1
+    assert choice.found.status == "interrupted"
+
+
+def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
+    first_schedules_only: list[int],
+) -> None:
+    news: list[Progress] = []
+
+    def stop_at_the_second(progress: Progress) -> Answer:
+        news.append(progress)
+        return STOP if len(news) == 2 else None
+
+    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop_at_the_second)
+    assert len(choice.tried) == len(news) == 2
     assert choice.found.status == "interrupted"
 
 

@@ -9,7 +9,7 @@ from taccl.encoding.core.update import Update
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
-from taccl.search import Progress, relative_gap, search
+from taccl.search import STOP, Progress, relative_gap, search
 
 Engine = Callable[[Problem, SearchOptions], Iterator[Update]]
 
@@ -92,6 +92,39 @@ def test_ctrl_c_keeps_the_best_so_far(problem: Problem, engine: Callable[[Engine
     found = search(problem, SearchOptions())
     assert found.schedule is schedule
     assert found.status == "interrupted"
+
+
+def test_an_observer_that_says_stop_ends_the_search_and_keeps_the_best(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule), then=AssertionError))
+    found = search(problem, SearchOptions(), lambda progress: STOP)
+    assert found.schedule is schedule
+    assert found.status == "interrupted"
+
+
+def test_stop_at_a_proof_leaves_it_one(problem: Problem, engine: Callable[[Engine], None]) -> None:
+    best = swap(problem)
+    engine(says(Update("a", best, best.makespan_us, "proof")))
+    assert search(problem, SearchOptions(), lambda progress: STOP).status == "optimal"
+
+
+def test_stop_before_any_schedule_says_so(problem: Problem, engine: Callable[[Engine], None]) -> None:
+    engine(says(Update("a", None, 1.0, "b"), then=AssertionError))
+    with pytest.raises(NoScheduleInTime, match="stopped before there was any"):
+        search(problem, SearchOptions(), lambda progress: STOP)
+
+
+def test_other_answers_of_an_observer_let_the_search_go_on(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    """Bars of progress return true where they draw, and nobody means by it that the search should end."""
+    fast = swap(problem)
+    engine(says(Update("a", swap(problem, 9.0)), Update("b", fast)))
+    answers: list[object] = [True, "go on"]
+    found = search(problem, SearchOptions(), lambda progress: answers.pop())  # type: ignore[arg-type, return-value]
+    assert found.schedule is fast
 
 
 def test_ctrl_c_in_the_progress_report_keeps_the_best_so_far(

@@ -9,7 +9,8 @@ import click
 
 from taccl import api, units
 from taccl.arguments import shown
-from taccl.backend.lower.dialects import Target, dialects
+from taccl.backend.target import AnyTarget
+from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
@@ -22,6 +23,7 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.progress import progress_reports
+from taccl.cli.registry import target_option
 from taccl.cli.signals import undisturbed
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import names
@@ -113,18 +115,12 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     metavar="N",
     help="Parallel copies of the program that share each chunk.",
 )
-@click.option(
-    "--target",
-    type=click.Choice(["all", "msccl", "executor", "rccl"]),
-    default="all",
-    show_default=True,
-    help="The runtime that the XML is for.",
-)
-@click.option("--min-size", help="Smallest call that the XML serves.  [default: half of --size]")
-@click.option("--max-size", help="Largest call that the XML serves.  [default: twice --size]")
-@click.option("-o", "--output", type=FILE, help="Where to write the MSCCL-XML; - for standard output.")
+@target_option("What the file is for.", default=DEFAULT_TARGET.name)
+@click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
+@click.option("--max-size", help="Largest call that the file serves.  [default: twice --size]")
+@click.option("-o", "--output", type=FILE, help="Where to write the file; - for standard output.")
 @click.option("--schedule", type=FILE, help="Where to write the schedule as JSON; - for standard output.")
-@click.option("--no-xml", is_flag=True, help="Only find the schedule; make no MSCCL-XML.")
+@click.option("--no-xml", is_flag=True, help="Only find the schedule; make no file.")
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
@@ -140,7 +136,7 @@ def synthesize(
     **request: Any,
 ) -> None:
     """Find a fast schedule for a collective, with a bound on how fast any could be, and write it
-    as a verified MSCCL-XML file.
+    as a verified file for the target: MSCCL-XML.
 
     Ctrl-C stops the search and keeps the best schedule so far; so does SIGTERM. Where a file goes to
     standard output, the report goes to standard error.
@@ -175,17 +171,17 @@ def synthesize(
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
         if as_json:
-            attempts.of(lambda: show_json(_as_json(result, written, kept)))
+            attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept)))
         else:
             report_text = f"{result.summary()}\n{_what_next(result, written, kept, asked=output is not None)}"
             attempts.of(lambda: click.echo(report_text, err=aside))
         attempts.end()
 
 
-def _check_one_file(collective: str, target: Target) -> None:
+def _check_one_file(collective: str, target: AnyTarget) -> None:
     """Standard output takes one file, and some collectives need two for all runtimes."""
     name = collective.lower().replace("-", "").replace("_", "")
-    if name in COLLECTIVES and len(dialects(name, target)) > 1:
+    if name in COLLECTIVES and len(target.files_for(name)) > 1:
         raise click.UsageError(f"{name} makes two files for all runtimes; give a --target, or a file for -o")
 
 
@@ -205,14 +201,21 @@ def _write_schedule(result: Result, path: Path) -> Path:
     return path
 
 
-def _as_json(result: Result, written: tuple[Path, ...], schedule: Path | None) -> dict[str, object]:
+def _as_json(
+    result: Result, target: AnyTarget, written: tuple[Path, ...], schedule: Path | None
+) -> dict[str, object]:
     files = [
-        {"path": str(path), "readers": list(file.readers)}
+        {"path": str(path), "format": file.format, "readers": list(file.readers)}
         for file, path in zip(result.files, written, strict=False)
     ]
+    xml_files = [
+        {"path": each["path"], "readers": each["readers"]} for each in files if each["format"] == "xml"
+    ]
     return result.to_dict() | {
-        "xml": str(written[0]) if written else None,
-        "xml_files": files,
+        "target": target.name,
+        "files": files,
+        "xml": xml_files[0]["path"] if xml_files else None,
+        "xml_files": xml_files,
         "schedule": None if schedule is None else str(schedule),
     }
 
@@ -223,20 +226,9 @@ def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None,
         lines.append(f"wrote {output_name(schedule)}: the schedule")
     for file, path in zip(result.files, written, strict=False):
         lines.append(f"wrote {output_name(path)}: for {', '.join(file.readers)}")
-        program = file.program
-        sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
-        place = " and ".join(
-            mode
-            for mode, served in (("in place", program.in_place), ("out of place", program.out_of_place))
-            if served
-        )
-        lines.append(f"  serves calls of {sizes}, {place}")
-        if path == STDOUT:
-            continue
-        if "msccl" in file.readers:
-            lines.append(f"  msccl: MSCCL_XML_FILES={path.resolve()} NCCL_ALGO=MSCCL,RING,TREE")
-        if set(file.readers) - {"msccl"}:
-            lines.append("  executor, rccl: alone in a folder, with MSCCL_ALGO_DIR=that folder")
+        if file.target.use is not None:
+            place = None if path == STDOUT else path
+            lines += [f"  {line}" for line in file.target.use(file.program, file.readers, place)]
     if result.files and not asked:
         lines.append("no file written: give one with -o FILE")
     return "\n".join(["", *lines]) if lines else ""

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import click
 
-from taccl.backend.verify import Facts, Report, verify_file
+from taccl.backend.target import AnyTarget
+from taccl.backend.targets import target_of_file
+from taccl.backend.verify import Facts, Report
 from taccl.backend.verify.report import reports_to_dict
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
+from taccl.cli.registry import registry_of, target_option
 from taccl.collective_file import load_collective
 from taccl.errors import CheckError
+from taccl.files import read_bytes
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--target",
-    type=click.Choice(["all", "msccl", "executor", "rccl"]),
-    help="The runtimes that must take the file. Default: those that take it, and one must.",
-)
+@target_option("Whose runtimes must take the file. Default: those that take it, and one must.")
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
 @click.option(
     "--collective",
@@ -34,7 +34,7 @@ from taccl.errors import CheckError
 def verify(
     ctx: click.Context,
     files: tuple[Path, ...],
-    target: str | None,
+    target: AnyTarget | None,
     root: int | None,
     collective: str | None,
     as_json: bool,
@@ -45,7 +45,13 @@ def verify(
     Exit code 0: all files are right; 4: a check failed; 2: a file is not XML, or another kind of XML.
     """
     wanted = None if collective is None else load_collective(collective)
-    reports = [(path, verify_file(path, targets=target, collective=wanted, root=root)) for path in files]
+    kinds = registry_of(ctx).targets
+    reports = []
+    for path in files:
+        kind = target_of_file(path, kinds) if target is None else target
+        readers = None if target is None else target.runtimes
+        document = kind.read(read_bytes(path), str(path))
+        reports.append((path, kind.verify(document, readers=readers, collective=wanted, root=root)))
     ok = all(report.ok for _, report in reports)
     if as_json:
         show_json(reports_to_dict([report for _, report in reports]))

@@ -23,7 +23,7 @@ from taccl.explained.symmetry import broken_symmetries
 from taccl.explained.targets import is_above, not_by_any_schedule, target_missed
 from taccl.explained.ways import longest_way, unmet_demands
 from taccl.problem import Occupancy, Problem, Statement
-from taccl.search import Found, Progress, search
+from taccl.search import STOP, Answer, Found, Progress, search
 from taccl.sketch import Sketch, apply_sketch
 from taccl.sketch.apply import check_ranks
 from taccl.sketch.model import NicSharing
@@ -112,7 +112,9 @@ def _explained(
     asked_ways = replace(nothing_yet, unmet=unmet)
     if broken or unmet.unmet:
         return replace(asked_ways, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
-    applied = apply_sketch(asked.sketch, asked.topology, asked.collective, asked.chunk_mb)
+    applied = apply_sketch(
+        asked.sketch, asked.topology, asked.collective, asked.chunk_mb, max_group=asked.max_group
+    )
     bound = lower_bound(applied.problem, _PROGRAM_S)
     notes = applied.notes if max_hops is None else (*applied.notes, _HOPS_NOTE)
     asked_bound = replace(asked_ways, bound=bound, notes=notes)
@@ -139,10 +141,9 @@ def _explained(
 def _first_found(problem: Problem, target_us: float | None, time_limit: float) -> Found | None:
     """The first schedule by the target, or the best when the time is up; None if there is none by then."""
 
-    def stop_when_enough(progress: Progress) -> None:
+    def stop_when_enough(progress: Progress) -> Answer:
         time_us = progress.time_us
-        if time_us is not None and (target_us is None or time_us <= target_us):
-            raise KeyboardInterrupt
+        return STOP if time_us is not None and (target_us is None or time_us <= target_us) else None
 
     try:
         return search(problem, SearchOptions(time_limit_s=time_limit), stop_when_enough)

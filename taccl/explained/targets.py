@@ -138,7 +138,8 @@ class _Bounds:
             return Bound(0.0, "not computed in time", "latency")
         with_nics = self._apart.nics is not None and self._rules in kept
         logical, limits = self._apart.network(kept, with_nics=with_nics)
-        problem = Problem(logical, self._asked.collective, self._asked.chunk_mb, limits=limits)
+        asked = self._asked
+        problem = Problem(logical, asked.collective, asked.chunk_mb, limits=limits, max_group=asked.max_group)
         limit = min(_PROGRAM_S, self._budget.remaining_s())
         clock = Budget(limit)
         bounds = all_bounds(problem, limit)

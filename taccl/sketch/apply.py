@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.collectives import Collective, IntArray
 from taccl.errors import CollectiveError, InfeasibleError, SketchError
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.problem import NO_LIMIT, LogicalTopology, Problem, RoutingLimits
 from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
 from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
@@ -31,9 +31,15 @@ class Applied:
 
 
 def apply_sketch(
-    sketch: Sketch | None, topology: PhysicalTopology, collective: Collective, chunk_mb: float
+    sketch: Sketch | None,
+    topology: PhysicalTopology,
+    collective: Collective,
+    chunk_mb: float,
+    max_group: int = NO_LIMIT,
 ) -> Applied:
     """The problem that a sketch makes of a machine and a collective, with chunks of `chunk_mb` MB.
+
+    At most `max_group` of them may travel as one send.
 
     Without a sketch, every link of the machine may be used as it is. A symmetry of the network that
     the collective does not share (as with a root) is left out, and a note says so: one sketch
@@ -55,7 +61,7 @@ def apply_sketch(
     gap = first_gap(collective, logical, limits)
     if gap is not None:
         raise _infeasible(gap, sketch, topology, layout, collective)
-    return Applied(Problem(logical, collective, chunk_mb, symmetry, limits), notes)
+    return Applied(Problem(logical, collective, chunk_mb, symmetry, limits, max_group), notes)
 
 
 def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:

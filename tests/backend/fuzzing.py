@@ -43,7 +43,7 @@ def random_programs(dice):
     lowered = lower(
         found.schedule,
         protocol=dice.choice(list(Protocol)),
-        target=dice.choice(targets),
+        runtimes=dice.choice(targets),
         instances=dice.choice((1, 1, 2)),
     )
     return found.schedule, lowered

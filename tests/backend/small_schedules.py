@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.backend.lower import Target, lower
+from taccl.backend.lower import lower
 from taccl.backend.program import Op, Program, RankProgram, Step
 from taccl.collectives import Collective, make_collective
 from taccl.problem import LogicalTopology, Problem
@@ -96,9 +96,9 @@ def relayed_alltoall(grouped: bool) -> Schedule:
     return by_hand(make_collective("alltoall", 4), rows)
 
 
-def program_of(schedule: Schedule, target: Target = "all", instances: int = 1) -> Program:
+def program_of(schedule: Schedule, runtimes: str = "all", instances: int = 1) -> Program:
     """The one program that the schedule is lowered to."""
-    (lowered,) = lower(schedule, target=target, instances=instances)
+    (lowered,) = lower(schedule, runtimes=runtimes, instances=instances)
     return lowered.program
 
 

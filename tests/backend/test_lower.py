@@ -17,7 +17,7 @@ from small_schedules import (
 )
 from strategies import schedules
 
-from taccl.backend.lower import Target, lower
+from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Protocol
@@ -30,28 +30,28 @@ from taccl.schedule import Schedule
 @settings(max_examples=40, deadline=None)
 @given(
     schedule=schedules(),
-    target=st.sampled_from(["all", "msccl", "executor", "rccl"]),
+    runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
     instances=st.integers(1, 2),
     seed=st.integers(0, 1000),
 )
 def test_every_program_computes_its_collective_in_any_order(
-    schedule: Schedule, target: str, instances: int, seed: int
+    schedule: Schedule, runtimes: str, instances: int, seed: int
 ) -> None:
     name = schedule.problem.collective.name
-    if target == "msccl" and name in ("gather", "scatter"):
+    if runtimes == "msccl" and name in ("gather", "scatter"):
         return
     finer = cut_into_instances(schedule, instances)[0].problem.collective
-    for lowered in lower(schedule, target=target, instances=instances):
+    for lowered in lower(schedule, runtimes=runtimes, instances=instances):
         assert_computes(lowered.program, finer, random.Random(seed))
         assert lowered.program.in_place or name == "alltoall"
 
 
 @settings(max_examples=25, deadline=None)
-@given(schedule=schedules(), target=st.sampled_from(["all", "msccl", "rccl"]))
-def test_every_program_passes_verification_with_a_single_slot(schedule: Schedule, target: str) -> None:
-    if target == "msccl" and schedule.problem.collective.name in ("gather", "scatter"):
+@given(schedule=schedules(), runtimes=st.sampled_from(["all", "msccl", "rccl"]))
+def test_every_program_passes_verification_with_a_single_slot(schedule: Schedule, runtimes: str) -> None:
+    if runtimes == "msccl" and schedule.problem.collective.name in ("gather", "scatter"):
         return
-    for lowered in lower(schedule, target=target):
+    for lowered in lower(schedule, runtimes=runtimes):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report.findings
         assert report.facts.slot_depth == 1
@@ -116,7 +116,7 @@ def test_for_all_runtimes_a_ring_allreduce_adds_in_scratch() -> None:
 
 
 def test_where_steps_are_fused_an_allreduce_needs_no_re() -> None:
-    program = program_of(ring_allreduce(3), target="msccl")
+    program = program_of(ring_allreduce(3), runtimes="msccl")
     assert count_ops(program, Op.REDUCE) == 0
     for rank in program.ranks:
         for step in steps_of(rank):
@@ -124,11 +124,11 @@ def test_where_steps_are_fused_an_allreduce_needs_no_re() -> None:
                 assert (step.src, step.src_offset) == (step.dst, step.dst_offset)
 
 
-@pytest.mark.parametrize("target", ["all", "msccl", "executor", "rccl"])
+@pytest.mark.parametrize("runtimes", ["all", "msccl", "executor", "rccl"])
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_a_ring_allreduce_is_right_on_every_target(target: Target, pieces: int) -> None:
+def test_a_ring_allreduce_is_right_on_every_runtime(runtimes: str, pieces: int) -> None:
     schedule = ring_allreduce(4, pieces)
-    assert_computes(program_of(schedule, target), schedule.problem.collective, random.Random(2))
+    assert_computes(program_of(schedule, runtimes), schedule.problem.collective, random.Random(2))
 
 
 def test_reducescatter_for_all_runtimes_takes_two_files() -> None:
@@ -185,20 +185,20 @@ def test_a_smallest_size_over_the_largest_is_refused() -> None:
 def test_a_target_that_does_not_know_the_collective_is_refused_with_those_that_do() -> None:
     schedule = by_hand(make_collective("gather", 2), [(0.0, 1, 0, (1,), False)])
     with pytest.raises(CollectiveError, match="msccl has no gather") as caught:
-        lower(schedule, target="msccl")
+        lower(schedule, runtimes="msccl")
     assert caught.value.hint == "--target executor or rccl"
 
 
-def test_an_unknown_target_and_no_instances_are_refused() -> None:
-    with pytest.raises(CollectiveError, match="unknown target 'mscclpp'"):
-        lower(direct_allgather(2), target="mscclpp")  # type: ignore[arg-type]
+def test_an_unknown_runtime_and_no_instances_are_refused() -> None:
+    with pytest.raises(CollectiveError, match="unknown runtime 'mscclpp'"):
+        lower(direct_allgather(2), runtimes="mscclpp")
     with pytest.raises(CollectiveError, match="at least one instance"):
         lower(direct_allgather(2), instances=0)
 
 
 def test_a_long_line_is_cut_over_channels_that_follow_each_other() -> None:
     schedule = ring_allreduce(4, pieces=10)
-    program = program_of(schedule, target="rccl")
+    program = program_of(schedule, runtimes="rccl")
     assert program.num_channels > 1
     for rank in program.ranks:
         assert all(len(block.steps) <= 64 for block in rank.thread_blocks)

@@ -33,7 +33,7 @@ def test_no_thread_block_delays_the_schedule(schedule: Schedule) -> None:
 @given(schedule=schedules(["allreduce", "broadcast", "allgather"]))
 def test_no_fused_step_delays_the_schedule(schedule: Schedule) -> None:
     assume(not (schedule.problem.collective.is_reduction and is_pipelined(schedule)))
-    for lowered in lower(schedule, target="msccl"):
+    for lowered in lower(schedule, runtimes="msccl"):
         assert_keeps_the_schedules_times(lowered.program, schedule)
 
 
@@ -62,7 +62,7 @@ def test_a_receive_that_would_hold_a_send_up_has_a_thread_block_of_its_own() -> 
 
 
 def test_waited_for_thread_blocks_have_the_lowest_ids() -> None:
-    program = program_of(ring_allreduce(5, pieces=6), target="rccl")
+    program = program_of(ring_allreduce(5, pieces=6), runtimes="rccl")
     for rank in program.ranks:
         waited = {step.depends[0] for b in rank.thread_blocks for step in b.steps if step.depends}
         assert waited <= set(range(len(waited)))

@@ -50,10 +50,10 @@ def test_more_peers_than_a_channel_holds_spread_over_several() -> None:
             assert sum(block.recv >= 0 for block in blocks) <= 32
 
 
-@pytest.mark.parametrize("target", ["executor", "rccl", "msccl"])
-def test_parts_of_a_line_are_sent_one_after_the_other(target: str) -> None:
+@pytest.mark.parametrize("runtimes", ["executor", "rccl", "msccl"])
+def test_parts_of_a_line_are_sent_one_after_the_other(runtimes: str) -> None:
     rows = [(2.0 * chunk, 0, 1, (chunk,), False) for chunk in range(300)]
-    program = program_of(by_hand(make_collective("broadcast", 2, 300), rows), target=target)
+    program = program_of(by_hand(make_collective("broadcast", 2, 300), rows), runtimes=runtimes)
     blocks = {block.channel: block for block in program.ranks[0].thread_blocks if block.send == 1}
     assert len(blocks) >= 2
     for channel in range(1, len(blocks)):
@@ -62,10 +62,10 @@ def test_parts_of_a_line_are_sent_one_after_the_other(target: str) -> None:
         before, step = first.depends
         assert before == blocks[channel - 1].id
         assert blocks[channel - 1].steps[step].op is Op.SEND
-    assert all(len(block.steps) <= LIMITS[target].steps for block in blocks.values())
+    assert all(len(block.steps) <= LIMITS[runtimes].steps for block in blocks.values())
 
 
 def test_few_rounds_are_few_parts() -> None:
-    program = program_of(ring_allreduce(4, pieces=10), target="rccl")
+    program = program_of(ring_allreduce(4, pieces=10), runtimes="rccl")
     steps = max(sum(len(b.steps) for b in rank.thread_blocks) for rank in program.ranks)
     assert max(len(rank.thread_blocks) for rank in program.ranks) <= 2 * -(-steps // 64) + 2

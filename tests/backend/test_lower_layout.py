@@ -73,7 +73,7 @@ def test_partial_sums_of_a_group_are_added_by_one_step() -> None:
 
 def test_sums_are_kept_in_scratch_so_that_rccl_sees_what_other_thread_blocks_added() -> None:
     rows = [(0.0, 0, 2, (0,), True), (0.0, 1, 2, (0,), True)]
-    program = program_of(by_hand(make_collective("reduce", 3, root=2), rows), target="rccl")
+    program = program_of(by_hand(make_collective("reduce", 3, root=2), rows), runtimes="rccl")
     for step in steps_of(program.ranks[2]):
         if step.op is Op.REDUCE:
             assert step.dst is Buffer.SCRATCH and step.src in (Buffer.SCRATCH, Buffer.INPUT)

@@ -22,22 +22,22 @@ from taccl.schedule import Schedule, Send, schedule_from_sends
 @settings(max_examples=60, deadline=None)
 @given(
     schedule=named_sums(),
-    target=st.sampled_from(["all", "msccl", "executor", "rccl"]),
+    runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
     instances=st.integers(1, 2),
     seed=st.integers(0, 1000),
 )
 def test_every_program_computes_its_collective_in_any_order(
-    schedule: Schedule, target: str, instances: int, seed: int
+    schedule: Schedule, runtimes: str, instances: int, seed: int
 ) -> None:
     finer = cut_into_instances(schedule, instances)[0].problem.collective
-    for lowered in lower(schedule, target=target, instances=instances):
+    for lowered in lower(schedule, runtimes=runtimes, instances=instances):
         assert_computes(lowered.program, finer, random.Random(seed))
 
 
 @settings(max_examples=40, deadline=None)
-@given(schedule=named_sums(), target=st.sampled_from(["all", "msccl", "rccl"]))
-def test_every_program_passes_verification(schedule: Schedule, target: str) -> None:
-    for lowered in lower(schedule, target=target):
+@given(schedule=named_sums(), runtimes=st.sampled_from(["all", "msccl", "rccl"]))
+def test_every_program_passes_verification(schedule: Schedule, runtimes: str) -> None:
+    for lowered in lower(schedule, runtimes=runtimes):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report.findings
 

@@ -207,9 +207,9 @@ def test_sends_of_one_rank_go_through_a_shared_port_in_the_schedules_order() -> 
 
 
 @settings(max_examples=80, deadline=None)
-@given(schedule=schedules(), target=st.sampled_from(["all", "executor"]))
+@given(schedule=schedules(), runtimes=st.sampled_from(["all", "executor"]))
 def test_where_latency_is_occupancy_a_program_takes_no_longer_than_its_schedule(
-    schedule: Schedule, target: str
+    schedule: Schedule, runtimes: str
 ) -> None:
     """Links that take no time are left out: nothing orders what happens on them at one moment.
 
@@ -219,7 +219,7 @@ def test_where_latency_is_occupancy_a_program_takes_no_longer_than_its_schedule(
     took = topology.duration_us(np.arange(topology.num_links), 1.0)
     if topology.occupancy == "pipelined" or topology.port_betas is not None or (took == 0).any():
         return
-    for lowered in lower(schedule, target=target):
+    for lowered in lower(schedule, runtimes=runtimes):
         for arbitration in ("urgent", "first-come"):
             done = simulate_program(lowered.program, topology, 1.0, arbitration=arbitration)
             assert done.time_us <= schedule.makespan_us + 1e-6

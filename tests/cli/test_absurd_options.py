@@ -57,7 +57,7 @@ def test_absurd_values_are_refused_in_a_sentence_or_taken(
     ("words", "said"),
     [
         (("synthesize", *SEARCH, "--seed", "-1"), "a seed must be a whole number"),
-        (("synthesize", *SEARCH, "--instances", "1000000"), "instances must be a whole number from 1 to 128"),
+        (("synthesize", *SEARCH, "--instances", "1000000"), "instances must be a whole number from 1 to 32"),
         (("synthesize", *SEARCH, "--chunks", "1000000"), "--chunks 466033 or fewer"),
         (("synthesize", *SEARCH, "--time-limit", "inf"), "30 days"),
         (("synthesize", "--topology", "full:1000", "--size", "1000MB"), "full:512 or smaller"),

@@ -1,6 +1,5 @@
 """Lowering: from a schedule to programs that runtimes execute."""
 
-from taccl.backend.lower.dialects import Target
-from taccl.backend.lower.lowering import Lowered, lower
+from taccl.backend.lower.lowering import lower
 
-__all__ = ["Lowered", "Target", "lower"]
+__all__ = ["lower"]

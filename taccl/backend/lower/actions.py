@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from taccl.backend.program import Buffer, Op
-from taccl.problem import MAX_GROUP
 
 
 class Place(NamedTuple):
@@ -80,13 +79,16 @@ def _cells(place: Place, count: int) -> tuple[Place, ...]:
     return tuple(Place(place.buffer, place.offset + i) for i in range(count))
 
 
-def merge_runs(pairs: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place, int]]:
-    """(source, destination) cells as the fewest (source, destination, count), in the given order."""
+def merge_runs(pairs: Iterable[tuple[Place, Place]], most: int) -> list[tuple[Place, Place, int]]:
+    """(source, destination) cells as the fewest (source, destination, count), in the given order.
+
+    `most` : chunks that one step takes.
+    """
     runs: list[tuple[Place, Place, int]] = []
     for src, dst in pairs:
         if runs:
             last_src, last_dst, count = runs[-1]
-            if count < MAX_GROUP and (src, dst) == (last_src.shifted(count), last_dst.shifted(count)):
+            if count < most and (src, dst) == (last_src.shifted(count), last_dst.shifted(count)):
                 runs[-1] = (last_src, last_dst, count + 1)
                 continue
         runs.append((src, dst, 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from taccl.backend.limits import RuntimeLimits
@@ -16,7 +16,7 @@ from taccl.backend.lower.actions import Action, Lane
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
 from taccl.backend.lower.channels import Line, assign_channels, cut_by_steps, lines_in_order
-from taccl.backend.lower.expand import expand
+from taccl.backend.lower.expand import RankActions, expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
@@ -98,7 +98,7 @@ def _first_parts(
     """The parts of each line by its actions alone: waits, which may add nops, are not known yet."""
     sender, receiver = [0] * len(plan.flow.transfers), [0] * len(plan.flow.transfers)
     anywhere = [0] * len(plan.flow.transfers)
-    for rank in expand(plan.flow, plan.events, plan.layouts, plan.adding, anywhere, plan.fused, False):
+    for rank in _expanded(replace(plan, takes_turns=False), anywhere, limits):
         for action in rank.actions:
             assert action.lane is not None  # only copies of own data have none, and they come later
             side = sender if action.lane.sends else receiver
@@ -114,16 +114,13 @@ def _assemble_once(
     wishes: _Wishes,
     limits: RuntimeLimits,
 ) -> tuple[list[_Rank], bool]:
-    expanded = expand(
-        plan.flow, plan.events, plan.layouts, plan.adding, channels, plan.fused, plan.takes_turns
-    )
     filled = []
-    for number, rank in enumerate(expanded):
+    for number, rank in enumerate(_expanded(plan, channels, limits)):
         blocks = make_blocks(rank.actions, limits.steps, wishes.alone[number])
         if plan.fused:
             fuse(rank, blocks, next_send)
         apart = number in wishes.copies_apart
-        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits.steps, apart)
+        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart)
         filled.append((actions, blocks, rank.input_shift))
     in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
         works_in_place(actions, shift) for actions, _, shift in filled
@@ -133,6 +130,20 @@ def _assemble_once(
         waits = hazards(actions, shift if in_place else None)
         ranks.append(_Rank(actions, drop_implied(actions, _block_of(actions, blocks), waits), blocks))
     return ranks, in_place
+
+
+def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> list[RankActions]:
+    """What each rank does, with every transfer on the channel that is given for it."""
+    return expand(
+        plan.flow,
+        plan.events,
+        plan.layouts,
+        plan.adding,
+        channels,
+        plan.fused,
+        plan.takes_turns,
+        limits.count,
+    )
 
 
 def _relieve(

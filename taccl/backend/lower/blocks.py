@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.actions import Action, Lane, Place, merge_runs
 from taccl.backend.program import Op
 from taccl.schedule import TOLERANCE_US
@@ -94,7 +95,7 @@ def add_own_copies(
     blocks: list[Block],
     early: Sequence[tuple[Place, Place]],
     late: Sequence[tuple[Place, Place]],
-    most_steps: int,
+    limits: RuntimeLimits,
     apart: bool,
 ) -> list[Action]:
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
@@ -105,9 +106,11 @@ def add_own_copies(
     take too many nops, it comes first and they wait for it. If wanted `apart`, or where no block has
     room, there are blocks for copies alone.
     """
+    most_steps = limits.steps
     if _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
-    first = [_copy(src, dst, count, -1) for src, dst, count in merge_runs(sorted(early, key=_target))]
+    runs = merge_runs(sorted(early, key=_target), limits.count)
+    first = [_copy(src, dst, count, -1) for src, dst, count in runs]
     if first:
         for action in actions:
             action.known = tuple(number + len(first) for number in action.known)
@@ -115,9 +118,8 @@ def add_own_copies(
         for block in blocks:
             block.actions = [number + len(first) for number in block.actions]
     together = first + actions
-    last = [
-        _copy(src, dst, count, len(together)) for src, dst, count in merge_runs(sorted(late, key=_target))
-    ]
+    runs = merge_runs(sorted(late, key=_target), limits.count)
+    last = [_copy(src, dst, count, len(together)) for src, dst, count in runs]
     everything = together + last
 
     def starts(block: Block) -> float:

@@ -1,14 +1,12 @@
-"""Which runtimes know a collective, by which word, and which files a target asks for."""
+"""Which runtimes of MSCCL-XML know a collective, by which word, and which files that takes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError
-
-Target = Literal["all", "msccl", "executor", "rccl"]
 
 _COMMON = {name: name for name in ("allgather", "allreduce", "alltoall", "broadcast", "reduce")}
 _EXECUTOR = {**_COMMON, "reducescatter": "reducescatter", "gather": "gather", "scatter": "scatter"}
@@ -20,8 +18,8 @@ SPELLINGS: dict[str, dict[str, str]] = {
     "rccl": _EXECUTOR,
 }
 
-#: Targets whose runtimes take the fused steps rcs, rrs, rrc and rrcs.
-FUSING_TARGETS = ("msccl", "executor")
+#: Runtimes that take the fused steps rcs, rrs, rrc and rrcs.
+FUSING_RUNTIMES = frozenset({"msccl", "executor"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,37 @@ class Dialect:
     readers: tuple[str, ...]
 
 
-def dialects(collective: str, target: Target) -> tuple[Dialect, ...]:
-    """The files that a target asks for: one for each spelling that its runtimes use.
+def runtimes_named(runtimes: str | Iterable[str]) -> tuple[str, ...]:
+    """The runtimes meant: `all`, one name, or several.
 
     Raises
     ------
-    CollectiveError : an unknown target, or a runtime that does not know the collective.
+    CollectiveError : a name that is no runtime.
     """
-    if target not in get_args(Target):
-        raise CollectiveError(f"unknown target {target!r}", hint="one of " + ", ".join(get_args(Target)))
+    if runtimes == "all":
+        return tuple(SPELLINGS)
+    names = (runtimes,) if isinstance(runtimes, str) else tuple(runtimes)
+    for name in names:
+        if name not in SPELLINGS:
+            raise CollectiveError(f"unknown runtime {name!r}", hint="one of all, " + ", ".join(SPELLINGS))
+    return names
+
+
+def dialects(collective: str, runtimes: str | Iterable[str]) -> tuple[Dialect, ...]:
+    """The files that some runtimes take: one for each spelling that they use.
+
+    Raises
+    ------
+    CollectiveError : an unknown runtime, or none of them knows the collective.
+    """
     kind = collective if collective in COLLECTIVES else "custom"
-    runtimes = tuple(SPELLINGS) if target == "all" else (target,)
+    names = runtimes_named(runtimes)
     readers_of: dict[str, list[str]] = {}
-    for runtime in runtimes:
+    for runtime in names:
         if kind in SPELLINGS[runtime]:
             readers_of.setdefault(SPELLINGS[runtime][kind], []).append(runtime)
     if not readers_of:
         knowing = [runtime for runtime, words in SPELLINGS.items() if kind in words]
         what = "collectives of one's own" if kind == "custom" else kind
-        raise CollectiveError(f"{target} has no {what}", hint="--target " + " or ".join(knowing))
+        raise CollectiveError(f"{' and '.join(names)} has no {what}", hint="--target " + " or ".join(knowing))
     return tuple(Dialect(word, tuple(readers)) for word, readers in readers_of.items())

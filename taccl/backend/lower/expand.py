@@ -45,6 +45,7 @@ def expand(
     channels: Sequence[int],
     fused: bool,
     takes_turns: bool,
+    most_chunks: int,
 ) -> list[RankActions]:
     """The actions of every rank.
 
@@ -52,8 +53,9 @@ def expand(
     ----------
     channels : the channel of each transfer.
     takes_turns : whether sends of different thread blocks go through a port in the schedule's order.
+    most_chunks : that one step takes.
     """
-    expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns)
+    expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns, most_chunks)
     for rank in range(len(layouts)):
         expansion.own_copies(rank)
     for position, (kind, index) in enumerate(events):
@@ -77,9 +79,11 @@ class _Expansion:
         channels: Sequence[int],
         fused: bool,
         takes_turns: bool,
+        most_chunks: int,
     ) -> None:
         self.flow, self.layouts, self.plan = flow, layouts, plan
-        self.channels, self.fused, self.takes_turns = channels, fused, takes_turns
+        self.channels, self.fused = channels, fused
+        self.takes_turns, self.most_chunks = takes_turns, most_chunks
         shift = flow.schedule.problem.collective.in_place_shift.tolist()
         self.ranks = [RankActions(input_shift=shift[rank]) for rank in range(len(layouts))]
         self.begun: set[Cell] = set()
@@ -258,7 +262,7 @@ class _Expansion:
         when = transfer.end_us
         self.ranks[transfer.dst].actions += [
             Action(op, src, dst, count, position, transfer.index, lane, when, when)
-            for src, dst, count in merge_runs(pairs)
+            for src, dst, count in merge_runs(pairs, self.most_chunks)
         ]
 
     def _contributions(self, transfer: Transfer) -> tuple[int, ...]:

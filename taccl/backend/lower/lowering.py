@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
-from taccl.backend.lower.dialects import FUSING_TARGETS, Target, dialects
+from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
+from taccl.backend.target import Lowered
 from taccl.collectives import IntArray
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.schedule import Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A program, and the runtimes that it is for."""
-
-    program: Program
-    readers: tuple[str, ...]
 
 
 def lower(
     schedule: Schedule,
     *,
     protocol: Protocol = Protocol.SIMPLE,
-    target: Target = "all",
+    runtimes: str | Iterable[str] = "all",
     instances: int = 1,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     name: str = "taccl",
-) -> tuple[Lowered, ...]:
+) -> tuple[Lowered[Program], ...]:
     """The programs that carry out a valid schedule, each for the runtimes that it names.
 
-    Usually one; for `all` targets, ReduceScatter takes two, since the runtimes spell it differently.
+    Usually one; for `all` runtimes, ReduceScatter takes two, since the runtimes spell it differently.
 
     Parameters
     ----------
     schedule : one that `check` accepts.
-    target : `all` makes one program that every runtime that knows the collective can run; naming a
-        runtime makes one for its limits, with fused steps where it takes them (msccl, executor).
+    runtimes : `all` makes one program that every runtime that knows the collective can run; naming one
+        makes a program for its limits, with fused steps where all that are named take them.
     instances : into how many parts each chunk is cut, each sent by thread blocks of its own.
     min_bytes, max_bytes : sizes of the calls that it may serve, by default half and twice the size
         that the schedule was made for.
@@ -54,14 +47,14 @@ def lower(
     Raises
     ------
     ProgramLimitError : over a limit of a runtime, which the message names.
-    CollectiveError : a collective that the target does not know, or fewer than one instance.
+    CollectiveError : a collective that the runtimes do not know, or fewer than one instance.
     UnitError : no size lies from `min_bytes` to `max_bytes`.
     """
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
     collective = schedule.problem.collective
-    files = dialects(collective.name, target)
-    fused = target in FUSING_TARGETS
+    files = dialects(collective.name, runtimes)
+    fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))
     cut, instance = cut_into_instances(schedule, instances)
     sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
     plan = _plan(cut, instance, fused)

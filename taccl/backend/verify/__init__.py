@@ -4,6 +4,21 @@ Shares nothing with the lowering but `taccl.backend.program`, so that each check
 """
 
 from taccl.backend.verify.report import Facts, Finding, Report
-from taccl.backend.verify.verifier import refusals_of, verify_file, verify_program, verify_text
+from taccl.backend.verify.verifier import (
+    refusals_of,
+    verify_document,
+    verify_file,
+    verify_program,
+    verify_text,
+)
 
-__all__ = ["Facts", "Finding", "Report", "refusals_of", "verify_file", "verify_program", "verify_text"]
+__all__ = [
+    "Facts",
+    "Finding",
+    "Report",
+    "refusals_of",
+    "verify_document",
+    "verify_file",
+    "verify_program",
+    "verify_text",
+]

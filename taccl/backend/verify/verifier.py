@@ -59,8 +59,7 @@ def verify_file(
     FileError, XmlError : it cannot be read, or is not MSCCL-XML at all.
     TacclError : a target that is no runtime.
     """
-    document = read_document(path)
-    return _verify(document.program, document, targets, collective, root)
+    return verify_document(read_document(path), targets=targets, collective=collective, root=root)
 
 
 def verify_text(
@@ -71,7 +70,17 @@ def verify_text(
     root: int | None = None,
 ) -> Report:
     """Check the text of an MSCCL-XML file; otherwise as `verify_file`."""
-    document = parse_document(text)
+    return verify_document(parse_document(text), targets=targets, collective=collective, root=root)
+
+
+def verify_document(
+    document: Document,
+    *,
+    targets: str | Iterable[str] | None = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Report:
+    """Check an MSCCL-XML file that was read already; otherwise as `verify_file`."""
     return _verify(document.program, document, targets, collective, root)
 
 

@@ -177,7 +177,7 @@ def _orbits(schedule: Schedule, symmetry: SymmetryGroup) -> IntArray:
 
 def _columns(model: LinearModel, schedule: Schedule, order: _Order) -> _Columns:
     count = int(order.variable.max(initial=-1)) + 1
-    latest = schedule.makespan_us
+    latest, most_chunks = schedule.makespan_us, _most_together(schedule)
     _, row = np.unique(order.variable, return_index=True)
     pairs = order.variable[order.joinable]
     _, pair = np.unique(pairs[:, 0] * count + pairs[:, 1], return_inverse=True)
@@ -185,8 +185,8 @@ def _columns(model: LinearModel, schedule: Schedule, order: _Order) -> _Columns:
         finish=model.add_variables(1, upper=latest, cost=1.0),
         start=model.add_variables(count, upper=latest),
         end=model.add_variables(count, upper=latest),
-        place=model.add_variables(count, 1.0, schedule.problem.max_group),
-        size=model.add_variables(count, 1.0, schedule.problem.max_group),
+        place=model.add_variables(count, 1.0, most_chunks),
+        size=model.add_variables(count, 1.0, most_chunks),
         join=model.add_binaries(int(pair.max(initial=-1)) + 1)[pair],
         row=row,
         latest_us=latest,
@@ -265,10 +265,15 @@ def _sends_count_their_chunks(model: LinearModel, schedule: Schedule, order: _Or
         return
     place, one, other = _distinct(order.joinable, order)
     row = np.arange(len(place))
-    most = float(min(schedule.problem.max_group, np.bincount(schedule.link).max()))
+    most = _most_together(schedule)
     join = (row, x.join[place], -most)
     _add(model, len(row), [(row, x.place[other], 1.0), (row, x.place[one], -1.0), join], lower=1.0 - most)
     _add(model, len(row), [(row, x.size[one], 1.0), (row, x.size[other], -1.0), join], lower=-most)
+
+
+def _most_together(schedule: Schedule) -> float:
+    """The most chunks that a send of this schedule can have."""
+    return float(min(schedule.problem.max_group, np.bincount(schedule.link, minlength=1).max()))
 
 
 def _costs(schedule: Schedule, row: IntArray) -> tuple[FloatArray, FloatArray]:

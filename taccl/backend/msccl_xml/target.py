@@ -1,0 +1,97 @@
+"""The targets whose files are MSCCL-XML: each a selection of the runtimes that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from taccl import units
+from taccl.backend.limits import LIMITS, limits_of
+from taccl.backend.lower import lower
+from taccl.backend.lower.dialects import dialects
+from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.msccl_xml.reader import Document, parse_document
+from taccl.backend.msccl_xml.writer import to_xml
+from taccl.backend.program import Program, Protocol
+from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.backend.verify import Report, verify_document
+from taccl.collectives import Collective
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program, Document]:
+    limits = limits_of(runtimes)
+    return Target(
+        name=name,
+        title=title,
+        format="xml",
+        runtimes=runtimes,
+        # Each instance has a connection of its own for each link, and each of these takes a channel.
+        limits=TargetLimits(max_group=limits.count, ranks=limits.ranks, instances=limits.channels),
+        lower=partial(_lower, runtimes=runtimes),
+        write=to_xml,
+        read=parse_document,
+        verify=_verify,
+        protocols=tuple(protocol.value for protocol in Protocol),
+        readers_of=partial(_readers_of, runtimes=runtimes),
+        refuse=_refuse,
+        variants=_variants,
+        use=_use,
+    )
+
+
+def _readers_of(collective: str, *, runtimes: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
+    return [dialect.readers for dialect in dialects(collective, runtimes)]
+
+
+def _refuse(problem: Problem, options: LoweringOptions) -> None:
+    sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+
+
+def _lower(
+    schedule: Schedule, options: LoweringOptions, *, runtimes: tuple[str, ...]
+) -> tuple[Lowered[Program], ...]:
+    return lower(
+        schedule,
+        protocol=Protocol(options.protocol),
+        runtimes=runtimes,
+        instances=options.instances,
+        min_bytes=options.min_bytes,
+        max_bytes=options.max_bytes,
+        name=options.name,
+    )
+
+
+def _verify(
+    document: Document, /, *, readers: Sequence[str] | None, collective: Collective | None, root: int | None
+) -> Report:
+    return verify_document(document, targets=readers, collective=collective, root=root)
+
+
+def _variants(program: Program, readers: tuple[str, ...]) -> list[Program]:
+    """Msccl looks at `inplace` alone: of a file for both, a copy with inplace="0" serves the other calls."""
+    both = program.in_place and program.out_of_place
+    return [replace(program, in_place=False)] if both and readers == ("msccl",) else []
+
+
+def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[str]:
+    """Which calls are served, and by which variables a runtime finds the file."""
+    modes = (("in place", program.in_place), ("out of place", program.out_of_place))
+    sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+    lines = [f"serves calls of {sizes}, {' and '.join(mode for mode, served in modes if served)}"]
+    if path is None:
+        return lines
+    if "msccl" in readers:
+        lines.append(f"msccl: MSCCL_XML_FILES={path.resolve()} NCCL_ALGO=MSCCL,RING,TREE")
+    if set(readers) - {"msccl"}:
+        lines.append("executor, rccl: alone in a folder, with MSCCL_ALGO_DIR=that folder")
+    return lines
+
+
+TARGETS = (
+    _target("all", "every runtime of MSCCL-XML that knows the collective", tuple(LIMITS)),
+    *(_target(runtime, f"{runtime} alone, with its own limits", (runtime,)) for runtime in LIMITS),
+)

@@ -1,0 +1,201 @@
+"""A target as a value: a kind of file, what it can hold, and how a schedule becomes one.
+
+All that the walk knows of a target is in its fields, so another one is a package that makes such a value, and
+a row in `targets.TARGETS`. One from outside is handed over as a value: `synthesize(..., target=mine)`; on the
+command line, `taccl.cli.main.main(obj=Registry(targets=(*TARGETS, mine)))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from taccl.arguments import shown
+from taccl.collectives import Collective
+from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.problem import NO_LIMIT, Problem
+from taccl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from taccl.backend.verify.report import Report
+
+ProgramT = TypeVar("ProgramT")
+DocumentT = TypeVar("DocumentT")
+_ReadT_contra = TypeVar("_ReadT_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLimits:
+    """The most that a target takes, as far as it is known before there is a program; None: no limit.
+
+    Parameters
+    ----------
+    max_group : chunks that travel as one send; the problem gets its `max_group` from here.
+    ranks : ranks of a program.
+    instances : parallel copies of a program.
+    """
+
+    max_group: int | None = None
+    ranks: int | None = None
+    instances: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringOptions:
+    """What a schedule does not say of its file.
+
+    Parameters
+    ----------
+    protocol : how bytes are moved; one of the target's `protocols`.
+    instances : parallel copies of the program, which share each chunk.
+    min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
+    name : what the program is called.
+    """
+
+    protocol: str = "Simple"
+    instances: int = 1
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    name: str = "taccl"
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered(Generic[ProgramT]):
+    """A program, and the runtimes that it is for."""
+
+    program: ProgramT
+    readers: tuple[str, ...]
+
+
+class Verifier(Protocol[_ReadT_contra]):
+    """Whether what was read is right for these runtimes (None: for those that take it, and one must)."""
+
+    def __call__(
+        self,
+        document: _ReadT_contra,
+        /,
+        *,
+        readers: Sequence[str] | None,
+        collective: Collective | None,
+        root: int | None,
+    ) -> Report: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Target(Generic[ProgramT, DocumentT]):
+    """A kind of file and the runtimes that execute it.
+
+    Parameters
+    ----------
+    name, title : what `--target` calls it, and a few words about it.
+    format : the kind of file in one word, which is also the ending of its name: `xml`.
+    runtimes : who reads it.
+    limits : what is known to be too much before there is a program.
+    features : of the features that a problem may have, those that a file can carry out; a problem with
+        another one is refused.
+    reasons : for features that it lacks, why: the end of a sentence.
+    protocols : the words for how bytes are moved, the usual one first.
+    readers_of : the runtimes of each file that a collective of this name takes. Raises `CollectiveError` if
+        none knows it.
+    refuse : raises a `TacclError` for a problem that it has no file for, whatever the schedule is.
+    lower : the programs that carry out a schedule that passed `Schedule.check()`, each for the runtimes that
+        it names. Raises `ProgramLimitError` if one is too large.
+    write : the text of a program.
+    read : what a text (or its bytes) says, as far as `verify` wants to know; with the name of the file, for
+        messages. Raises a `TacclError` if it is another kind of file.
+    verify : whether what was read is right; it owes nothing to `lower`.
+    variants : programs that users are told they can turn a file into; they are verified with it.
+    use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
+        in no file).
+    """
+
+    name: str
+    title: str
+    format: str
+    runtimes: tuple[str, ...]
+    limits: TargetLimits
+    lower: Callable[[Schedule, LoweringOptions], Sequence[Lowered[ProgramT]]] = field(repr=False)
+    write: Callable[[ProgramT], str] = field(repr=False)
+    read: Callable[[str | bytes, str | None], DocumentT] = field(repr=False)
+    verify: Verifier[DocumentT] = field(repr=False)
+    features: frozenset[str] = frozenset()
+    reasons: Mapping[str, str] = field(default_factory=dict, repr=False)
+    protocols: tuple[str, ...] = ("Simple",)
+    readers_of: Callable[[str], Sequence[tuple[str, ...]]] | None = field(default=None, repr=False)
+    refuse: Callable[[Problem, LoweringOptions], None] | None = field(default=None, repr=False)
+    variants: Callable[[ProgramT, tuple[str, ...]], Sequence[ProgramT]] | None = field(
+        default=None, repr=False
+    )
+    use: Callable[[ProgramT, tuple[str, ...], Path | None], Sequence[str]] | None = field(
+        default=None, repr=False
+    )
+
+    @property
+    def max_group(self) -> int:
+        """What `Problem.max_group` is for this target."""
+        return NO_LIMIT if self.limits.max_group is None else self.limits.max_group
+
+    def files_for(self, collective: str) -> tuple[tuple[str, ...], ...]:
+        """The runtimes of each file that a collective of this name takes.
+
+        Raises
+        ------
+        CollectiveError : none of the runtimes knows it.
+        """
+        return (self.runtimes,) if self.readers_of is None else tuple(self.readers_of(collective))
+
+    def protocol(self, name: str) -> str:
+        """A protocol, in the target's spelling.
+
+        Raises
+        ------
+        TacclError : it has none of that name.
+        """
+        for protocol in self.protocols:
+            if isinstance(name, str) and name.lower() == protocol.lower():
+                return protocol
+        raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {', '.join(self.protocols)}")
+
+    def check_problem(self, problem: Problem, options: LoweringOptions) -> None:
+        """Refuse, before any search, what no file of this target can carry out.
+
+        Raises
+        ------
+        TacclError : with the reason.
+        """
+        self.files_for(problem.collective.name)
+        most = self.limits.ranks
+        if most is not None and problem.num_ranks > most:
+            raise CollectiveError(
+                f"{problem.num_ranks} ranks; a file for {self.name} holds {most}",
+                hint="another --target, or --no-xml for the schedule alone",
+            )
+        if self.refuse is not None:
+            self.refuse(problem, options)
+
+    def verified_text(self, lowered: Lowered[ProgramT], collective: Collective) -> str:
+        """The text of a program, read again as its runtimes would and verified for all of them.
+
+        Raises
+        ------
+        VerificationError : it is wrong.
+        """
+        text = self.write(lowered.program)
+        variants = () if self.variants is None else self.variants(lowered.program, lowered.readers)
+        for each in (text, *map(self.write, variants)):
+            document = self.read(each, None)
+            report = self.verify(document, readers=lowered.readers, collective=collective, root=None)
+            if not report.ok:
+                kind = self.format.upper()
+                raise VerificationError(
+                    f"the {kind} made for this schedule fails verification, so nothing is written",
+                    findings=[str(error) for error in report.errors],
+                    hint="please report this with your command; --no-xml keeps the schedule",
+                )
+        return text
+
+
+#: A target whatever its programs are.
+AnyTarget = Target[Any, Any]
