@@ -1,0 +1,313 @@
+"""Limits that are kept: wall time beside the time limit, on machines of up to 256 ranks.
+
+    python -m benchmarks.limits [--limits SECONDS ...] [--load idle|busy|both] [--only TEXT ...] [--all]
+
+A call is to be back within `limit * 1.1 + 3` seconds, with a schedule. Each row is a fresh process that
+imports taccl, makes the problem and searches, without a file; its wall time is from its start to its end,
+and its memory the most that was ever resident. A process that needs more than `--memory` GiB, or far
+longer than it may, is ended, and its row says so. `busy` rows run beside a busy loop for each core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import taccl
+from benchmarks import report
+from taccl.collectives import COLLECTIVES
+from taccl.search import Progress
+
+#: (machine, nodes): everything in the catalogue at its largest, up to 256 ranks.
+LARGE = (
+    ("a100", 32),
+    ("dgx2", 16),
+    ("ndv2", 32),
+    ("ndv2-teccl", 32),
+    ("dgx2-teccl", 2),
+    ("switch:256", None),
+    ("full:256", None),
+    ("hub:256", None),
+    ("ring:256", None),
+    ("ring-oneway:256", None),
+    ("torus:16x16", None),
+    ("torus:4x8x8", None),
+    ("mesh:16x16", None),
+)
+#: Smaller ones, for the whole matrix.
+SMALLER = (
+    ("a100", 2),
+    ("a100", 16),
+    ("dgx2", 2),
+    ("dgx2", 8),
+    ("ndv2", 2),
+    ("ndv2", 16),
+    ("ndv2-teccl", 4),
+    ("switch:64", None),
+    ("full:64", None),
+    ("hub:64", None),
+    ("ring:64", None),
+    ("ring-oneway:64", None),
+    ("torus:8x8", None),
+    ("mesh:8x8", None),
+)
+#: The collectives whose rows run at every limit, beside busy loops, and with a search for the number of
+#: chunks, where not the whole matrix is asked for; and on which machines.
+CENTRAL = ("allgather", "allreduce", "alltoall")
+HARD = ("a100x32", "dgx2x16", "mesh:16x16")
+
+HEADER = (
+    "machine",
+    "collective",
+    "chunks",
+    "load",
+    "limit s",
+    "wall s",
+    "kept",
+    "first s",
+    "time us",
+    "bound us",
+    "gap",
+    "status",
+    "GiB",
+)
+#: How often a process is looked at, and how many times what is allowed it may take before it is ended.
+_LOOK_S, _MOST_TIMES = 0.05, 4.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call; `chunks` is a number or `auto`, `busy` whether it runs beside busy loops."""
+
+    machine: str
+    nodes: int | None
+    collective: str
+    size: str
+    chunks: int | str
+    limit_s: float
+    busy: bool
+
+    @property
+    def place(self) -> str:
+        """The machine with its nodes, as one word."""
+        return self.machine if self.nodes is None else f"{self.machine}x{self.nodes}"
+
+    @property
+    def allowed_s(self) -> float:
+        """When the call is to be back."""
+        return self.limit_s * 1.1 + 3.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call; `answer` is empty where none came."""
+
+    wall_s: float
+    peak_gib: float
+    answer: dict[str, Any]
+    failure: str = ""
+
+
+def main() -> None:
+    """Run the rows asked for and write docs/results/limits.md."""
+    arguments = _arguments()
+    if arguments.row is not None:
+        print(json.dumps(_answer(Case(**json.loads(arguments.row)))))
+        return
+    cases = [case for case in _cases(arguments) if _is_wanted(case, arguments.only)]
+    done: list[tuple[Case, Outcome]] = []
+    try:
+        for busy in (False, True):
+            with _busy_loops() if busy else ExitStack():
+                for case in (each for each in cases if each.busy == busy):
+                    done.append((case, _outcome(case, arguments.memory)))
+                    print(*_row(*done[-1]), sep="  ", file=sys.stderr, flush=True)
+    finally:
+        if done:
+            body = report.table(HEADER, [_row(*each) for each in done])
+            report.write("limits", "Time limits and how they are kept", _intro(done, arguments), body)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--limits", type=float, nargs="+", default=[5.0, 10.0, 60.0], metavar="SECONDS")
+    parser.add_argument("--load", choices=("idle", "busy", "both"), default="both")
+    parser.add_argument(
+        "--chunks", nargs="+", default=["1", "auto"], metavar="N|auto", help="auto searches for the number"
+    )
+    parser.add_argument("--size", default="256MB")
+    parser.add_argument("--memory", type=float, default=6.0, metavar="GIB", help="more than this ends a row")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="TEXT",
+        help="rows whose `machine/collective` contains one of these, as a100x32/allreduce",
+    )
+    parser.add_argument("--all", action="store_true", help="the whole matrix, also of smaller machines")
+    parser.add_argument("--row", help="one call, in this process (a Case as JSON)")
+    return parser.parse_args()
+
+
+def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """The whole matrix, or of it what says most: every large machine at the least limit, some in all ways."""
+    least = min(arguments.limits)
+    for machine, nodes in (*LARGE, *SMALLER) if arguments.all or arguments.only else LARGE:
+        for collective in COLLECTIVES:
+            for limit_s in arguments.limits:
+                for busy in (False, True):
+                    for chunks in (int(each) if each.isdecimal() else each for each in arguments.chunks):
+                        if busy != (arguments.load == "busy") and arguments.load != "both":
+                            continue
+                        case = Case(machine, nodes, collective, arguments.size, chunks, limit_s, busy)
+                        # Of three ways to be harder, one at a time.
+                        harder = (limit_s > least) + busy + (chunks == "auto")
+                        one_way = case.place in HARD and collective in CENTRAL and harder == 1
+                        plain = harder == 0 or (harder == 1 and arguments.load == "busy")
+                        if arguments.all or arguments.only or plain or one_way:
+                            yield case
+
+
+def _is_wanted(case: Case, only: list[str]) -> bool:
+    return not only or any(text in f"{case.place}/{case.collective}" for text in only)
+
+
+def _answer(case: Case) -> dict[str, Any]:
+    """Make the call; what is heard of its first schedule, and what it comes back with."""
+    first_s: list[float] = []
+
+    def listen(progress: Progress) -> None:
+        if progress.time_us is not None and not first_s:
+            first_s.append(time.time() - float(os.environ["TACCL_LIMITS_BEGAN"]))
+
+    result = taccl.synthesize(
+        case.collective,
+        topology=case.machine,
+        nodes=case.nodes,
+        size=case.size,
+        chunks=case.chunks,  # type: ignore[arg-type]
+        time_limit=case.limit_s,
+        xml=False,
+        on_progress=listen,
+    )
+    return {
+        "first_s": first_s[0],
+        "time_us": result.time_us,
+        "bound_us": result.lower_bound_us,
+        "gap": result.gap,
+        "status": result.status,
+        "chunks": result.collective.chunks_per_rank,
+    }
+
+
+def _outcome(case: Case, most_gib: float) -> Outcome:
+    """The call in a fresh process, watched from outside."""
+    command = [sys.executable, "-m", "benchmarks.limits", "--row", json.dumps(case.__dict__)]
+    environment = {**os.environ, "TACCL_LIMITS_BEGAN": repr(time.time())}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began, failure, peak_gib = time.monotonic(), "", 0.0
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        try:
+            while process.poll() is None:
+                time.sleep(_LOOK_S)
+                peak_gib = max(peak_gib, _peak_gib(process.pid))
+                if peak_gib > most_gib:
+                    failure = f"ended above {most_gib:g} GiB"
+                elif time.monotonic() - began > _MOST_TIMES * case.allowed_s:
+                    failure = "ended, far too late"
+                if failure:
+                    process.kill()
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        wall_s = time.monotonic() - began
+        out.seek(0)
+        err.seek(0)
+        text, told = out.read(), err.read().strip()
+    if process.returncode:
+        return Outcome(wall_s, peak_gib, {}, failure or (told.splitlines() or ["no word"])[-1])
+    return Outcome(wall_s, peak_gib, json.loads(text.splitlines()[-1]))
+
+
+def _peak_gib(pid: int) -> float:
+    """The most memory of a process that was ever resident; 0 where it is over, or nobody says."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    peaks = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks, default=0) / 2**20
+
+
+@contextmanager
+def _busy_loops() -> Iterator[None]:
+    """As many processes that do nothing but count as there are cores."""
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def _is_kept(case: Case, outcome: Outcome) -> bool:
+    return bool(outcome.answer) and outcome.wall_s <= case.allowed_s
+
+
+def _row(case: Case, outcome: Outcome) -> list[str]:
+    answer = outcome.answer
+    chunks = f"auto: {answer['chunks']}" if answer and case.chunks == "auto" else str(case.chunks)
+    figures = ["-", "-", "-", "-", outcome.failure]
+    if answer:
+        figures = [
+            f"{answer['first_s']:.1f}",
+            f"{answer['time_us']:.1f}",
+            f"{answer['bound_us']:.1f}",
+            f"{100 * answer['gap']:.2f}%",
+            str(answer["status"]),
+        ]
+    return [
+        case.place,
+        case.collective,
+        chunks,
+        "busy" if case.busy else "idle",
+        f"{case.limit_s:g}",
+        f"{outcome.wall_s:.1f}",
+        "yes" if _is_kept(case, outcome) else "**no**",
+        *figures,
+        f"{outcome.peak_gib:.2f}",
+    ]
+
+
+def _intro(done: list[tuple[Case, Outcome]], arguments: argparse.Namespace) -> str:
+    """What the columns are, and the worst of all rows, each line of no more than 120 characters."""
+    kept = sum(_is_kept(*each) for each in done)
+    late = max(outcome.wall_s - case.allowed_s for case, outcome in done)
+    return (
+        f"{arguments.size}; every row is a fresh process, and `wall s` is all of its life, with importing.\n"
+        "It is to end within `limit` x 1.1 + 3 s with a schedule (`kept`). `first s` is when its first\n"
+        "schedule was there. `busy` rows ran beside a busy loop for each core. `GiB` is the most memory\n"
+        "that was resident.\n\n"
+        f"{kept} of {len(done)} rows kept their limit; the latest was {abs(late):.1f} s "
+        f"{'after' if late > 0 else 'before'} its time; the most memory was\n"
+        f"{max(outcome.peak_gib for _, outcome in done):.2f} GiB."
+    )
+
+
+if __name__ == "__main__":
+    main()
