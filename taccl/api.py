@@ -33,7 +33,7 @@ from taccl.errors import (
     TopologyError,
     UnitError,
 )
-from taccl.problem import OCCUPANCIES, Occupancy, Problem
+from taccl.problem import NO_LIMIT, OCCUPANCIES, Occupancy, Problem
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
 from taccl.search import Observer, search
@@ -70,7 +70,7 @@ class Request:
     topology: PhysicalTopology
     sketch: Sketch | None
     chunk_mb: float
-    max_group: int
+    max_group: int = NO_LIMIT
 
     @property
     def size_bytes(self) -> int:
