@@ -20,9 +20,9 @@ def table() -> str:
     """Both tables of stages as one, the rows for each phase in the place where they run."""
     rows = []
     for stage in WHOLE:
-        rows += [_row("each phase", row) for row in EACH_PHASE] if stage.engine == PHASES else []
-        if stage.engine != PHASES:
-            rows.append(_row("the whole problem", stage))
+        rows.append(_row("the problem", stage))
+        if stage.engine == PHASES:
+            rows += [_row("each phase", row) for row in EACH_PHASE]
     return _HEADER + "".join(rows)
 
 
@@ -32,6 +32,8 @@ def _row(part: str, stage: Stage) -> str:
 
 def _linked(name: str) -> str:
     """The name of an engine with a link to its page, or to that of the engine that it is a part of."""
+    if name == PHASES:
+        return f"the next rows, for each [phase](engines/{page_of(PHASES)})"
     engine = next(engine for engine in ENGINES if engine.name == name)
     return f"[{name}](engines/{page_of(engine.part_of or engine.name)})"
 
