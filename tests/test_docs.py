@@ -17,11 +17,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pages import PAGES, ROOT, name_of
 
 from taccl.cli.main import main
-
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ECHO_CODE = "; echo $?"
@@ -71,11 +69,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     names: dict[str, object] = {}
     for block in blocks(page):
-        place = f"{page.name}:{block.line}"
+        place = f"{name_of(page)}:{block.line}"
         if block.language == "console":
             for command, shown in commands(block):
                 run_command(command, shown, place)
@@ -108,7 +106,7 @@ def run_doctest(text: str, names: dict[str, object], place: str) -> None:
     assert not failed, "".join(complaints)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     targets = _LINK.findall(page.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]

@@ -1,7 +1,11 @@
-"""The import rule of docs/architecture.md: nouns know no verbs, and verbs know each other only as said."""
+"""The import rules of docs/architecture.md: nouns know no verbs, and verbs know each other only as said.
+
+Inside `encoding`, the rooms know each other only as said: nothing that is proved or derived knows an engine, and
+engines know each other only through the registry.
+"""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,6 +43,27 @@ TOP = (
 )
 
 
+#: Rooms of `encoding`, and which of them each may import. An engine's package is a room of its own.
+ENCODING: dict[str, tuple[str, ...]] = {
+    "core": ("symmetry",),
+    "symmetry": ("core",),
+    "instance": ("core", "symmetry"),
+    "bounds": ("core", "symmetry", "instance"),
+    "conflicts": ("core", "symmetry", "instance"),
+    "frontier": ("core", "symmetry", "instance", "bounds"),
+    "engines.engine": ("core", "instance"),
+    "engines.by_phases": ("core", "symmetry", "instance", "engines.engine"),
+    "portfolio": (
+        *("core", "symmetry", "instance", "bounds"),
+        *("engines.engine", "engines.by_phases", "engines.registry"),
+    ),
+}
+#: What an engine may import beside its own package.
+OF_AN_ENGINE = ("core", "symmetry", "instance", "engines.engine")
+#: The one place that knows all engines.
+REGISTRY = "engines.registry"
+
+
 def allowed(room: str) -> set[str]:
     if room in NOUNS:
         return {*NOUNS[: NOUNS.index(room)], room}
@@ -57,6 +82,14 @@ def room_of(path: Path) -> str:
 
 def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
     """The line and room of each import of this package, also those inside functions."""
+    return ((line, module.split(".")[1]) for line, module in imported_modules(path))
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """The line and module of each import of this package, such as `taccl.encoding.core`.
+
+    What is imported from a package may be a module of it, so the name is a part of it: `taccl.encoding.core.budget`.
+    """
     package = ["taccl", *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -64,13 +97,12 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            names = [module] if module != "taccl" else [f"taccl.{alias.name}" for alias in node.names]
+            names = [f"{module}.{alias.name}" for alias in node.names]
         else:
             continue
         for name in names:
-            parts = name.split(".")
-            if parts[0] == "taccl" and len(parts) > 1:
-                yield node.lineno, parts[1]
+            if name.startswith("taccl."):
+                yield node.lineno, name
 
 
 def test_every_module_belongs_to_a_room() -> None:
@@ -85,6 +117,35 @@ def test_a_room_imports_only_what_the_rule_allows(path: Path) -> None:
         if room not in allowed(room_of(path))
     ]
     assert not wrong, f"{path.relative_to(ROOT)}: {wrong}"
+
+
+def encoding_room(parts: Sequence[str]) -> str:
+    """The room of a module of `encoding`, by the parts of its name after `taccl.encoding`."""
+    return ".".join(parts[:2]) if parts[0] == "engines" else parts[0]
+
+
+def wrong_in_encoding(path: Path) -> list[str]:
+    """Imports that the rule of the rooms of `encoding` forbids."""
+    own = encoding_room(path.relative_to(ROOT / "encoding").with_suffix("").parts)
+    if own == REGISTRY:
+        return []
+    others = ENCODING.get(own, OF_AN_ENGINE if own.startswith("engines.") else ())
+    wrong: dict[str, None] = {}
+    for line, module in imported_modules(path):
+        _, verb, *rest = module.split(".")
+        room = encoding_room(rest) if verb == "encoding" and rest else own
+        if room not in (own, *others):
+            wrong[f"line {line} imports {room}"] = None
+    return list(wrong)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules() if path.parent != ROOT and room_of(path) == "encoding"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_a_room_of_encoding_imports_only_what_the_rule_allows(path: Path) -> None:
+    assert not wrong_in_encoding(path), path.relative_to(ROOT)
 
 
 def test_only_the_command_line_prints_or_knows_click() -> None:
@@ -107,3 +168,22 @@ def test_the_rule_finds_an_import_that_breaks_it(tmp_path: Path, monkeypatch: py
     )
     assert list(imported_rooms(module)) == [(2, "encoding"), (3, "sketch")]
     assert not {"encoding", "sketch"} & allowed("schedule")
+
+
+def test_the_rule_finds_a_bound_and_an_engine_that_know_another_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    for folder in ("bounds", "engines/trees"):
+        module = tmp_path / "encoding" / folder / "bad.py"
+        module.parent.mkdir(parents=True)
+        module.write_text(
+            "from taccl.encoding.core.budget import Budget\n"
+            "from taccl.encoding.engines import greedy\n"
+            "from taccl.encoding import bounds\n"
+        )
+    said = {path.parent.name: wrong_in_encoding(path) for path in tmp_path.rglob("*.py")}
+    assert said == {
+        "bounds": ["line 2 imports engines.greedy"],
+        "trees": ["line 2 imports engines.greedy", "line 3 imports bounds"],
+    }
