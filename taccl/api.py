@@ -8,7 +8,7 @@ nothing below them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from taccl.errors import (
 from taccl.problem import NO_LIMIT, OCCUPANCIES, Occupancy, Problem
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
-from taccl.search import Observer, search
+from taccl.search import Found, Observer, search
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.topologies import PhysicalTopology, load_topology
@@ -266,7 +266,7 @@ def synthesize(
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
         files=(),
-        notes=(*notes, found.note) if found.note else notes,
+        notes=(*notes, *_notes_on(found)),
         chunks_tried=tried,
     )
     if not xml:
@@ -280,6 +280,14 @@ def synthesize(
         fault.kept = result
         raise
     return replace(result, files=files)
+
+
+def _notes_on(found: Found) -> Iterator[str]:
+    """What a search says beside its schedule: what else is proved of it, and what broke down."""
+    if found.note:
+        yield found.note
+    for failure in found.failures:
+        yield f"{failure.name} failed, and what was found is kept: {failure.text}"
 
 
 def _chunks_to_begin_with(chunks: int | str | None, size: str | int | None) -> int | None:

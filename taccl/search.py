@@ -9,24 +9,21 @@ from typing import Final, Literal
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.portfolio.journal import Declined, EngineRun, Failure, Journal
 from taccl.encoding.portfolio.solve import solve
-from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
+from taccl.errors import NoScheduleInTime, ScheduleError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import OPTIMAL_GAP, contradicts
 
 #: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
-#: nothing more to try; the time was up; the user stopped it; an engine broke down after others had a
-#: schedule, which is kept.
-Status = Literal["optimal", "gap reached", "finished", "time limit", "interrupted", "engine failed"]
+#: nothing more to try; the time was up; it was up before there was a first schedule; the user stopped it; an
+#: engine broke down after others had a schedule, which is kept.
+Status = Literal["optimal", "gap reached", "finished", "time limit", "late", "interrupted", "engine failed"]
 
 #: What an observer may answer to end the search and keep the best; any other answer lets it go on.
 STOP: Final = "stop"
 Answer = Literal["stop"] | None
-
-#: A first schedule counts as in time up to this many time limits: a solver that is stopped at the
-#: limit needs a moment to hand over what it has.
-_GRACE = 1.5
 
 #: Engines that stop at the limit may do so a little before it.
 _NEARLY = 0.95
@@ -66,7 +63,9 @@ Observer = Callable[[Progress], Answer]
 class Found:
     """The best schedule of a search (it passed `Schedule.check()`), its bound, and how it ended.
 
-    `note` is what else an engine proved about this schedule, in a sentence; empty for nothing.
+    `note` is what else an engine proved about this schedule, in a sentence; empty for nothing. `engines`
+    tells what each engine did, `declined` which did not serve the problem and why, `failures` which broke
+    down.
     """
 
     schedule: Schedule
@@ -75,6 +74,9 @@ class Found:
     status: Status
     seconds: float
     note: str = ""
+    engines: tuple[EngineRun, ...] = ()
+    declined: tuple[Declined, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 def relative_gap(time_us: float, lower_bound_us: float) -> float:
@@ -83,19 +85,23 @@ def relative_gap(time_us: float, lower_bound_us: float) -> float:
 
 
 def search(problem: Problem, options: SearchOptions, on_progress: Observer | None = None) -> Found:
-    """Run the engines until the gap is reached, the time is up, the observer says stop, or Ctrl-C is pressed.
+    """Run the engines until the gap is reached, the budget is spent, the observer says stop, or Ctrl-C.
+
+    What was found is kept, whatever fails after it; `Found.failures` tells what did.
 
     Raises
     ------
-    NoScheduleInTime : there was no schedule when the time was up, or when the observer said stop.
-    SolverError : an engine or solver is unknown, not installed, or broke down before any schedule.
+    NoScheduleInTime : no engine found a schedule, or the observer said stop before there was one.
+    SolverError : an engine or solver is unknown, not installed, does not serve the problem and was asked
+        for by name, or broke down before any schedule.
     KeyboardInterrupt : there was no schedule when the user stopped it.
-    ScheduleError : an engine handed over a schedule, or a bound, that is not right.
+    ScheduleError : the only schedules that engines handed over are not valid.
     """
-    listener = _Listener(options, on_progress)
+    journal = Journal()
+    listener = _Listener(options, on_progress, journal)
     cut_short: Status | None = None
     try:
-        for update in solve(problem, options):
+        for update in solve(problem, options, journal):
             if listener.take(update) == STOP:
                 cut_short = "interrupted"
                 break
@@ -105,9 +111,10 @@ def search(problem: Problem, options: SearchOptions, on_progress: Observer | Non
         if listener.schedule is None:
             raise
         cut_short = "interrupted"
-    except SolverError:
+    except Exception as fault:  # what was found is worth more than the rest of the search
         if listener.schedule is None:
             raise
+        journal.fails("search", fault)
         cut_short = "engine failed"
     return listener.found(cut_short)
 
@@ -115,23 +122,24 @@ def search(problem: Problem, options: SearchOptions, on_progress: Observer | Non
 class _Listener:
     """The best of all updates so far. The clock of a search is here and nowhere else."""
 
-    def __init__(self, options: SearchOptions, on_progress: Observer | None) -> None:
+    def __init__(self, options: SearchOptions, on_progress: Observer | None, journal: Journal) -> None:
         self.schedule: Schedule | None = None
         self._time_us: float | None = None
         self._bound_us = 0.0
         self._bound_source = ""
         self._note = ""
+        self._first_s = 0.0
+        self._invalid: ScheduleError | None = None
         self._options = options
         self._on_progress = on_progress
+        self._journal = journal
         self._began = time.monotonic()
 
     def take(self, update: Update) -> Answer:
-        """Keep what is better, tell the observer, and hand on its answer."""
-        improved = self._take_schedule(update.schedule)
+        """Keep what is better, and hear what the observer says to it."""
+        improved = self._take_schedule(update)
         self._note = update.note or ("" if improved else self._note)
-        if update.lower_bound_us > self._bound_us:
-            self._bound_us, self._bound_source = update.lower_bound_us, update.bound_source
-        self._bound_is_below_time()
+        self._take_bound(update)
         if self._on_progress is None:
             return None
         return self._on_progress(
@@ -147,15 +155,17 @@ class _Listener:
 
     @property
     def is_done(self) -> bool:
-        return self._gap <= max(self._options.gap, OPTIMAL_GAP) or (
-            self._elapsed_s >= self._options.time_limit_s
-        )
+        """Whether nothing better is asked for, or the time is up; work ends by itself."""
+        if self._gap <= max(self._options.gap, OPTIMAL_GAP):
+            return True
+        return self._options.effort is None and self._elapsed_s >= self._options.time_limit_s
 
     def found(self, cut_short: Status | None) -> Found:
+        """What the search came to."""
         if self.schedule is None:
-            if cut_short is not None:
+            if cut_short == "interrupted":
                 raise NoScheduleInTime("the search was stopped before there was any schedule")
-            raise self._no_schedule("no schedule was found")
+            raise self._invalid or self._no_schedule("no schedule was found")
         return Found(
             schedule=self.schedule,
             lower_bound_us=self._bound_us,
@@ -163,6 +173,9 @@ class _Listener:
             status=self._status(cut_short),
             seconds=self._elapsed_s,
             note=self._note,
+            engines=self._journal.runs,
+            declined=self._journal.declined,
+            failures=tuple(self._journal.failures),
         )
 
     @property
@@ -173,25 +186,42 @@ class _Listener:
     def _gap(self) -> float:
         return 1.0 if self._time_us is None else relative_gap(self._time_us, self._bound_us)
 
-    def _take_schedule(self, schedule: Schedule | None) -> bool:
+    def _take_schedule(self, update: Update) -> bool:
+        schedule = update.schedule
         if schedule is None or (
             self._time_us is not None and schedule.makespan_us >= self._time_us - TOLERANCE_US
         ):
             return False
-        if self.schedule is None and self._elapsed_s > _GRACE * self._options.time_limit_s:
-            raise self._no_schedule(f"the first schedule came after {self._elapsed_s:.2f} s")
-        schedule.check()
+        try:
+            schedule.check()
+        except ScheduleError as fault:  # a mistake of one engine, which others need not pay for
+            self._journal.fails(update.stage, fault)
+            self._invalid = fault
+            return False
+        if self.schedule is None:
+            self._first_s = self._elapsed_s
         self.schedule, self._time_us = schedule, schedule.makespan_us
+        if contradicts(self._bound_us, self._time_us):
+            self._refuse_bound(self._bound_us, self._bound_source)
+            self._bound_us, self._bound_source = 0.0, ""
         return True
 
-    def _bound_is_below_time(self) -> None:
+    def _take_bound(self, update: Update) -> None:
+        if update.lower_bound_us <= self._bound_us:
+            return
+        if self._time_us is not None and contradicts(update.lower_bound_us, self._time_us):
+            self._refuse_bound(update.lower_bound_us, update.bound_source)
+            return
+        self._bound_us, self._bound_source = update.lower_bound_us, update.bound_source
+
+    def _refuse_bound(self, bound_us: float, source: str) -> None:
         """A bound above a valid schedule is a mistake of this program, and must not pass for a proof."""
-        if self._time_us is not None and contradicts(self._bound_us, self._time_us):
-            raise ScheduleError(
-                f"a lower bound of {self._bound_us:.6f} us ({self._bound_source}) stands above a valid "
-                f"schedule of {self._time_us:.6f} us: one of the two is wrong",
-                hint="please report this with your command and files; another --engine may avoid it",
-            )
+        fault = ScheduleError(
+            f"a lower bound of {bound_us:.6f} us ({source}) stands above a valid "
+            f"schedule of {self._time_us:.6f} us, so it is wrong and not told as a bound",
+            hint="please report this with your command and files",
+        )
+        self._journal.fails("bound", fault)
 
     def _status(self, cut_short: Status | None) -> Status:
         if self._gap <= OPTIMAL_GAP:
@@ -200,11 +230,21 @@ class _Listener:
             return "gap reached"
         if cut_short is not None:
             return cut_short
-        return "time limit" if self._elapsed_s >= _NEARLY * self._options.time_limit_s else "finished"
+        if self._options.effort is not None:
+            return "engine failed" if self._journal.failures else "finished"
+        if self._first_s > self._options.time_limit_s:
+            return "late"
+        if self._elapsed_s >= _NEARLY * self._options.time_limit_s:
+            return "time limit"
+        return "engine failed" if self._journal.failures else "finished"
 
     def _no_schedule(self, what: str) -> NoScheduleInTime:
         bound = f"; no schedule is faster than {self._bound_us:.2f} us" if self._bound_us else ""
+        limit = f"the time limit is {self._options.time_limit_s:g} s"
+        if self._options.effort is not None:
+            limit = f"the effort is {self._options.effort}"
+        failures = "".join(f"; {each.name} failed: {each.text}" for each in self._journal.failures)
         return NoScheduleInTime(
-            f"{what}, and the time limit is {self._options.time_limit_s:g} s{bound}",
-            hint="a larger --time-limit, fewer --chunks, or --engine greedy",
+            f"{what}, and {limit}{bound}{failures}",
+            hint="a larger --time-limit, or fewer --chunks",
         )

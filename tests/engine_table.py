@@ -45,7 +45,7 @@ def page_of(name: str) -> str:
 
 def table_of(page: str) -> str:
     """The table as a page has it."""
-    return page.split(BEGIN + "\n")[1].split(END)[0]
+    return page.split(BEGIN + "\n")[1].split(END, maxsplit=1)[0]
 
 
 def with_table(page: str) -> str:

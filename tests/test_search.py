@@ -6,12 +6,13 @@ import pytest
 from taccl.api import make_problem
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.portfolio.journal import Journal
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.search import STOP, Progress, relative_gap, search
 
-Engine = Callable[[Problem, SearchOptions], Iterator[Update]]
+Engine = Callable[[Problem, SearchOptions, Journal], Iterator[Update]]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
 
 
 def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
-    def solve(problem: Problem, options: SearchOptions) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
         yield from updates
         if then is SolverError:
             raise SolverError("the solver broke down")
@@ -153,30 +154,52 @@ def test_no_schedule_at_all_is_an_error_that_tells_the_bound(
         search(problem, SearchOptions())
 
 
-def test_a_first_schedule_that_comes_far_too_late_does_not_count(
+def test_a_first_schedule_that_comes_late_is_kept_and_said_to_be_late(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:
-    engine(says(Update("a", swap(problem))))
-    with pytest.raises(NoScheduleInTime, match="the first schedule came after"):
-        search(problem, SearchOptions(time_limit_s=1e-9))
+    schedule = swap(problem)
+    engine(says(Update("a", schedule)))
+    found = search(problem, SearchOptions(time_limit_s=1e-9))
+    assert found.schedule is schedule
+    assert found.status == "late"
 
 
 def test_a_schedule_that_is_not_valid_is_never_kept(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:
     schedule = swap(problem)
-    engine(says(Update("a", replace(schedule, end_us=schedule.end_us / 2))))
+    broken = Update("a", replace(schedule, end_us=schedule.end_us / 2))
+    engine(says(broken))
     with pytest.raises(ScheduleError):
         search(problem, SearchOptions())
+    engine(says(Update("b", schedule), broken))
+    found = search(problem, SearchOptions())
+    assert found.schedule is schedule
+    assert [(each.name, "not valid" in each.text) for each in found.failures] == [("a", True)]
+    assert found.status == "engine failed"
 
 
-def test_a_bound_above_a_valid_schedule_is_an_error(
+def test_a_bound_above_a_valid_schedule_is_told_as_a_failure_and_not_as_a_bound(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:
     schedule = swap(problem)
-    engine(says(Update("a", schedule, 1.01 * schedule.makespan_us, "wrong")))
-    with pytest.raises(ScheduleError, match="stands above a valid schedule"):
-        search(problem, SearchOptions())
+    wrong = Update("a", None, 1.01 * schedule.makespan_us, "wrong")
+    for news in ((Update("a", schedule, 1.0, "right"), wrong), (wrong, Update("a", schedule))):
+        engine(says(*news))
+        found = search(problem, SearchOptions())
+        assert found.schedule is schedule
+        assert found.lower_bound_us <= 1.0
+        assert "stands above a valid schedule" in found.failures[0].text
+
+
+def test_a_bug_of_an_engine_costs_nothing_of_what_was_found(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule), then=ZeroDivisionError))
+    found = search(problem, SearchOptions())
+    assert found.schedule is schedule
+    assert found.failures[0].text.startswith("ZeroDivisionError")
 
 
 def test_progress_tells_each_news_and_whether_it_is_an_improvement(
