@@ -53,8 +53,8 @@ def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[En
             blocks.append(Block(recv, send, sorted(together)))
     for endpoint, numbers in endpoints.items():
         if endpoint not in taken:
-            ends = (None, endpoint) if endpoint.sends else (endpoint, None)
-            blocks.append(Block(*ends, numbers))
+            free = Block(None, endpoint, numbers) if endpoint.sends else Block(endpoint, None, numbers)
+            blocks.append(free)
     return blocks
 
 
