@@ -13,29 +13,38 @@ from toy_target import LISTING, Listing, read, write
 from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
 from taccl.backend.target import Lowered, LoweringOptions
-from taccl.backend.targets import DEFAULT_TARGET, TARGETS, find_target, target_of_file
+from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
-from taccl.cli.registry import Registry
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.
 QUICK = {"engine": "greedy", "gap": 0.9, "time_limit": 10.0}
 RING = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--gap", "0.9", "--time-limit", "10")
-REGISTRY = Registry(targets=(*TARGETS, LISTING))
 
 Taccl = Callable[..., Result]
 
 
 @pytest.fixture
 def taccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Taccl:
-    """The command of a program that knows one target more."""
+    """Run the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object) -> Result:
-        return CliRunner().invoke(main, [str(word) for word in words], obj=REGISTRY)
+        return CliRunner().invoke(main, [str(word) for word in words])
 
     return run
+
+
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package beside taccl that adds the toy, as an installer leaves it."""
+    site = tmp_path_factory.mktemp("site")
+    facts = site / "toy-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[{GROUP}]\nlisting = toy_target:LISTING\n")
+    monkeypatch.syspath_prepend(str(site))
 
 
 def test_the_runtimes_of_msccl_xml_are_four_targets_with_the_limits_of_those_that_they_are_for() -> None:
@@ -49,10 +58,14 @@ def test_the_runtimes_of_msccl_xml_are_four_targets_with_the_limits_of_those_tha
 def test_a_target_is_found_by_its_name_by_itself_and_by_the_ending_of_a_file() -> None:
     assert find_target("rccl").runtimes == ("rccl",)
     assert find_target(LISTING) is LISTING
-    assert target_of_file("a.TXT", REGISTRY.targets) is LISTING
-    assert (
-        target_of_file("a.xml", REGISTRY.targets) is target_of_file("a", REGISTRY.targets) is DEFAULT_TARGET
-    )
+    for name in ("a.xml", "a", "a.txt"):
+        assert target_of_file(name) is DEFAULT_TARGET
+
+
+def test_a_target_of_an_installed_package_is_known_by_its_name_and_by_the_ending_of_its_files(
+    installed: None,
+) -> None:
+    assert find_target("listing") is target_of_file("a.TXT") is LISTING
 
 
 @pytest.mark.parametrize("name", ["nccl", "", 3, None, ["all"]])
@@ -117,7 +130,9 @@ def test_the_schedule_alone_needs_no_file() -> None:
     assert (result.files, result.problem.max_group) == ((), 2)
 
 
-def test_the_command_line_makes_and_verifies_files_of_a_target_from_outside(taccl: Taccl) -> None:
+def test_the_command_line_makes_and_verifies_files_of_a_target_from_outside(
+    taccl: Taccl, installed: None
+) -> None:
     done = taccl("synthesize", *RING, "--target", "listing", "-o", "ag.txt")
     assert done.exit_code == 0, done.stderr
     assert "wrote ag.txt: for eyes\n  read it: " in done.stdout
@@ -132,7 +147,9 @@ def test_the_command_line_makes_and_verifies_files_of_a_target_from_outside(tacc
     assert refused.exit_code == 2
 
 
-def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(taccl: Taccl) -> None:
+def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(
+    taccl: Taccl, installed: None
+) -> None:
     listed = json.loads(
         taccl("synthesize", *RING, "-q", "--target", "listing", "-o", "a.txt", "--json").stdout
     )
@@ -144,20 +161,23 @@ def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(tac
     assert (plain["target"], plain["xml"]) == ("all", "a.xml")
 
 
-def test_help_completion_and_refusals_name_the_targets_of_the_registry(taccl: Taccl) -> None:
+def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
     assert "[all|msccl|executor|rccl|listing]" in " ".join(taccl("synthesize", "--help").stdout.split())
     refused = taccl("synthesize", *RING, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
-    for registry, expected in ((REGISTRY, ["listing"]), (Registry(), [])):
-        shell = ShellComplete(main, {"obj": registry}, "taccl", "_TACCL_COMPLETE")
-        offered = shell.get_completions(["synthesize", "--target"], "li")
-        assert [item.value for item in offered] == expected
+    assert offered("synthesize", "li") == offered("verify", "li") == ["listing"]
 
 
-def test_without_a_registry_a_target_from_outside_is_unknown(tmp_path: Path) -> None:
-    refused = CliRunner().invoke(main, ["synthesize", *RING, "--target", "listing"])
-    assert refused.exit_code == 2
-    assert "listing" in refused.stderr
+def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
+    refused = taccl("synthesize", *RING, "--target", "listing")
+    assert (refused.exit_code, "'rccl'" in refused.stderr) == (2, True)
+    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl"]
+
+
+def offered(command: str, incomplete: str) -> list[str]:
+    """What the shell offers for `--target`."""
+    shell = ShellComplete(main, {}, "taccl", "_TACCL_COMPLETE")
+    return [item.value for item in shell.get_completions([command, "--target"], incomplete)]
 
 
 def test_the_toy_reads_what_it_writes_and_knows_a_collective_only_by_its_placements() -> None:

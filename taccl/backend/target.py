@@ -1,8 +1,8 @@
 """A target as a value: a kind of file, what it can hold, and how a schedule becomes one.
 
 All that the walk knows of a target is in its fields, so another one is a package that makes such a value, and
-a row in `targets.TARGETS`. One from outside is handed over as a value: `synthesize(..., target=mine)`; on the
-command line, `taccl.cli.main.main(obj=Registry(targets=(*TARGETS, mine)))`.
+a row in `targets.TARGETS`. One from outside is handed over as a value, `synthesize(..., target=mine)`, or an
+installed package names it as an entry point of the group `taccl.targets`: then the command line knows it too.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.progress import progress_reports
-from taccl.cli.registry import target_option
 from taccl.cli.signals import undisturbed
+from taccl.cli.targets import target_option
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import names
 from taccl.errors import CheckError

@@ -13,7 +13,7 @@ from taccl.backend.verify.report import reports_to_dict
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
-from taccl.cli.registry import registry_of, target_option
+from taccl.cli.targets import target_option
 from taccl.collective_file import load_collective
 from taccl.errors import CheckError
 from taccl.files import read_bytes
@@ -45,10 +45,9 @@ def verify(
     Exit code 0: all files are right; 4: a check failed; 2: a file is not XML, or another kind of XML.
     """
     wanted = None if collective is None else load_collective(collective)
-    kinds = registry_of(ctx).targets
     reports = []
     for path in files:
-        kind = target_of_file(path, kinds) if target is None else target
+        kind = target_of_file(path) if target is None else target
         readers = None if target is None else target.runtimes
         document = kind.read(read_bytes(path), str(path))
         reports.append((path, kind.verify(document, readers=readers, collective=wanted, root=root)))

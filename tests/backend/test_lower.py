@@ -196,7 +196,7 @@ def test_an_unknown_runtime_and_no_instances_are_refused() -> None:
         lower(direct_allgather(2), instances=0)
 
 
-def test_a_long_line_is_cut_over_channels_that_follow_each_other() -> None:
+def test_a_long_connection_is_cut_over_channels_that_follow_each_other() -> None:
     schedule = ring_allreduce(4, pieces=10)
     program = program_of(schedule, runtimes="rccl")
     assert program.num_channels > 1

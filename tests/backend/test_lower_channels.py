@@ -3,7 +3,7 @@ import pytest
 from small_schedules import by_hand, direct_allgather, program_of, ring_allreduce
 
 from taccl.backend.limits import LIMITS, RuntimeLimits
-from taccl.backend.lower.channels import assign_channels, cut_by_steps, lines_in_order
+from taccl.backend.lower.channels import assign_channels, connections_in_order, cut_by_steps
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.order import order_events
 from taccl.backend.program import Op
@@ -15,12 +15,14 @@ def channels_of(limits: RuntimeLimits, ranks: int) -> list[tuple[int, int, int]]
     schedule = direct_allgather(ranks)
     nothing = np.zeros(len(schedule), dtype=np.int64)
     flow = read_flow(schedule, nothing, np.arange(schedule.problem.num_chunks))
-    lines = {line: [part] for line, part in lines_in_order(flow, order_events(flow)).items()}
-    channels = assign_channels(flow, lines, limits)
-    return [(t.src, t.dst, channel) for t, channel in zip(flow.transfers, channels, strict=True)]
+    connections = {
+        connection: [part] for connection, part in connections_in_order(flow, order_events(flow)).items()
+    }
+    channels = assign_channels(flow, connections, limits)
+    return [(t.src, t.dst, channel) for t, channel in zip(flow.sends, channels, strict=True)]
 
 
-def test_a_line_is_cut_where_the_next_transfer_would_be_too_many_steps() -> None:
+def test_a_connection_is_cut_where_the_next_send_would_be_too_many_steps() -> None:
     steps = [(1, 2), (1, 2), (1, 2), (4, 1), (1, 1)]
     assert cut_by_steps([0, 1, 2, 3, 4], steps, 4) == [[0, 1], [2], [3], [4]]
     assert cut_by_steps([0, 1, 2, 3, 4], steps, 64) == [[0, 1, 2, 3, 4]]
@@ -51,7 +53,7 @@ def test_more_peers_than_a_channel_holds_spread_over_several() -> None:
 
 
 @pytest.mark.parametrize("runtimes", ["executor", "rccl", "msccl"])
-def test_parts_of_a_line_are_sent_one_after_the_other(runtimes: str) -> None:
+def test_parts_of_a_connection_are_sent_one_after_the_other(runtimes: str) -> None:
     rows = [(2.0 * chunk, 0, 1, (chunk,), False) for chunk in range(300)]
     program = program_of(by_hand(make_collective("broadcast", 2, 300), rows), runtimes=runtimes)
     blocks = {block.channel: block for block in program.ranks[0].thread_blocks if block.send == 1}

@@ -1,4 +1,4 @@
-from taccl.backend.lower.actions import Action, Lane, Place
+from taccl.backend.lower.actions import Action, Endpoint, Place
 from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
 from taccl.backend.program import Buffer, Op
 
@@ -6,7 +6,7 @@ I, O, S = (lambda offset, b=b: Place(b, offset) for b in Buffer)
 
 
 def act(op: Op, src: Place, dst: Place, count: int = 1, ready: float = 0.0, done: float = 0.0) -> Action:
-    return Action(op, src, dst, count, 0, 0, Lane(0, 1, False), ready, done)
+    return Action(op, src, dst, count, 0, 0, Endpoint(0, 1, False), ready, done)
 
 
 def test_a_read_waits_for_the_last_write_and_a_write_for_the_readers_since() -> None:

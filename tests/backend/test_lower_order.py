@@ -20,28 +20,28 @@ def test_the_order_keeps_its_rules(schedule: Schedule) -> None:
     flow = flow_of(schedule)
     events = order_events(flow)
     at = {event: position for position, event in enumerate(events)}
-    assert len(at) == len(events) == 3 * len(flow.transfers)
-    last_of_line: dict[tuple[int, int], int] = {}
+    assert len(at) == len(events) == 3 * len(flow.sends)
+    last_on: dict[tuple[int, int], int] = {}
     for kind, index in events:
         if kind is not Kind.SEND:
             continue
-        transfer = flow.transfers[index]
+        send = flow.sends[index]
         sent, received = at[Kind.SEND, index], at[Kind.RECEIVE, index]
         assert sent < received < at[Kind.ARRIVE, index]
-        assert all(at[Kind.ARRIVE, source] < sent for source in flow.sources(transfer))
-        if len(transfer.chunks) > 1:
+        assert all(at[Kind.ARRIVE, source] < sent for source in flow.sources(send))
+        if len(send.chunks) > 1:
             assert received == sent + 1
-        if transfer.line in last_of_line:
-            assert at[Kind.RECEIVE, last_of_line[transfer.line]] < sent
-            assert at[Kind.ARRIVE, last_of_line[transfer.line]] < received
-        last_of_line[transfer.line] = index
+        if send.connection in last_on:
+            assert at[Kind.RECEIVE, last_on[send.connection]] < sent
+            assert at[Kind.ARRIVE, last_on[send.connection]] < received
+        last_on[send.connection] = index
 
 
 def test_a_receive_of_one_chunk_counts_at_its_end_and_of_several_at_its_start() -> None:
     gather = make_collective("gather", 3, 2)
     single = by_hand(gather, [(0.0, 1, 0, (2,), False), (2.0, 1, 0, (3,), False), (1.0, 2, 0, (4, 5), False)])
     flow = flow_of(single)
-    order = [(kind.name, flow.transfers[index].chunks) for kind, index in order_events(flow)]
+    order = [(kind.name, flow.sends[index].chunks) for kind, index in order_events(flow)]
     assert order[:4] == [
         ("SEND", (2,)),
         ("SEND", (4, 5)),
@@ -54,11 +54,7 @@ def test_of_sends_at_one_moment_the_one_that_has_come_furthest_goes_first() -> N
     rows = [(0.0, 0, 1, (0,), False), (2.0, 0, 1, (1,), False), (2.0, 1, 2, (0,), False)]
     schedule = by_hand(make_collective("broadcast", 3, 2), [*rows, (4.0, 1, 2, (1,), False)])
     flow = flow_of(schedule)
-    sends = [
-        (flow.transfers[i].src, flow.transfers[i].chunks)
-        for kind, i in order_events(flow)
-        if kind is Kind.SEND
-    ]
+    sends = [(flow.sends[i].src, flow.sends[i].chunks) for kind, i in order_events(flow) if kind is Kind.SEND]
     assert sends == [(0, (0,)), (1, (0,)), (0, (1,)), (1, (1,))]
 
 
@@ -66,7 +62,7 @@ def test_links_that_cost_nothing_are_ordered_by_what_needs_what() -> None:
     rows = [(0.0, 1, 2, (0,), False), (0.0, 0, 1, (0,), False)]
     schedule = by_hand(make_collective("broadcast", 3), rows, alpha_us=0.0, beta_us_per_mb=0.0)
     flow = flow_of(schedule)
-    sends = [flow.transfers[i].src for kind, i in order_events(flow) if kind is Kind.SEND]
+    sends = [flow.sends[i].src for kind, i in order_events(flow) if kind is Kind.SEND]
     assert sends == [0, 1]
 
 
@@ -74,5 +70,5 @@ def test_an_added_chunk_leaves_after_all_contributions_to_it() -> None:
     rows = [(0.0, 0, 2, (0,), True), (5.0, 1, 2, (0,), True), (7.0, 2, 3, (0,), True)]
     schedule = by_hand(make_collective("reduce", 4, root=3), rows)
     flow = flow_of(schedule)
-    last = next(transfer for transfer in flow.transfers if transfer.src == 2)
+    last = next(send for send in flow.sends if send.src == 2)
     assert len(flow.sources(last)) == 2

@@ -20,7 +20,7 @@ class Place(NamedTuple):
         return Place(self.buffer, self.offset + cells)
 
 
-class Lane(NamedTuple):
+class Endpoint(NamedTuple):
     """One end of a connection: a rank's sends to a peer on a channel, or its receives."""
 
     channel: int
@@ -36,8 +36,8 @@ class Action:
     ----------
     op, src, dst, count : as in `program.Step`.
     position : number of its event in the order of the whole program; -1 for what comes first.
-    transfer : whose step it is, or whose arrival it handles; -1 for neither.
-    lane : where it must run; None where any thread block of the rank will do.
+    send : whose step it is, or whose arrival it handles; -1 for neither.
+    endpoint : where it must run; None where any thread block of the rank will do.
     ready_us : until when its thread block must be free for it. For the receive of one chunk that is its
         end, since the message can wait in its slot; for what no one waits for, infinite.
     done_us : until when it keeps its thread block.
@@ -50,8 +50,8 @@ class Action:
     dst: Place
     count: int
     position: int
-    transfer: int
-    lane: Lane | None
+    send: int
+    endpoint: Endpoint | None
     ready_us: float
     done_us: float
     known: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""How each transfer of a reduction is added up at its receiver.
+"""How each send of a reduction is added up at its receiver.
 
 Without fused steps, a contribution lands in scratch and a `re` adds it to the *accumulator*. The first
 to arrive becomes the accumulator itself: the rank's own data are added to it. So no copy of the
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from taccl.backend.lower.flow import Flow, Transfer
+from taccl.backend.lower.flow import Flow, Send
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Event, Kind
 from taccl.schedule import TOLERANCE_US
 
 
 class Adding(Enum):
-    """How a transfer is added up."""
+    """How a send is added up."""
 
     ON_RECEIPT = "one step receives it and adds it to the accumulator"
     FIRST = "it becomes the accumulator"
@@ -28,20 +28,20 @@ class Adding(Enum):
 
 
 def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int, Adding]:
-    """The way of each transfer that adds."""
+    """The way of each send that adds."""
     plan: dict[int, Adding] = {}
     busy_until: dict[Cell, float] = {}
     begun: set[Cell] = set()
     for kind, index in events:
-        transfer = flow.transfers[index]
-        if not transfer.reduce or kind is Kind.SEND:
+        send = flow.sends[index]
+        if not send.reduce or kind is Kind.SEND:
             continue
-        cells = [(transfer.dst, chunk) for chunk in transfer.chunks]
+        cells = [(send.dst, chunk) for chunk in send.chunks]
         if kind is Kind.RECEIVE:
-            if fused and _adds_without_waiting(flow, transfer, cells, busy_until):
+            if fused and _adds_without_waiting(flow, send, cells, busy_until):
                 plan[index] = Adding.ON_RECEIPT
             for cell in cells:
-                busy_until[cell] = max(busy_until.get(cell, 0.0), transfer.end_us)
+                busy_until[cell] = max(busy_until.get(cell, 0.0), send.end_us)
         elif index not in plan:
             copied_before = fused and any(cell in flow.own for cell in cells)
             is_first = not copied_before and begun.isdisjoint(cells)
@@ -51,8 +51,8 @@ def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int
 
 
 def _adds_without_waiting(
-    flow: Flow, transfer: Transfer, cells: Sequence[Cell], busy_until: dict[Cell, float]
+    flow: Flow, send: Send, cells: Sequence[Cell], busy_until: dict[Cell, float]
 ) -> bool:
     """Whether a fused step would wait for no other contribution, which could hold its sender up."""
-    moment = transfer.end_us if len(cells) == 1 else transfer.start_us
+    moment = send.end_us if len(cells) == 1 else send.start_us
     return all(cell in flow.own and busy_until.get(cell, 0.0) <= moment + TOLERANCE_US for cell in cells)

@@ -1,6 +1,6 @@
 """Thread blocks and steps for all ranks, within the limits of a runtime.
 
-A thread block with too many steps is taken apart, or its line gets one more part on a channel of its
+A thread block with too many steps is taken apart, or its connection gets one more part on a channel of its
 own, until all fit or the channels are used up.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Lane
+from taccl.backend.lower.actions import Action, Endpoint
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
-from taccl.backend.lower.channels import Line, assign_channels, cut_by_steps, lines_in_order
+from taccl.backend.lower.channels import Connection, assign_channels, connections_in_order, cut_by_steps
 from taccl.backend.lower.expand import RankActions, expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
@@ -53,18 +53,18 @@ class _Rank:
 
 
 @dataclass(frozen=True, eq=False)
-class _Wishes:
-    """What full thread blocks have led to: it only ever grows.
+class _Requirements:
+    """What has to be kept apart for thread blocks not to be too full: it only ever grows.
 
     Parameters
     ----------
-    parts : the parts of each line, which take a channel each.
-    alone : per rank, lanes that share a thread block with none.
+    parts : the parts of each connection, which take a channel each.
+    alone : per rank, endpoints that share a thread block with none.
     copies_apart : ranks that copy their own data in thread blocks for that alone.
     """
 
-    parts: dict[Line, list[Sequence[int]]]
-    alone: list[set[Lane]]
+    parts: dict[Connection, list[Sequence[int]]]
+    alone: list[set[Endpoint]]
     copies_apart: set[int]
 
 
@@ -77,14 +77,16 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     ------
     ProgramLimitError : there are not enough channels.
     """
-    lines = lines_in_order(plan.flow, plan.events)
-    next_send = _next_sends(plan, lines.values())
-    wishes = _Wishes(_first_parts(plan, lines, limits), [set() for _ in plan.layouts], set())
+    connections = connections_in_order(plan.flow, plan.events)
+    next_send = _next_sends(plan, connections.values())
+    requirements = _Requirements(
+        _first_parts(plan, connections, limits), [set() for _ in plan.layouts], set()
+    )
     more = True
     while more:
-        channels = assign_channels(plan.flow, wishes.parts, limits)
-        ranks, in_place = _assemble_once(plan, channels, next_send, wishes, limits)
-        more = _relieve(plan.flow, lines, ranks, limits.steps, wishes)
+        channels = assign_channels(plan.flow, requirements.parts, limits)
+        ranks, in_place = _assemble_once(plan, channels, next_send, requirements, limits)
+        more = _relieve(plan.flow, connections, ranks, limits.steps, requirements)
     scratch = [scratch_map(rank.actions) for rank in ranks]
     programs = tuple(
         number_steps(r, rank.actions, rank.blocks, rank.waits, scratch, sizes) for r, rank in enumerate(ranks)
@@ -93,33 +95,33 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
 
 
 def _first_parts(
-    plan: Plan, lines: Mapping[Line, Sequence[int]], limits: RuntimeLimits
-) -> dict[Line, list[Sequence[int]]]:
-    """The parts of each line by its actions alone: waits, which may add nops, are not known yet."""
-    sender, receiver = [0] * len(plan.flow.transfers), [0] * len(plan.flow.transfers)
-    anywhere = [0] * len(plan.flow.transfers)
+    plan: Plan, connections: Mapping[Connection, Sequence[int]], limits: RuntimeLimits
+) -> dict[Connection, list[Sequence[int]]]:
+    """The parts of each connection by its actions alone: waits, which may add nops, are not known yet."""
+    sender, receiver = [0] * len(plan.flow.sends), [0] * len(plan.flow.sends)
+    anywhere = [0] * len(plan.flow.sends)
     for rank in _expanded(replace(plan, takes_turns=False), anywhere, limits):
         for action in rank.actions:
-            assert action.lane is not None  # only copies of own data have none, and they come later
-            side = sender if action.lane.sends else receiver
-            side[action.transfer] += 1
+            assert action.endpoint is not None  # only copies of own data have none, and they come later
+            side = sender if action.endpoint.sends else receiver
+            side[action.send] += 1
     steps = list(zip(sender, receiver, strict=True))
-    return {line: cut_by_steps(transfers, steps, limits.steps) for line, transfers in lines.items()}
+    return {connection: cut_by_steps(sends, steps, limits.steps) for connection, sends in connections.items()}
 
 
 def _assemble_once(
     plan: Plan,
     channels: Sequence[int],
     next_send: Sequence[float],
-    wishes: _Wishes,
+    requirements: _Requirements,
     limits: RuntimeLimits,
 ) -> tuple[list[_Rank], bool]:
     filled = []
     for number, rank in enumerate(_expanded(plan, channels, limits)):
-        blocks = make_blocks(rank.actions, limits.steps, wishes.alone[number])
+        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number])
         if plan.fused:
             fuse(rank, blocks, next_send)
-        apart = number in wishes.copies_apart
+        apart = number in requirements.copies_apart
         actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart)
         filled.append((actions, blocks, rank.input_shift))
     in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
@@ -133,7 +135,7 @@ def _assemble_once(
 
 
 def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> list[RankActions]:
-    """What each rank does, with every transfer on the channel that is given for it."""
+    """What each rank does, with every send on the channel that is given for it."""
     return expand(
         plan.flow,
         plan.events,
@@ -148,56 +150,58 @@ def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> lis
 
 def _relieve(
     flow: Flow,
-    lines: Mapping[Line, Sequence[int]],
+    connections: Mapping[Connection, Sequence[int]],
     ranks: Sequence[_Rank],
     most_steps: int,
-    wishes: _Wishes,
+    requirements: _Requirements,
 ) -> bool:
     """Ask for less in thread blocks with too many steps; whether there was anything to ask for."""
-    steps = _steps_by_transfer(flow, ranks)
+    steps = _steps_by_send(flow, ranks)
     eased = False
     for number, rank in enumerate(ranks):
         for block in rank.blocks:
             if sum(_num_steps(rank, action) for action in block.actions) <= most_steps:
                 continue
-            lanes = {lane for lane in (block.recv, block.send) if lane is not None}
-            transfers = {rank.actions[action].transfer for action in block.actions}
-            if lanes and -1 in transfers and number not in wishes.copies_apart:
-                wishes.copies_apart.add(number)
+            endpoints = {endpoint for endpoint in (block.recv, block.send) if endpoint is not None}
+            sends = {rank.actions[action].send for action in block.actions}
+            if endpoints and -1 in sends and number not in requirements.copies_apart:
+                requirements.copies_apart.add(number)
                 eased = True
-            elif len(lanes) == 2 and not lanes <= wishes.alone[number]:
-                wishes.alone[number] |= lanes
+            elif len(endpoints) == 2 and not endpoints <= requirements.alone[number]:
+                requirements.alone[number] |= endpoints
                 eased = True
             else:
-                for line in {flow.transfers[transfer].line for transfer in transfers - {-1}}:
-                    eased |= _cut_finer(wishes.parts, line, lines[line], steps, most_steps)
+                for connection in {flow.sends[send].connection for send in sends - {-1}}:
+                    eased |= _cut_finer(
+                        requirements.parts, connection, connections[connection], steps, most_steps
+                    )
     return eased
 
 
 def _cut_finer(
-    parts: dict[Line, list[Sequence[int]]],
-    line: Line,
-    transfers: Sequence[int],
+    parts: dict[Connection, list[Sequence[int]]],
+    connection: Connection,
+    sends: Sequence[int],
     steps: Sequence[tuple[int, int]],
     most_steps: int,
 ) -> bool:
-    """Cut a line into more parts than it has, if its transfers are enough for that."""
+    """Cut a connection into more parts than it has, if its sends are enough for that."""
     for spare in range(0, most_steps, 2):
-        finer = cut_by_steps(transfers, steps, most_steps - spare)
-        if len(finer) > len(parts[line]):
-            parts[line] = finer
+        finer = cut_by_steps(sends, steps, most_steps - spare)
+        if len(finer) > len(parts[connection]):
+            parts[connection] = finer
             return True
     return False
 
 
-def _steps_by_transfer(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:
-    """For each transfer, its steps at the sender and at the receiver, nops included."""
-    sender, receiver = [0] * len(flow.transfers), [0] * len(flow.transfers)
+def _steps_by_send(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:
+    """For each send, its steps at the sender and at the receiver, nops included."""
+    sender, receiver = [0] * len(flow.sends), [0] * len(flow.sends)
     for rank in ranks:
         for number, action in enumerate(rank.actions):
-            if action.lane is not None:
-                side = sender if action.lane.sends else receiver
-                side[action.transfer] += _num_steps(rank, number)
+            if action.endpoint is not None:
+                side = sender if action.endpoint.sends else receiver
+                side[action.send] += _num_steps(rank, number)
     return list(zip(sender, receiver, strict=True))
 
 
@@ -206,12 +210,12 @@ def _num_steps(rank: _Rank, action: int) -> int:
     return max(1, len(rank.waits[action]))
 
 
-def _next_sends(plan: Plan, lines: Iterable[Sequence[int]]) -> list[float]:
-    """For each transfer, the position of the next send of its line; infinite for the last."""
+def _next_sends(plan: Plan, connections: Iterable[Sequence[int]]) -> list[float]:
+    """For each send, the position of the next send of its connection; infinite for the last."""
     position = {index: at for at, (kind, index) in enumerate(plan.events) if kind is Kind.SEND}
-    following = [math.inf] * len(plan.flow.transfers)
-    for line in lines:
-        for index, after in pairwise(line):
+    following = [math.inf] * len(plan.flow.sends)
+    for connection in connections:
+        for index, after in pairwise(connection):
             following[index] = position[after]
     return following
 

@@ -1,8 +1,9 @@
 """Which thread block runs which action.
 
 A thread block has at most one peer to send to and one to receive from, and no two of a rank share a
-peer, direction and channel. So each lane (a peer, a direction, a channel) is one thread block, and a
-receiving lane may share one with a sending lane of its channel where the schedule leaves each the time.
+peer, direction and channel. So each endpoint of a connection (a peer, a direction, a channel) is one thread
+block, and a receiving endpoint may share one with a sending endpoint of its channel where the schedule leaves
+each the time.
 """
 
 from __future__ import annotations
@@ -11,70 +12,73 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Lane, Place, merge_runs
+from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs
 from taccl.backend.program import Op
 from taccl.schedule import TOLERANCE_US
 
 
 @dataclass(slots=True)
 class Block:
-    """A thread block to be: its lanes, and the numbers of its actions in order."""
+    """A thread block to be: its endpoints, and the numbers of its actions in order."""
 
-    recv: Lane | None
-    send: Lane | None
+    recv: Endpoint | None
+    send: Endpoint | None
     actions: list[int]
 
     @property
     def channel(self) -> int:
-        """The channel of its lanes; 0 for a block that only works locally."""
-        lane = self.recv or self.send
-        return 0 if lane is None else lane.channel
+        """The channel of its endpoints; 0 for a block that only works locally."""
+        endpoint = self.recv or self.send
+        return 0 if endpoint is None else endpoint.channel
 
 
-def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[Lane]) -> list[Block]:
-    """The thread blocks of a rank; lanes in `alone` share with none.
+def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint]) -> list[Block]:
+    """The thread blocks of a rank; endpoints in `alone` share with none.
 
-    Lanes share a thread block only if, in the schedule, it is free whenever one of its actions
-    has to start: sharing delays nothing. Lanes that hand chunks to each other are matched first.
+    Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
+    has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first.
     """
-    lanes: dict[Lane, list[int]] = {}
+    endpoints: dict[Endpoint, list[int]] = {}
     for number, action in enumerate(actions):
-        if action.lane is not None:
-            lanes.setdefault(action.lane, []).append(number)
+        if action.endpoint is not None:
+            endpoints.setdefault(action.endpoint, []).append(number)
     blocks: list[Block] = []
-    taken: set[Lane] = set()
-    for recv, send in _candidates(actions, lanes):
+    taken: set[Endpoint] = set()
+    for recv, send in _candidates(actions, endpoints):
         if recv in taken or send in taken or recv in alone or send in alone:
             continue
-        together = lanes[recv] + lanes[send]
+        together = endpoints[recv] + endpoints[send]
         if len(together) <= most_steps and _never_late(actions, sorted(together)):
             taken |= {recv, send}
             blocks.append(Block(recv, send, sorted(together)))
-    for lane, numbers in lanes.items():
-        if lane not in taken:
-            blocks.append(Block(None if lane.sends else lane, lane if lane.sends else None, numbers))
+    for endpoint, numbers in endpoints.items():
+        if endpoint not in taken:
+            free = Block(None, endpoint, numbers) if endpoint.sends else Block(endpoint, None, numbers)
+            blocks.append(free)
     return blocks
 
 
-def _candidates(actions: Sequence[Action], lanes: dict[Lane, list[int]]) -> Iterator[tuple[Lane, Lane]]:
-    """Pairs of a receiving and a sending lane of one channel, those with most in common first."""
-    arrived_on: dict[Place, Lane] = {}
-    common: dict[tuple[Lane, Lane], int] = {}
+def _candidates(
+    actions: Sequence[Action], endpoints: dict[Endpoint, list[int]]
+) -> Iterator[tuple[Endpoint, Endpoint]]:
+    """Pairs of a receiving and a sending endpoint of one channel, those with most in common first."""
+    arrived_on: dict[Place, Endpoint] = {}
+    common: dict[tuple[Endpoint, Endpoint], int] = {}
     for action in actions:
-        if action.lane is None:
+        if action.endpoint is None:
             continue
         if action.op.receives:
-            arrived_on[action.dst] = action.lane
+            arrived_on[action.dst] = action.endpoint
         elif action.op is Op.SEND:
             source = arrived_on.get(action.src)
-            if source is not None and source.channel == action.lane.channel:
-                common[source, action.lane] = common.get((source, action.lane), 0) + 1
+            if source is not None and source.channel == action.endpoint.channel:
+                common[source, action.endpoint] = common.get((source, action.endpoint), 0) + 1
     yield from sorted(common, key=lambda pair: -common[pair])
-    sending: dict[int, list[Lane]] = {}
-    for lane in lanes:
-        if lane.sends:
-            sending.setdefault(lane.channel, []).append(lane)
-    for recv in lanes:
+    sending: dict[int, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        if endpoint.sends:
+            sending.setdefault(endpoint.channel, []).append(endpoint)
+    for recv in endpoints:
         if not recv.sends:
             for send in sending.get(recv.channel, ()):
                 yield recv, send

@@ -1,8 +1,8 @@
-"""The channel of every transfer.
+"""The channel of every send.
 
-Instance j's transfers take channel j where they can. A channel holds at most 32 sending and 32
-receiving thread blocks of a rank, and a thread block only so many steps: what does not fit goes to a
-higher channel, lines with many steps in several parts, one after the other.
+A connection is a link and an instance. Instance j's sends take channel j where they can. A channel holds at
+most 32 sending and 32 receiving thread blocks of a rank, and a thread block only so many steps: what does not
+fit goes to a higher channel, connections with many steps in several parts, one after the other.
 """
 
 from __future__ import annotations
@@ -16,53 +16,55 @@ from taccl.backend.lower.order import Event, Kind
 from taccl.errors import ProgramLimitError
 
 #: (link, instance)
-Line = tuple[int, int]
+Connection = tuple[int, int]
 
 
-def lines_in_order(flow: Flow, events: Sequence[Event]) -> dict[Line, list[int]]:
-    """The transfers of each line in the order of their sends; lines by instance, then link."""
-    lines: dict[Line, list[int]] = {}
+def connections_in_order(flow: Flow, events: Sequence[Event]) -> dict[Connection, list[int]]:
+    """The sends of each connection, in their order; connections by instance, then link."""
+    connections: dict[Connection, list[int]] = {}
     for kind, index in events:
         if kind is Kind.SEND:
-            lines.setdefault(flow.transfers[index].line, []).append(index)
-    return dict(sorted(lines.items(), key=lambda item: item[0][::-1]))
+            connections.setdefault(flow.sends[index].connection, []).append(index)
+    return dict(sorted(connections.items(), key=lambda item: item[0][::-1]))
 
 
-def cut_by_steps(line: Sequence[int], steps: Sequence[tuple[int, int]], most: int) -> list[Sequence[int]]:
-    """A line's transfers in as few consecutive parts as fit into thread blocks of `most` steps.
+def cut_by_steps(sends: Sequence[int], steps: Sequence[tuple[int, int]], most: int) -> list[Sequence[int]]:
+    """The sends of a connection in as few consecutive parts as fit into thread blocks of `most` steps.
 
     Parameters
     ----------
-    steps : per transfer, its steps at the sender and at the receiver.
+    steps : per send, its steps at the sender and at the receiver.
     """
     starts = [0]
     at_sender = at_receiver = 0
-    for place, index in enumerate(line):
+    for place, index in enumerate(sends):
         at_sender += steps[index][0]
         at_receiver += steps[index][1]
         if place > starts[-1] and max(at_sender, at_receiver) > most:
             starts.append(place)
             at_sender, at_receiver = steps[index]
-    return [line[start:stop] for start, stop in pairwise([*starts, len(line)])]
+    return [sends[start:stop] for start, stop in pairwise([*starts, len(sends)])]
 
 
 def assign_channels(
-    flow: Flow, lines: Mapping[Line, Sequence[Sequence[int]]], limits: RuntimeLimits
+    flow: Flow, connections: Mapping[Connection, Sequence[Sequence[int]]], limits: RuntimeLimits
 ) -> list[int]:
-    """The channel of each transfer; `lines` has the parts of each line, which take a channel each.
+    """The channel of each send; `connections` has the parts of each connection, which take a channel each.
 
     Raises
     ------
     ProgramLimitError : there are not enough channels.
     """
-    channels = [-1] * len(flow.transfers)
+    channels = [-1] * len(flow.sends)
     sending: dict[tuple[int, int], int] = {}  # (rank, channel) -> thread blocks
     receiving: dict[tuple[int, int], int] = {}
     next_channel: dict[int, int] = {}  # link -> first channel that no part of it has
     full = limits.blocks_per_channel
-    pieces = [(number, line[0], part) for line, parts in lines.items() for number, part in enumerate(parts)]
+    pieces = [
+        (number, link, part) for (link, _), parts in connections.items() for number, part in enumerate(parts)
+    ]
     for _, link, part in sorted(pieces, key=lambda piece: piece[0]):
-        src, dst = flow.transfers[part[0]].src, flow.transfers[part[0]].dst
+        src, dst = flow.sends[part[0]].src, flow.sends[part[0]].dst
         channel = next_channel.get(link, 0)
         while sending.get((src, channel), 0) >= full or receiving.get((dst, channel), 0) >= full:
             channel += 1

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from taccl.backend.lower.actions import Action, Lane, Place, merge_runs
+from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Flow, Transfer, first, is_first, second
+from taccl.backend.lower.flow import Flow, Send, first, is_first, second
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.made_sums import AddingUp, Cell
 from taccl.backend.lower.order import Event, Kind
@@ -51,7 +51,7 @@ def expand(
 
     Parameters
     ----------
-    channels : the channel of each transfer.
+    channels : the channel of each send.
     takes_turns : whether sends of different thread blocks go through a port in the schedule's order.
     most_chunks : that one step takes.
     """
@@ -59,14 +59,14 @@ def expand(
     for rank in range(len(layouts)):
         expansion.own_copies(rank)
     for position, (kind, index) in enumerate(events):
-        transfer = flow.transfers[index]
+        send = flow.sends[index]
         if kind is Kind.SEND:
-            expansion.send(transfer, position)
+            expansion.send(send, position)
         elif kind is Kind.RECEIVE:
-            expansion.receive(transfer, position)
+            expansion.receive(send, position)
         else:
-            expansion.arrive(transfer, position)
-    expansion.hand_over(len(events))
+            expansion.arrive(send, position)
+    expansion.copy_out(len(events))
     return expansion.ranks
 
 
@@ -90,9 +90,9 @@ class _Expansion:
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
         self.adding_up = AddingUp(flow.sums)
         self.passed_on: dict[Cell, int] = {}  # the action that sent a rank's contribution
-        #: copies to the output, which no one waits for: the next receive of their lane comes after them
-        self.put_off: dict[tuple[int, Lane], tuple[Transfer, Pairs]] = {}
-        self.last_send: dict[tuple[int, int], int] = {}  # by line, the action at its sender
+        #: copies to the output, which no one waits for: the next receive of their endpoint comes after them
+        self.put_off: dict[tuple[int, Endpoint], tuple[Send, Pairs]] = {}
+        self.last_send: dict[tuple[int, int], int] = {}  # by connection, the action at its sender
         self.through: dict[tuple[int, int, int], int] = {}  # by rank, port and instance, the last send
 
     def own_copies(self, rank: int) -> None:
@@ -107,103 +107,103 @@ class _Expansion:
                     self.begun.add(cell)
                 continue
             mine.early += [(home, place) for place in layout.copies.get(value, ())]
-            if value in layout.handed_over:
-                mine.late.append((home, layout.handed_over[value]))
+            if value in layout.copied_out:
+                mine.late.append((home, layout.copied_out[value]))
 
-    def send(self, transfer: Transfer, position: int) -> None:
-        actions = self.ranks[transfer.src].actions
-        if transfer.reduce:
-            for chunk in transfer.chunks:
-                self.passed_on[transfer.src, chunk] = len(actions)
-        self._add(transfer, transfer.src, Op.SEND, position, transfer.start_us, transfer.sent_us)
-        actions[-1].held_back = tuple(self._goes_before(transfer, actions))
-        self.last_send[transfer.line] = len(actions) - 1
+    def send(self, send: Send, position: int) -> None:
+        actions = self.ranks[send.src].actions
+        if send.reduce:
+            for chunk in send.chunks:
+                self.passed_on[send.src, chunk] = len(actions)
+        self._add(send, send.src, Op.SEND, position, send.start_us, send.sent_us)
+        actions[-1].held_back = tuple(self._goes_before(send, actions))
+        self.last_send[send.connection] = len(actions) - 1
 
-    def _goes_before(self, transfer: Transfer, actions: Sequence[Action]) -> set[int]:
+    def _goes_before(self, send: Send, actions: Sequence[Action]) -> set[int]:
         """The sends of other thread blocks that must be done before the last action, which sends.
 
-        Those are the one before it on its line, if that was cut, and those that its ports served
+        Those are the one before it on its connection, if that was cut, and those that its ports served
         before it. Sends that take no time may be in front of longer ones at one moment, so the one that
         is done last counts.
         """
-        link, instance = transfer.line
+        link, instance = send.connection
         number = len(actions) - 1
-        before = self.last_send.get(transfer.line)
+        before = self.last_send.get(send.connection)
         sends = set() if before is None else {before}
         for port in self.flow.schedule.problem.topology.ports[link] if self.takes_turns else ():
-            key = (transfer.src, port, instance)
+            key = (send.src, port, instance)
             before = self.through.setdefault(key, number)
-            if actions[before].done_us <= transfer.start_us + TOLERANCE_US:
+            if actions[before].done_us <= send.start_us + TOLERANCE_US:
                 sends.add(before)
             if actions[before].done_us <= actions[number].done_us:
                 self.through[key] = number
-        return {before for before in sends if actions[before].lane != actions[number].lane}
+        return {before for before in sends if actions[before].endpoint != actions[number].endpoint}
 
-    def hand_over(self, position: int) -> None:
+    def copy_out(self, position: int) -> None:
         """The copies to the output that are still put off."""
-        for rank, lane in list(self.put_off):
-            self._hand_over(rank, lane, position)
+        for rank, endpoint in list(self.put_off):
+            self._copy_out(rank, endpoint, position)
 
-    def receive(self, transfer: Transfer, position: int) -> None:
-        self._hand_over(transfer.dst, self._lane(transfer), position)
-        ready = transfer.end_us if len(transfer.chunks) == 1 else transfer.start_us
-        if self.plan.get(transfer.index) is Adding.ON_RECEIPT:
-            accumulator = self.layouts[transfer.dst].landing[transfer.index]
+    def receive(self, send: Send, position: int) -> None:
+        self._copy_out(send.dst, self._endpoint(send), position)
+        ready = send.end_us if len(send.chunks) == 1 else send.start_us
+        if self.plan.get(send.index) is Adding.ON_RECEIPT:
+            accumulator = self.layouts[send.dst].landing[send.index]
             op = Op.RECV_REDUCE_COPY
-            self._add(transfer, transfer.dst, op, position, ready, transfer.end_us, accumulator)
+            self._add(send, send.dst, op, position, ready, send.end_us, accumulator)
             return
-        self._add(transfer, transfer.dst, Op.RECV, position, ready, transfer.end_us)
-        if not transfer.reduce:
+        self._add(send, send.dst, Op.RECV, position, ready, send.end_us)
+        if not send.reduce:
             # The finished sum can only come back after the contribution to it has left.
-            self.ranks[transfer.dst].actions[-1].known = self._contributions(transfer)
+            self.ranks[send.dst].actions[-1].known = self._contributions(send)
 
-    def arrive(self, transfer: Transfer, position: int) -> None:
-        layout = self.layouts[transfer.dst]
+    def arrive(self, send: Send, position: int) -> None:
+        layout = self.layouts[send.dst]
         complete: list[int] = []
-        if not transfer.reduce:
-            complete = self._landed(transfer, position)
+        if not send.reduce:
+            complete = self._landed(send, position)
         else:
-            if self.plan[transfer.index] is not Adding.ON_RECEIPT:
-                self._add_up(transfer, position)
-            for chunk in transfer.chunks:
-                cell = (transfer.dst, chunk)
+            if self.plan[send.index] is not Adding.ON_RECEIPT:
+                self._add_up(send, position)
+            for chunk in send.chunks:
+                cell = (send.dst, chunk)
                 self.outstanding[cell] -= 1
                 if not self.outstanding[cell]:
                     complete.append(first(chunk))
         copies: Pairs = []
-        handed_over: Pairs = []
+        copied_out: Pairs = []
         for value in complete:
             home = layout.home[value]
             copies += [(home, place) for place in layout.copies.get(value, ())]
-            if value in layout.handed_over:
-                handed_over.append((home, layout.handed_over[value]))
-        self._local(transfer, position, Op.COPY, sorted(copies, key=lambda pair: pair[1]))
-        if handed_over:
-            self.put_off[transfer.dst, self._lane(transfer)] = (transfer, handed_over)
+            if value in layout.copied_out:
+                copied_out.append((home, layout.copied_out[value]))
+        self._local(send, position, Op.COPY, sorted(copies, key=lambda pair: pair[1]))
+        if copied_out:
+            self.put_off[send.dst, self._endpoint(send)] = (send, copied_out)
 
-    def _landed(self, transfer: Transfer, position: int) -> list[int]:
+    def _landed(self, send: Send, position: int) -> list[int]:
         """Make the named sums that can be made now; returns the values that are complete."""
-        landed, rank = self.flow.sums.landed, transfer.dst
-        named = [landed[transfer.index, c] for c in transfer.chunks if (transfer.index, c) in landed]
-        copied = [second(c) for c in transfer.chunks if (transfer.index, c) not in landed]
+        landed, rank = self.flow.sums.landed, send.dst
+        named = [landed[send.index, c] for c in send.chunks if (send.index, c) in landed]
+        copied = [second(c) for c in send.chunks if (send.index, c) not in landed]
         waves, complete = self.adding_up.arrive(rank, named)
         for wave in waves:
             for op in (Op.COPY, Op.REDUCE):
                 pairs = [(self._at(rank, src), self._at(rank, dst)) for each, src, dst in wave if each is op]
-                self._local(transfer, position, op, pairs)
+                self._local(send, position, op, pairs)
         return copied + complete
 
     def _at(self, rank: int, value: int) -> Place:
         return self.layouts[rank].home[value]
 
-    def _add_up(self, transfer: Transfer, position: int) -> None:
-        layout = self.layouts[transfer.dst]
-        landing = layout.landing[transfer.index]
-        is_first = self.plan[transfer.index] is Adding.FIRST
+    def _add_up(self, send: Send, position: int) -> None:
+        layout = self.layouts[send.dst]
+        landing = layout.landing[send.index]
+        is_first = self.plan[send.index] is Adding.FIRST
         copies: Pairs = []
         additions: Pairs = []
-        for index, chunk in enumerate(transfer.chunks):
-            cell = (transfer.dst, chunk)
+        for index, chunk in enumerate(send.chunks):
+            cell = (send.dst, chunk)
             landed, accumulator = landing.shifted(index), layout.home[first(chunk)]
             if is_first:
                 if cell in self.flow.own:
@@ -216,12 +216,12 @@ class _Expansion:
             else:
                 copies.append((landed, accumulator))
             self.begun.add(cell)
-        self._local(transfer, position, Op.COPY, copies)
-        self._local(transfer, position, Op.REDUCE, additions)
+        self._local(send, position, Op.COPY, copies)
+        self._local(send, position, Op.REDUCE, additions)
 
     def _add(
         self,
-        transfer: Transfer,
+        send: Send,
         rank: int,
         op: Op,
         position: int,
@@ -229,44 +229,44 @@ class _Expansion:
         done_us: float,
         src: Place | None = None,
     ) -> None:
-        peer = transfer.dst if rank == transfer.src else transfer.src
+        peer = send.dst if rank == send.src else send.src
         self.ranks[rank].actions.append(
             Action(
                 op=op,
-                src=src or self.layouts[transfer.src].source[transfer.index],
-                dst=self.layouts[transfer.dst].landing[transfer.index],
-                count=len(transfer.chunks),
+                src=src or self.layouts[send.src].source[send.index],
+                dst=self.layouts[send.dst].landing[send.index],
+                count=len(send.chunks),
                 position=position,
-                transfer=transfer.index,
-                lane=Lane(self.channels[transfer.index], peer, rank == transfer.src),
+                send=send.index,
+                endpoint=Endpoint(self.channels[send.index], peer, rank == send.src),
                 ready_us=ready_us,
                 done_us=done_us,
             )
         )
 
-    def _hand_over(self, rank: int, lane: Lane, position: int) -> None:
-        """Copy to the output what arrived last on a lane, now that whoever had to send it on has."""
-        if (rank, lane) not in self.put_off:
+    def _copy_out(self, rank: int, endpoint: Endpoint, position: int) -> None:
+        """Copy to the output what arrived last on an endpoint, now that whoever had to send it on has."""
+        if (rank, endpoint) not in self.put_off:
             return
-        transfer, pairs = self.put_off.pop((rank, lane))
+        send, pairs = self.put_off.pop((rank, endpoint))
         start = len(self.ranks[rank].actions)
-        self._local(transfer, position, Op.COPY, pairs)
+        self._local(send, position, Op.COPY, pairs)
         for action in self.ranks[rank].actions[start:]:
             action.ready_us = math.inf
 
-    def _lane(self, transfer: Transfer) -> Lane:
-        return Lane(self.channels[transfer.index], transfer.src, False)
+    def _endpoint(self, send: Send) -> Endpoint:
+        return Endpoint(self.channels[send.index], send.src, False)
 
-    def _local(self, transfer: Transfer, position: int, op: Op, pairs: Iterable[tuple[Place, Place]]) -> None:
-        lane = self._lane(transfer)
-        when = transfer.end_us
-        self.ranks[transfer.dst].actions += [
-            Action(op, src, dst, count, position, transfer.index, lane, when, when)
+    def _local(self, send: Send, position: int, op: Op, pairs: Iterable[tuple[Place, Place]]) -> None:
+        endpoint = self._endpoint(send)
+        when = send.end_us
+        self.ranks[send.dst].actions += [
+            Action(op, src, dst, count, position, send.index, endpoint, when, when)
             for src, dst, count in merge_runs(pairs, self.most_chunks)
         ]
 
-    def _contributions(self, transfer: Transfer) -> tuple[int, ...]:
-        cells = ((transfer.dst, chunk) for chunk in transfer.chunks)
+    def _contributions(self, send: Send) -> tuple[int, ...]:
+        cells = ((send.dst, chunk) for chunk in send.chunks)
         return tuple({self.passed_on[cell] for cell in cells if cell in self.passed_on})
 
     def _input(self, cell: Cell) -> Place:

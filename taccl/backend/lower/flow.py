@@ -22,14 +22,14 @@ from taccl.schedule.partial_sums import contributors
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class Send:
     """One contiguous send of the schedule.
 
     Parameters
     ----------
     chunks : in the order in which they lie in memory at both ends.
     src, dst : ranks.
-    line : (link, instance): transfers of one line share a connection, or several in turn.
+    connection : (link, instance): what it carries takes one channel, or several in turn.
     start_us, end_us : when it starts, and when the receiver holds the chunks.
     sent_us : when the sender is done with it: at the end, or earlier where latency is not occupancy.
     reduce : whether the receiver adds them to what it has, as it does in a compact schedule.
@@ -40,7 +40,7 @@ class Transfer:
     chunks: tuple[int, ...]
     src: int
     dst: int
-    line: tuple[int, int]
+    connection: tuple[int, int]
     start_us: float
     end_us: float
     sent_us: float
@@ -54,44 +54,44 @@ class Flow:
 
     Parameters
     ----------
-    transfers : by start.
+    sends : by start.
     own, wanted : offset in the input (output) buffer of a chunk that a rank starts with (must get).
-    added : the transfers that add to a chunk at a rank, by end.
-    copied : the transfer that brings a finished chunk to a rank.
+    added : the sends that add to a chunk at a rank, by end.
+    copied : the send that brings a finished chunk to a rank.
     sums : the values of chunks whose partial sums are named; these are in neither of the two above.
     """
 
     schedule: Schedule
-    transfers: tuple[Transfer, ...]
+    sends: tuple[Send, ...]
     own: dict[Cell, int]
     wanted: dict[Cell, int]
     added: dict[Cell, list[int]]
     copied: dict[Cell, int]
     sums: MadeSums
 
-    def sources(self, transfer: Transfer) -> set[int]:
-        """The transfers that must have arrived before this one can leave."""
-        needed: set[int] = set(self.sums.sources.get(transfer.index, ()))
-        for chunk in transfer.chunks:
-            cell = (transfer.src, chunk)
-            if not transfer.reduce and cell in self.copied:
+    def sources(self, send: Send) -> set[int]:
+        """The sends that must have arrived before this one can leave."""
+        needed: set[int] = set(self.sums.sources.get(send.index, ()))
+        for chunk in send.chunks:
+            cell = (send.src, chunk)
+            if not send.reduce and cell in self.copied:
                 needed.add(self.copied[cell])
             else:
                 needed.update(self.added.get(cell, ()))
         return needed
 
-    def sent_value(self, transfer: Transfer, chunk: int) -> int:
-        """Which value of the sender a transfer carries."""
-        if (transfer.index, chunk) in self.sums.sent:
-            return self.sums.sent[transfer.index, chunk]
-        if transfer.reduce or (transfer.src, chunk) not in self.copied:
+    def sent_value(self, send: Send, chunk: int) -> int:
+        """Which value of its rank a send carries."""
+        if (send.index, chunk) in self.sums.sent:
+            return self.sums.sent[send.index, chunk]
+        if send.reduce or (send.src, chunk) not in self.copied:
             return first(chunk)
         return second(chunk)
 
-    def landed_value(self, transfer: Transfer, chunk: int) -> int:
-        """In which value's cells a transfer that adds nothing lands."""
-        if (transfer.index, chunk) in self.sums.landed:
-            return self.sums.lands_as(transfer.index, transfer.dst, chunk)
+    def landed_value(self, send: Send, chunk: int) -> int:
+        """In which value's cells a send that adds nothing lands."""
+        if (send.index, chunk) in self.sums.landed:
+            return self.sums.lands_as(send.index, send.dst, chunk)
         return second(chunk)
 
     def chunk_of(self, value: int) -> int:
@@ -130,24 +130,24 @@ def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flo
     """
     collective = schedule.problem.collective
     named = _named_sums(schedule)
-    transfers = tuple(_transfers(schedule, instance, position, named))
-    sums = NO_SUMS if named is None else _make_sums(schedule.problem.collective, transfers)
+    sends = tuple(_sends(schedule, instance, position, named))
+    sums = NO_SUMS if named is None else _make_sums(schedule.problem.collective, sends)
     added: dict[Cell, list[int]] = {}
     copied: dict[Cell, int] = {}
-    for transfer in transfers:
-        for chunk in transfer.chunks:
-            if (transfer.index, chunk) in sums.sent:
+    for send in sends:
+        for chunk in send.chunks:
+            if (send.index, chunk) in sums.sent:
                 continue
-            cell = (transfer.dst, chunk)
-            if transfer.reduce:
-                added.setdefault(cell, []).append(transfer.index)
+            cell = (send.dst, chunk)
+            if send.reduce:
+                added.setdefault(cell, []).append(send.index)
             else:
-                copied[cell] = transfer.index
+                copied[cell] = send.index
     for indices in added.values():
-        indices.sort(key=lambda index: (transfers[index].end_us, index))
+        indices.sort(key=lambda index: (sends[index].end_us, index))
     own = _offsets(collective.inputs.rank, collective.inputs.chunk, collective.inputs.offset)
     wanted = _offsets(collective.outputs.rank, collective.outputs.chunk, collective.outputs.offset)
-    return Flow(schedule, transfers, own, wanted, added, copied, sums)
+    return Flow(schedule, sends, own, wanted, added, copied, sums)
 
 
 def _named_sums(schedule: Schedule) -> list[int] | None:
@@ -158,10 +158,10 @@ def _named_sums(schedule: Schedule) -> list[int] | None:
     return sets_of_rows(schedule, contributors(schedule.problem.collective))
 
 
-def _make_sums(collective: Collective, transfers: Sequence[Transfer]) -> MadeSums:
+def _make_sums(collective: Collective, sends: Sequence[Send]) -> MadeSums:
     messages = [
         Message(
-            transfer=each.index,
+            send=each.index,
             chunk=chunk,
             src=each.src,
             dst=each.dst,
@@ -169,7 +169,7 @@ def _make_sums(collective: Collective, transfers: Sequence[Transfer]) -> MadeSum
             start_us=each.start_us,
             end_us=each.end_us,
         )
-        for each in transfers
+        for each in sends
         for chunk, contributions in zip(each.chunks, each.contributions, strict=True)
         if collective.reduces[chunk]
     ]
@@ -183,9 +183,9 @@ def _offsets(rank: IntArray, chunk: IntArray, offset: IntArray) -> dict[Cell, in
     return dict(zip(zip(rank.tolist(), chunk.tolist(), strict=True), offset.tolist(), strict=True))
 
 
-def _transfers(
+def _sends(
     schedule: Schedule, instance: IntArray, position: IntArray, sets: Sequence[int] | None
-) -> Iterator[Transfer]:
+) -> Iterator[Send]:
     sends, topology = schedule.sends, schedule.problem.topology
     order = np.lexsort((position[schedule.chunk], sends.of_row))
     stop = np.cumsum(sends.count)
@@ -194,12 +194,12 @@ def _transfers(
     for index, send in enumerate(by_start.tolist()):
         link = int(sends.link[send])
         rows = order[stop[send] - sends.count[send] : stop[send]].tolist()
-        yield Transfer(
+        yield Send(
             index=index,
             chunks=tuple(schedule.chunk[rows].tolist()),
             src=int(topology.src[link]),
             dst=int(topology.dst[link]),
-            line=(link, int(instance[sends.first_row[send]])),
+            connection=(link, int(instance[sends.first_row[send]])),
             start_us=float(sends.start_us[send]),
             end_us=float(sends.end_us[send]),
             sent_us=float(sent[send]),

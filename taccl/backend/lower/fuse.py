@@ -29,7 +29,7 @@ def fuse(rank: RankActions, blocks: Sequence[Block], next_send: Sequence[float])
 
     Parameters
     ----------
-    next_send : for each transfer, the position of the next send of its line.
+    next_send : for each send, the position of the next send of its connection.
     """
     fusion = _Fusion(rank, next_send)
     for block in blocks:
@@ -104,7 +104,7 @@ class _Fusion:
 
     def _may_fuse(self, receive: int, send: int) -> bool:
         received, sent = self.actions[receive], self.actions[send]
-        if self.next_send[received.transfer] < sent.position:
+        if self.next_send[received.send] < sent.position:
             return False
         for number in self.followers[receive]:
             action = self.actions[number]

@@ -19,7 +19,7 @@ import numpy as np
 
 from taccl.backend.lower.actions import Place
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Flow, Transfer, first, is_first
+from taccl.backend.lower.flow import Flow, Send, first, is_first
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.lower.tracks import Tracks
 from taccl.backend.program import Buffer
@@ -34,14 +34,14 @@ class RankLayout:
     ----------
     home : the place where a value first is complete.
     copies : the other places from which it is sent.
-    handed_over : its place in the output, where it is neither at home nor sent from.
-    landing, source : per incoming (outgoing) transfer, the first of its cells.
+    copied_out : its place in the output, where it is neither at home nor sent from.
+    landing, source : per incoming (outgoing) send, the first of its cells.
     scratch_chunks : the size of scratch.
     """
 
     home: dict[int, Place] = field(default_factory=dict)
     copies: dict[int, list[Place]] = field(default_factory=dict)
-    handed_over: dict[int, Place] = field(default_factory=dict)
+    copied_out: dict[int, Place] = field(default_factory=dict)
     landing: dict[int, Place] = field(default_factory=dict)
     source: dict[int, Place] = field(default_factory=dict)
     scratch_chunks: int = 0
@@ -49,7 +49,7 @@ class RankLayout:
     @property
     def cost(self) -> int:
         """Cells that are copied."""
-        return sum(map(len, self.copies.values())) + len(self.handed_over)
+        return sum(map(len, self.copies.values())) + len(self.copied_out)
 
 
 def chunk_orders(collective: Collective) -> list[IntArray]:
@@ -79,13 +79,13 @@ def lay_out(flow: Flow, events: Sequence[Event], plan: dict[int, Adding], fused:
     entry of `plan` becomes `Adding.APART`.
     """
     num_ranks = flow.schedule.problem.num_ranks
-    incoming: list[list[Transfer]] = [[] for _ in range(num_ranks)]
-    outgoing: list[list[Transfer]] = [[] for _ in range(num_ranks)]
+    incoming: list[list[Send]] = [[] for _ in range(num_ranks)]
+    outgoing: list[list[Send]] = [[] for _ in range(num_ranks)]
     for kind, index in events:
         if kind is Kind.SEND:
-            transfer = flow.transfers[index]
-            incoming[transfer.dst].append(transfer)
-            outgoing[transfer.src].append(transfer)
+            send = flow.sends[index]
+            incoming[send.dst].append(send)
+            outgoing[send.src].append(send)
     own: list[list[int]] = [[] for _ in range(num_ranks)]
     for rank, chunk in flow.own:
         own[rank].append(first(chunk))
@@ -101,9 +101,9 @@ _Area: TypeAlias = Place | int | None
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """The values of a transfer; none if it lands in cells of its own, which hold nothing for long."""
+    """The values of a send; none if it lands in cells of its own, which hold nothing for long."""
 
-    transfer: Transfer
+    send: Send
     values: list[int]
     area: _Area
 
@@ -115,11 +115,9 @@ class _RankPlanner:
         self.flow, self.rank, self.plan, self.fused = flow, rank, plan, fused
         self.tracks = Tracks()
 
-    def lay_out(
-        self, incoming: Sequence[Transfer], outgoing: Sequence[Transfer], own: Sequence[int]
-    ) -> RankLayout:
-        arriving = [self._arriving(transfer) for transfer in incoming]
-        leaving = [self._leaving(transfer) for transfer in outgoing]
+    def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send], own: Sequence[int]) -> RankLayout:
+        arriving = [self._arriving(send) for send in incoming]
+        leaving = [self._leaving(send) for send in outgoing]
         homes = self._fix_homes(arriving, own)
         starts = self.tracks.offsets()
 
@@ -142,10 +140,10 @@ class _RankPlanner:
                 layout.home.update((value, cell(each, i)) for i, value in enumerate(each.values))
         for each in arriving:
             single = len(each.values) == 1
-            layout.landing[each.transfer.index] = layout.home[each.values[0]] if single else cell(each, 0)
+            layout.landing[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
         for each in leaving:
             single = len(each.values) == 1
-            layout.source[each.transfer.index] = layout.home[each.values[0]] if single else cell(each, 0)
+            layout.source[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
         for each in (*leaving, *arriving):
             if len(each.values) > 1:
                 for index, value in enumerate(each.values):
@@ -153,31 +151,31 @@ class _RankPlanner:
                     others = layout.copies.setdefault(value, [])
                     if place != layout.home[value] and place not in others and place.buffer != Buffer.INPUT:
                         others.append(place)
-        self._hand_over(layout)
+        self._copy_out(layout)
         return layout
 
-    def _arriving(self, transfer: Transfer) -> _Set:
-        size = len(transfer.chunks)
-        if not transfer.reduce:
-            values = [self.flow.landed_value(transfer, chunk) for chunk in transfer.chunks]
-            return _Set(transfer, values, self._area(values) if size > 1 else None)
-        adding = self.plan[transfer.index]
-        values = [first(chunk) for chunk in transfer.chunks]
+    def _arriving(self, send: Send) -> _Set:
+        size = len(send.chunks)
+        if not send.reduce:
+            values = [self.flow.landed_value(send, chunk) for chunk in send.chunks]
+            return _Set(send, values, self._area(values) if size > 1 else None)
+        adding = self.plan[send.index]
+        values = [first(chunk) for chunk in send.chunks]
         if adding is Adding.APART:
-            return _Set(transfer, [], self.tracks.reserve(size))
+            return _Set(send, [], self.tracks.reserve(size))
         if size == 1:
-            return _Set(transfer, values, None)
+            return _Set(send, values, None)
         if adding is Adding.FIRST:
-            return _Set(transfer, values, self._area(values))
+            return _Set(send, values, self._area(values))
         area = self._accumulators_area(values)
         if isinstance(area, int):
-            self.plan[transfer.index] = Adding.APART
-            return _Set(transfer, [], area)
-        return _Set(transfer, values, area)
+            self.plan[send.index] = Adding.APART
+            return _Set(send, [], area)
+        return _Set(send, values, area)
 
-    def _leaving(self, transfer: Transfer) -> _Set:
-        values = [self.flow.sent_value(transfer, chunk) for chunk in transfer.chunks]
-        return _Set(transfer, values, self._area(values) if len(values) > 1 else None)
+    def _leaving(self, send: Send) -> _Set:
+        values = [self.flow.sent_value(send, chunk) for chunk in send.chunks]
+        return _Set(send, values, self._area(values) if len(values) > 1 else None)
 
     def _accumulators_area(self, values: Sequence[int]) -> _Area:
         """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
@@ -204,7 +202,7 @@ class _RankPlanner:
         in_groups = {value for each in arriving if len(each.values) > 1 for value in each.values}
         values = list(own)
         for each in arriving:
-            values += each.values or [first(chunk) for chunk in each.transfer.chunks]
+            values += each.values or [first(chunk) for chunk in each.send.chunks]
         values += [value for rank, value in self.flow.sums.made if rank == self.rank]
         homes: dict[int, Place | None] = {}
         for value in values:
@@ -226,7 +224,7 @@ class _RankPlanner:
             return None
         return Place(Buffer.OUTPUT, output)
 
-    def _hand_over(self, layout: RankLayout) -> None:
+    def _copy_out(self, layout: RankLayout) -> None:
         """What the user wants and is not in the output yet."""
         for value, home in layout.home.items():
             chunk = self.flow.chunk_of(value)
@@ -235,7 +233,7 @@ class _RankPlanner:
                 continue
             place = Place(Buffer.OUTPUT, offset)
             if place != home and place not in layout.copies.get(value, ()):
-                layout.handed_over[value] = place
+                layout.copied_out[value] = place
 
     def _is_accumulator(self, value: int) -> bool:
         return is_first(value) and (self.rank, self.flow.chunk_of(value)) in self.flow.added

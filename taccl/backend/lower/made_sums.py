@@ -28,9 +28,9 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A set of contributions to a chunk on its way; `transfer` is the number of its send."""
+    """A set of contributions to a chunk on its way; `send` is the number of the send that carries it."""
 
-    transfer: int
+    send: int
     chunk: int
     src: int
     dst: int
@@ -62,10 +62,10 @@ class MadeSums:
     Parameters
     ----------
     own : by (rank, chunk), the value that is the rank's own contribution.
-    landed, sent : the value that a transfer brings, or takes along, of a chunk, by (transfer, chunk).
+    landed, sent : the value that a send brings, or takes along, of a chunk, by (send, chunk).
     final : by (rank, chunk), the value that is the whole sum, where a rank wants it.
     made : by (rank, value).
-    sources : for each transfer, those that must have arrived before it can leave.
+    sources : for each send, those that must have arrived before it can leave.
     """
 
     own: dict[Cell, int]
@@ -91,9 +91,9 @@ class MadeSums:
                 users[rank, part].append(value)
         return users
 
-    def lands_as(self, transfer: int, rank: int, chunk: int) -> int:
+    def lands_as(self, send: int, rank: int, chunk: int) -> int:
         """The value in whose cells a message lands: its own, or the sum whose base it is."""
-        value = self.landed[transfer, chunk]
+        value = self.landed[send, chunk]
         return self.on_base.get((rank, value), value)
 
 
@@ -104,7 +104,7 @@ NO_SUMS = MadeSums({}, {}, {}, {}, {}, {})
 class _Held:
     value: int
     ready_us: float
-    transfers: frozenset[int]  # the messages that it is made of
+    sends: frozenset[int]  # the messages that it is made of
 
 
 def make_sums(
@@ -123,7 +123,7 @@ def make_sums(
     """
     making = _Making(collective, number)
     waiting = sorted(messages, key=lambda message: (message.start_us, message.end_us))
-    sender = {message.transfer: message.src for message in waiting}
+    sender = {message.send: message.src for message in waiting}
     before = len(waiting) + 1
     while waiting and len(waiting) < before:
         before = len(waiting)
@@ -154,14 +154,14 @@ class _Making:
         sent = self._made((message.src, chunk), message.contributions, by_us)
         if sent is None:
             return False
-        self.sums.sent[message.transfer, chunk] = sent.value
-        self.sums.sources.setdefault(message.transfer, set()).update(sent.transfers)
+        self.sums.sent[message.send, chunk] = sent.value
+        self.sums.sources.setdefault(message.send, set()).update(sent.sends)
         at = message.dst, chunk
         value = self._next(at)
-        self.sums.landed[message.transfer, chunk] = value
+        self.sums.landed[message.send, chunk] = value
         self.ready_us[message.dst, value] = message.end_us
         held = self.held.setdefault(at, {})
-        arrived = _Held(value, message.end_us, frozenset({message.transfer}))
+        arrived = _Held(value, message.end_us, frozenset({message.send}))
         there = held.get(message.contributions)
         if there is None or arrived.ready_us < there.ready_us:
             held[message.contributions] = arrived
@@ -194,7 +194,7 @@ class _Making:
         made = _Held(
             value,
             max(one.ready_us for one in chosen),
-            frozenset().union(*(one.transfers for one in chosen)),
+            frozenset().union(*(one.sends for one in chosen)),
         )
         held[contributions] = made
         self.sums.made[at[0], value] = MadeSum(value, tuple(one.value for one in chosen))
@@ -207,10 +207,10 @@ class _Making:
     def result(self, sender: dict[int, int]) -> MadeSums:
         """The sums, each on its base: of the messages that are there for it alone, the first.
 
-        `sender` is the rank from which each transfer leaves.
+        `sender` is the rank from which each send leaves.
         """
         sums = self.sums
-        uses = Counter((sender[transfer], value) for (transfer, _), value in sums.sent.items())
+        uses = Counter((sender[send], value) for (send, _), value in sums.sent.items())
         uses.update((rank, value) for (rank, _), value in sums.final.items())
         uses.update((rank, part) for (rank, _), each in sums.made.items() for part in each.parts)
         made = {}

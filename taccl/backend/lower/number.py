@@ -100,10 +100,10 @@ def _named(action: Action, rank: int, scratch: Sequence[dict[int, int]]) -> tupl
     peer stores nothing, the step names its own side twice.
     """
     src_rank = dst_rank = rank
-    if action.lane is not None and action.op is Op.SEND:
-        dst_rank = action.lane.peer
-    elif action.lane is not None and action.op is Op.RECV:
-        src_rank = action.lane.peer
+    if action.endpoint is not None and action.op is Op.SEND:
+        dst_rank = action.endpoint.peer
+    elif action.endpoint is not None and action.op is Op.RECV:
+        src_rank = action.endpoint.peer
     src = _packed(action.src, scratch[src_rank])
     dst = _packed(action.dst, scratch[dst_rank])
     named = (src or dst, dst or src)

@@ -1,15 +1,15 @@
 """One order of everything that happens, which all thread blocks and dependencies follow.
 
-Each transfer is three events: its send step, its receive step, and its arrival, when what was
+Each send is three events: its send step, its receive step, and its arrival, when what was
 received is added or copied on. The order is a topological order of these rules, by time:
 
 - a send comes after the arrivals of all that it carries;
-- a receive comes after its send, and before the next send of its line;
+- a receive comes after its send, and before the next send of its connection;
 - the receive of several chunks comes directly after its send;
-- an arrival comes before the next receive of its line.
+- an arrival comes before the next receive of its connection.
 
-The last rule only ever moves an arrival ahead of its time where messages of one line overlap, because
-latency is not occupancy. An addition to the same sum from another line may then wait for it, by that
+The last rule only ever moves an arrival ahead of its time where messages of one connection overlap, because
+latency is not occupancy. An addition to the same sum from another connection may then wait for it, by that
 latency at most.
 
 Of sends at one moment, those whose chunks have come furthest go first: a chain of ranks then passes on
@@ -41,33 +41,33 @@ class Kind(IntEnum):
 #: Times that agree to so many decimals (of a microsecond) are one moment.
 _DECIMALS = 6
 
-#: (what, transfer)
+#: (what, send)
 Event = tuple[Kind, int]
 
 
 def order_events(flow: Flow) -> list[Event]:
-    """All events of a valid schedule. A receive of one chunk counts at the end of its transfer."""
+    """All events of a valid schedule. A receive of one chunk counts at the end of its send."""
     return _Ordering(flow).run()
 
 
 class _Ordering:
     def __init__(self, flow: Flow) -> None:
-        self.transfers = flow.transfers
+        self.sends = flow.sends
         self.events: list[Event] = []
         self.happened: set[Event] = set()
         self.heap: list[tuple[float, Kind, int, int]] = []
-        self.hops = [0] * len(self.transfers)  # how many transfers led to this one, at most
-        self.missing = [0] * len(self.transfers)
+        self.hops = [0] * len(self.sends)  # how many sends led to this one, at most
+        self.missing = [0] * len(self.sends)
         self.waiting: dict[int, list[int]] = {}
-        self.under_way: dict[tuple[int, int], int] = {}  # the last transfer of each line
-        self.before: dict[int, int] = {}  # the transfer before it on its line
-        for transfer in self.transfers:
-            sources = flow.sources(transfer)
-            self.missing[transfer.index] = len(sources)
+        self.under_way: dict[tuple[int, int], int] = {}  # the last send of each connection
+        self.before: dict[int, int] = {}  # the send before it on its connection
+        for send in self.sends:
+            sources = flow.sources(send)
+            self.missing[send.index] = len(sources)
             for source in sources:
-                self.waiting.setdefault(source, []).append(transfer.index)
+                self.waiting.setdefault(source, []).append(send.index)
             if not sources:
-                self._push(transfer.start_us, Kind.SEND, transfer.index)
+                self._push(send.start_us, Kind.SEND, send.index)
 
     def run(self) -> list[Event]:
         while self.heap:
@@ -90,19 +90,19 @@ class _Ordering:
         self.happened.add((kind, index))
 
     def _send(self, index: int) -> None:
-        transfer = self.transfers[index]
-        before = self.under_way.get(transfer.line)
+        send = self.sends[index]
+        before = self.under_way.get(send.connection)
         if before is not None:
             self._receive(before)
             self.before[index] = before
-            if len(transfer.chunks) > 1:
+            if len(send.chunks) > 1:
                 self._arrive(before)
-        self.under_way[transfer.line] = index
+        self.under_way[send.connection] = index
         self._happens(Kind.SEND, index)
-        if len(transfer.chunks) > 1:
+        if len(send.chunks) > 1:
             self._receive(index)
         else:
-            self._push(transfer.end_us, Kind.RECEIVE, index)
+            self._push(send.end_us, Kind.RECEIVE, index)
 
     def _receive(self, index: int) -> None:
         if (Kind.RECEIVE, index) in self.happened:
@@ -110,7 +110,7 @@ class _Ordering:
         if index in self.before:
             self._arrive(self.before[index])
         self._happens(Kind.RECEIVE, index)
-        self._push(self.transfers[index].end_us, Kind.ARRIVE, index)
+        self._push(self.sends[index].end_us, Kind.ARRIVE, index)
 
     def _arrive(self, index: int) -> None:
         if (Kind.ARRIVE, index) in self.happened:
@@ -120,4 +120,4 @@ class _Ordering:
             self.missing[follower] -= 1
             self.hops[follower] = max(self.hops[follower], self.hops[index] + 1)
             if not self.missing[follower]:
-                self._push(self.transfers[follower].start_us, Kind.SEND, follower)
+                self._push(self.sends[follower].start_us, Kind.SEND, follower)
