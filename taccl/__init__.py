@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from taccl.api import StatedProblem, make_problem, synthesize
     from taccl.backend.verify import verify_file
     from taccl.collectives import Collective, make_collective
+    from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
+    from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
+    from taccl.request import Request
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
     from taccl.schemas import json_schema
@@ -36,10 +39,13 @@ __all__ = [
     "Collective",
     "Explanation",
     "Frontier",
+    "OutputOptions",
     "PhysicalTopology",
     "Problem",
+    "Request",
     "Result",
     "Schedule",
+    "SearchOptions",
     "SimulatedFile",
     "Sketch",
     "StatedProblem",
@@ -63,10 +69,13 @@ _HOME = {
     "Collective": "collectives",
     "Explanation": "explained",
     "Frontier": "frontier",
+    "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
+    "Request": "request",
     "Result": "result",
     "Schedule": "schedule",
+    "SearchOptions": "encoding.core.options",
     "SimulatedFile": "simulated",
     "Sketch": "sketch",
     "StatedProblem": "api",

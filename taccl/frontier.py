@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from taccl import units
-from taccl.api import choose_topology
 from taccl.arguments import is_whole, shown
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.collectives import Collective, make_collective
@@ -31,6 +30,7 @@ from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.notebook import frame_of_rows, html_table, new_axes
 from taccl.problem import Occupancy, Problem
+from taccl.resolved import choose_topology
 from taccl.schedule import Schedule, schedule_to_json
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from taccl import units
-from taccl.api import StatedProblem, Symmetry, make_problem
-from taccl.collectives import Collective
+from taccl.api import StatedProblem, make_problem
 from taccl.encoding.bounds import Bound, Kind, all_bounds
 from taccl.notebook import frame_of_rows, html_table
-from taccl.problem import Occupancy, Problem
+from taccl.problem import Problem
+from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
 from taccl.schemas import finite, stamped
-from taccl.sketch import Sketch
-from taccl.sketch.model import NicSharing
-from taccl.topologies import PhysicalTopology
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from typing_extensions import Unpack
 
 _COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")
 
@@ -128,35 +125,11 @@ class Bounds(Sequence[Bound]):
         }
 
 
-def bounds(
-    collective: str | Path | Collective = "allgather",
-    *,
-    topology: str | Path | PhysicalTopology | None = None,
-    sketch: str | Path | Sketch | None = None,
-    size: str | int | None = None,
-    nodes: int | None = None,
-    profile: str | Path | None = None,
-    chunks: int | None = None,
-    root: int | None = None,
-    occupancy: Occupancy | None = None,
-    nic_sharing: NicSharing | None = None,
-    symmetry: Symmetry = "sketch",
-) -> Bounds:
+@spelled_out(RequestKeywords)
+def bounds(collective: AnyCollective | Request = "allgather", **asked: Unpack[RequestKeywords]) -> Bounds:
     """The best lower bound of each kind in microseconds, largest first, each with its witness.
 
     Parameters and errors are those of `taccl.make_problem`.
     """
-    stated = make_problem(
-        collective,
-        topology=topology,
-        sketch=sketch,
-        size=size,
-        nodes=nodes,
-        profile=profile,
-        chunks=chunks,
-        root=root,
-        occupancy=occupancy,
-        nic_sharing=nic_sharing,
-        symmetry=symmetry,
-    )
+    stated = make_problem(request_of(collective, asked))
     return Bounds(stated, all_bounds(stated.problem))

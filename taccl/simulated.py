@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -25,17 +25,18 @@ from taccl.errors import (
     UnitError,
 )
 from taccl.notebook import frame_of_rows, html_table
-from taccl.problem import Occupancy, Problem, RoutingLimits
+from taccl.problem import Problem, RoutingLimits
+from taccl.request import MachineKeywords, Request, spelled_out
 from taccl.schedule import read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.simulated_subject import Subject, is_json, of_schedule, of_xml
-from taccl.sketch.model import NicSharing
 from taccl.tolerance import contradicts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+    from typing_extensions import Unpack
 
     from taccl.schedule.plot import Lanes
 
@@ -162,22 +163,18 @@ class SimulatedFile:
         return html_table(f"{self.collective.name}, {ranks} ranks, on {self.topology}", header, rows)
 
 
+@spelled_out(MachineKeywords)
 def simulate_file(
     path: str | Path,
     sizes: Sequence[str | int] = (),
     *,
-    topology: str | Path | None = None,
-    sketch: str | Path | None = None,
-    nodes: int | None = None,
-    profile: str | Path | None = None,
-    occupancy: Occupancy | None = None,
-    nic_sharing: NicSharing | None = None,
     collective: str | Path | None = None,
     root: int | None = None,
     protocol: Protocol | None = None,
     slots: int | None = None,
     arbitration: Arbitration = "urgent",
     copy_us_per_mb: float = 0.0,
+    **machine: Unpack[MachineKeywords],
 ) -> SimulatedFile:
     """Simulate a program on a machine, at each size.
 
@@ -186,7 +183,7 @@ def simulate_file(
     path : an MSCCL-XML file, or the JSON file of a schedule, which is lowered first. A schedule's file also
         has its machine; `topology` or `sketch` put another in its place.
     sizes : what nccl-tests prints as `size`; by default the size that the schedule or sketch is for.
-    topology, sketch, nodes, profile, occupancy, nic_sharing : the machine, as in `taccl.synthesize`.
+    machine : topology, sketch, nodes, profile, occupancy, nic_sharing, as in `taccl.Request`.
     collective : the YAML file of the custom collective that an MSCCL-XML is for.
     root : of broadcast, reduce, gather and scatter in an MSCCL-XML; by default the one that fits.
     protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`.
@@ -200,9 +197,9 @@ def simulate_file(
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = of_schedule(read_schedule(path)) if is_json(path) else of_xml(path, collective, root)
-    machine = _Machine(topology, sketch, nodes, profile, occupancy, nic_sharing)
+    asked = Request(subject.collective, **machine)
     chosen = sizes or (subject.default_size,)
-    problems = [_problem(subject, machine, size) for size in chosen]
+    problems = [_problem(subject, asked, size) for size in chosen]
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
@@ -219,7 +216,7 @@ def simulate_file(
         except TacclError as fault:
             fault.path = str(path)
             raise
-        bound, schedule_us = _known_times(subject, problem, own=machine.is_not_given)
+        bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
         if subject.saved is not None and schedule_us is not None:
             claims |= dict.fromkeys(claim_notes(subject.saved, bound))
         runs.append(
@@ -266,28 +263,15 @@ def _check_run(
     )
 
 
-@dataclass(frozen=True)
-class _Machine:
-    """What `make_problem` needs to make one."""
-
-    topology: str | Path | None
-    sketch: str | Path | None
-    nodes: int | None
-    profile: str | Path | None
-    occupancy: Occupancy | None
-    nic_sharing: NicSharing | None
-
-    @property
-    def is_not_given(self) -> bool:
-        return self.topology is None and self.sketch is None
+def _names_no_machine(asked: Request) -> bool:
+    return asked.topology is None and asked.sketch is None
 
 
-def _problem(subject: Subject, machine: _Machine, size: str | int | None) -> Problem:
+def _problem(subject: Subject, asked: Request, size: str | int | None) -> Problem:
     """What the program answers at a size, on all links that the machine or its sketch has."""
     size_bytes = None if size is None else _checked_size(subject, size)
-    if subject.saved is not None and machine.is_not_given:
-        given = [each for each in astuple(machine) if each is not None]
-        if given:
+    if subject.saved is not None and _names_no_machine(asked):
+        if asked != Request(subject.collective):
             raise TopologyError(
                 "the machine is the one in the schedule's file", hint="--topology or --sketch"
             )
@@ -297,7 +281,7 @@ def _problem(subject: Subject, machine: _Machine, size: str | int | None) -> Pro
         rounded = None
         if size_bytes is not None:  # finer chunks than the program's need not be whole bytes
             rounded = -(-size_bytes // collective.chunks_per_size) * collective.chunks_per_size
-        stated = make_problem(collective, size=rounded, **asdict(machine))
+        stated = make_problem(replace(asked, size=rounded))
         problem = replace(stated.problem, symmetry=(), limits=RoutingLimits())
     if size_bytes is None:
         size_bytes = problem.size_bytes

@@ -6,10 +6,10 @@ import pytest
 
 import taccl
 from taccl import load_topology, make_collective, make_problem, read_schedule, synthesize
-from taccl.api import choose_topology
 from taccl.backend.verify import verify_text
 from taccl.collectives import Collective
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
+from taccl.resolved import choose_topology
 from taccl.sketch import load_sketch
 from taccl.topologies import Device, PhysicalTopology
 from taccl.units import KB, MB

@@ -182,7 +182,7 @@ def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch
         chosen()
 
 
-def test_a_wrong_bound_is_not_taken_for_a_number_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_bound_is_told_and_no_number_is_lost_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
         yield replace(next(real_solve(problem, options)), lower_bound_us=1e9)
 
@@ -190,6 +190,7 @@ def test_a_wrong_bound_is_not_taken_for_a_number_that_fails(monkeypatch: pytest.
     choice = chosen()
     assert any("stands above a valid schedule" in each.text for each in choice.found.failures)
     assert choice.found.lower_bound_us <= choice.found.schedule.makespan_us
+    assert len(choice.tried) > 1
 
 
 def test_progress_says_which_number_it_is_about(first_schedules_only: list[int]) -> None:

@@ -11,7 +11,6 @@ from registered import greedy, reducing
 from sketches_drawn import sketches, small_machine
 
 from taccl import explain
-from taccl.api import Request, read_request
 from taccl.collectives import COLLECTIVES, Placement, make_collective
 from taccl.encoding.bounds import Bound
 from taccl.encoding.core.budget import Budget
@@ -21,6 +20,8 @@ from taccl.explained import Conflict, Explanation
 from taccl.explained.symmetry import broken_without
 from taccl.explained.ways import number_of_demands, unmet_demands
 from taccl.problem import Problem
+from taccl.request import Request
+from taccl.resolved import Resolved, resolve
 from taccl.search import Found, search
 from taccl.sketch import Sketch, apply_sketch, parse_sketch
 from taccl.sketch.demands import demands_of, first_gap
@@ -171,12 +172,13 @@ def test_a_limit_on_links_is_part_of_a_conflict_only_where_it_has_to_be() -> Non
 
 def test_taccls_own_sketch_has_a_third_hop_and_it_is_said_why_two_are_too_few() -> None:
     data = Path(__file__).parent / "data" / "taccl"
-    asked = read_request(
+    request = Request(
         "alltoall",
         topology="dgx2",
         sketch=data / "sketch" / "sk1-dgx2-n2.json",
         profile=data / "topo" / "topo-dgx2-1MB.json",
     )
+    asked = resolve(request)
     apart = TakenApart(asked.sketch, asked.topology)
     two = unmet_demands(asked, apart, 2, Budget(60.0))
     assert (two.unmet, two.untold) == (480, 0)
@@ -349,7 +351,7 @@ def test_what_is_impossible_is_what_cannot_be_applied_and_its_lines_are_minimal(
     machine = small_machine(nodes)
     apart = TakenApart(sketch, machine)
     collective = make_collective(name, machine.num_ranks)
-    unmet = unmet_demands(Request(collective, machine, sketch, 1.0), apart, None, Budget(60.0))
+    unmet = unmet_demands(Resolved(collective, machine, sketch, 1.0), apart, None, Budget(60.0))
     try:
         apply_sketch(sketch, machine, collective, 1.0)
         assert unmet.unmet == 0 and not unmet.conflicts and not unmet.helps

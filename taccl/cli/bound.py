@@ -7,33 +7,17 @@ from typing import Any
 import click
 
 from taccl import units
-from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import json_option, machine_options, symmetry_option
+from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
 from taccl.cli.output import show_json, show_table
 from taccl.encoding.bounds import Bound
 from taccl.proofs import REMEDIES, Bounds, bounds
 
 
 @click.command()
-@click.option(
-    "--collective",
-    shell_complete=completion.collectives,
-    default="allgather",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A collective by name, or a YAML file that says what each chunk does.",
-)
-@machine_options
+@request_options
 @symmetry_option
-@click.option("--size", help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: the profile's or sketch's.")
-@click.option(
-    "--chunks",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
-)
-@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+@chunks_option
 @json_option
 def bound(as_json: bool, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.

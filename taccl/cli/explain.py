@@ -6,30 +6,14 @@ from typing import Any
 
 import click
 
-from taccl.cli import completion
-from taccl.cli.options import json_option, machine_options
+from taccl.cli.options import chunks_option, json_option, request_options
 from taccl.cli.output import show_json
 from taccl.explained import explain as explained
 
 
 @click.command()
-@click.option(
-    "--collective",
-    shell_complete=completion.collectives,
-    default="allgather",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A collective by name, or a YAML file that says what each chunk does.",
-)
-@machine_options
-@click.option("--size", help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: the profile's or sketch's.")
-@click.option(
-    "--chunks",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
-)
-@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+@request_options
+@chunks_option
 @click.option(
     "--target-time",
     "--within",

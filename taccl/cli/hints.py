@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 
 from taccl.errors import InfeasibleError
+from taccl.request import Request
 
-#: The options that state a problem, and not how it is solved.
-_STATING = (
-    *("collective", "sketch", "topology", "nodes", "profile", "occupancy"),
-    *("nic_sharing", "size", "chunks", "root"),
-)
+#: What `taccl explain` is asked about: all of a request but what is no line of a sketch.
+_STATING = tuple(each.name for each in fields(Request) if each.name not in ("symmetry", "target"))
 
 
 @contextmanager

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from taccl.api import SYMMETRIES
 from taccl.cli import completion
+from taccl.collectives import COLLECTIVES
 from taccl.problem import OCCUPANCIES
+from taccl.request import SYMMETRIES
 from taccl.sketch.model import NIC_SHARINGS
 
 
@@ -64,6 +65,38 @@ def machine_options(command: _Command) -> _Command:
     for option in reversed(_MACHINE):
         command = option(command)
     return command
+
+
+_COLLECTIVE = click.option(
+    "--collective",
+    shell_complete=completion.collectives,
+    default="allgather",
+    show_default=True,
+    metavar="NAME|FILE",
+    help=f"{', '.join(COLLECTIVES)}, or a YAML file that says what each chunk does.",
+)
+_SIZE = click.option(
+    "--size",
+    help="As nccl-tests counts it: 64KB, 16MB, 1GB; rounded down to a whole number of equal chunks. "
+    "Default: what the profile, else the sketch, is meant for.",
+)
+_ROOT = click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
+_CHUNKS = click.option(
+    "--chunks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pieces that one rank's part is cut into. Default: the sketch's, else 1.",
+)
+
+
+def request_options(command: _Command) -> _Command:
+    """All of a request but the number of chunks, symmetries and target."""
+    return _COLLECTIVE(machine_options(_SIZE(_ROOT(command))))
+
+
+def chunks_option(command: _Command) -> _Command:
+    """`--chunks`, for commands that do not search for it."""
+    return _CHUNKS(command)
 
 
 def symmetry_option(command: _Command) -> _Command:

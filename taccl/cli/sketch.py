@@ -90,7 +90,7 @@ def check(
 
     No solver is run. Exit code 0 if some collective can be done, 3 if none can.
     """
-    from taccl.api import choose_topology  # it loads the solvers, which no other command here needs
+    from taccl.resolved import choose_topology  # it loads the solvers, which no other command here needs
 
     design = load_sketch(find_sketch(file))
     machine = choose_topology(topology, design, nodes=nodes, profile=profile)

@@ -13,7 +13,7 @@ from taccl.backend.target import AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import FILE, json_option, machine_options, symmetry_option
+from taccl.cli.options import FILE, json_option, request_options, symmetry_option
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -45,22 +45,8 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 
 
 @click.command()
-@click.option(
-    "--collective",
-    shell_complete=completion.collectives,
-    default="allgather",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="allgather, reducescatter, allreduce, alltoall, broadcast, reduce, gather, scatter, "
-    "or a YAML file that says what each chunk does.",
-)
-@machine_options
+@request_options
 @symmetry_option
-@click.option(
-    "--size",
-    help="As nccl-tests counts it: 64KB, 16MB, 1GB. Default: what the profile, else "
-    "the sketch, is meant for.",
-)
 @click.option(
     "--chunks",
     callback=_number_or_auto,
@@ -68,7 +54,6 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Pieces that one rank's part is cut into; auto searches for the fastest number. "
     "Default: the sketch's, else 1.",
 )
-@click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
 @click.option(
     "--engine",
     shell_complete=completion.engines,

@@ -8,12 +8,10 @@ short search shows that there is a schedule.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from taccl import units
-from taccl.api import Request, read_request
 from taccl.arguments import is_whole, shown
-from taccl.collectives import Collective
 from taccl.encoding.bounds import Bound, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
@@ -22,13 +20,16 @@ from taccl.explained.explanation import Explanation
 from taccl.explained.symmetry import broken_symmetries
 from taccl.explained.targets import is_above, not_by_any_schedule, target_missed
 from taccl.explained.ways import longest_way, unmet_demands
-from taccl.problem import Occupancy, Problem, Statement
+from taccl.problem import Problem, Statement
+from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
+from taccl.resolved import Resolved, resolve
 from taccl.search import STOP, Answer, Found, Progress, search
-from taccl.sketch import Sketch, apply_sketch
+from taccl.sketch import apply_sketch
 from taccl.sketch.apply import check_ranks
-from taccl.sketch.model import NicSharing
 from taccl.sketch.rules import TakenApart
-from taccl.topologies import PhysicalTopology
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Above so many demands, which of them is farthest is not looked for.
 _MOST_WAYS = 100_000
@@ -38,28 +39,20 @@ _PROGRAM_S = 10.0
 _HOPS_NOTE = "--max-hops asks whether such ways exist; a schedule that is found may take longer ones"
 
 
+@spelled_out(RequestKeywords)
 def explain(
-    collective: str | Path | Collective = "allgather",
+    collective: AnyCollective | Request = "allgather",
     *,
-    topology: str | Path | PhysicalTopology | None = None,
-    sketch: str | Path | Sketch | None = None,
-    size: str | int | None = None,
-    nodes: int | None = None,
-    profile: str | Path | None = None,
-    chunks: int | None = None,
-    root: int | None = None,
-    occupancy: Occupancy | None = None,
-    nic_sharing: NicSharing | None = None,
     target_time: str | float | None = None,
     max_hops: int | None = None,
     time_limit: float = 30.0,
+    **asked: Unpack[RequestKeywords],
 ) -> Explanation:
     """Whether a request can be met; if not, the minimal set of lines that stands in the way.
 
     Parameters
     ----------
-    collective, topology, sketch, size, nodes, profile, chunks, root, occupancy, nic_sharing : as in
-        `taccl.synthesize`.
+    collective, asked : as in `taccl.make_problem`; the symmetries are those of the sketch.
     target_time : by when a schedule has to end, like `500us`, or a number of microseconds.
     max_hops : ask also whether each chunk has a way of at most so many links.
     time_limit : seconds for finding minimal sets, and then again for the search.
@@ -76,24 +69,13 @@ def explain(
             f"a way has at least one link, so max_hops is not {shown(max_hops)}", hint="--max-hops 2"
         )
     target_us = None if target_time is None else units.parse_time_us(target_time)
-    asked = read_request(
-        collective,
-        topology=topology,
-        sketch=sketch,
-        size=size,
-        nodes=nodes,
-        profile=profile,
-        chunks=chunks,
-        root=root,
-        occupancy=occupancy,
-        nic_sharing=nic_sharing,
-    )
-    chunks_said = _chunks_said(asked, None if isinstance(collective, Collective) else chunks)
-    return _explained(asked, chunks_said, target_us, max_hops, time_limit)
+    request = request_of(collective, asked)
+    resolved = resolve(request)
+    return _explained(resolved, _chunks_said(resolved, request.chunks), target_us, max_hops, time_limit)
 
 
 def _explained(
-    asked: Request, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
+    asked: Resolved, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
 ) -> Explanation:
     budget = Budget(time_limit)
     check_ranks(asked.collective, asked.topology)
@@ -151,7 +133,7 @@ def _first_found(problem: Problem, target_us: float | None, time_limit: float) -
         return None
 
 
-def _chunks_said(asked: Request, chunks: int | None) -> Statement:
+def _chunks_said(asked: Resolved, chunks: int | str | None) -> Statement:
     """What asks for so many chunks per rank."""
     number = asked.collective.chunks_per_rank
     if chunks is not None:

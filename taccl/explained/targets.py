@@ -11,13 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from taccl import tolerance
-from taccl.api import Request
 from taccl.encoding.bounds import Bound, all_bounds, quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
 from taccl.proofs import REMEDIES
+from taccl.resolved import Resolved
 from taccl.sketch.rules import TakenApart
 
 #: Seconds for each linear program of a bound.
@@ -51,7 +51,7 @@ def not_by_any_schedule(bound: Bound, target_us: float) -> Conflict:
 
 
 def target_missed(
-    asked: Request,
+    asked: Resolved,
     apart: TakenApart,
     chunks_said: Statement,
     bound: Bound,
@@ -117,7 +117,7 @@ class _Bounds:
     When the time is up, a bound counts as one that excludes nothing, and `all_in_time` is false.
     """
 
-    def __init__(self, asked: Request, apart: TakenApart, chunks_said: Statement, budget: Budget) -> None:
+    def __init__(self, asked: Resolved, apart: TakenApart, chunks_said: Statement, budget: Budget) -> None:
         self._asked, self._apart, self._budget = asked, apart, budget
         self._rules = len(apart.rules)
         nics = [] if apart.nics is None else [apart.nics]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.api import Request
 from taccl.collectives import Collective, IntArray
 from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
@@ -20,6 +19,7 @@ from taccl.encoding.core.distance import shortest_path
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
+from taccl.resolved import Resolved
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
@@ -76,7 +76,7 @@ def number_of_demands(collective: Collective) -> int:
     return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_home))
 
 
-def unmet_demands(asked: Request, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
+def unmet_demands(asked: Resolved, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
     """All demands that cannot be met over at most `max_hops` links (None: any number); see `Unmet`."""
     finder = _Finder(asked.collective, apart, max_hops)
     every_rule = range(len(apart.rules))

@@ -1,0 +1,59 @@
+"""What a user may say about the file of a schedule, but for what it is for: that is part of the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taccl import units
+from taccl.arguments import whole_number
+from taccl.backend.target import AnyTarget, LoweringOptions
+from taccl.errors import TacclError, UnitError
+
+#: Of a program for a target that has no limit of its own.
+_MOST_INSTANCES = 1024
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """How a schedule becomes a file.
+
+    Parameters
+    ----------
+    xml : whether to make the target's file at all.
+    protocol : Simple, LL or LL128.
+    instances : how many parallel copies of the program share each chunk.
+    min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
+
+    Raises
+    ------
+    TacclError : a size that is none.
+    """
+
+    xml: bool = True
+    protocol: str = "Simple"
+    instances: int = 1
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, size_bytes in (("min", self.min_bytes), ("max", self.max_bytes)):
+            if size_bytes is not None:
+                what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
+                whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
+
+    def for_target(self, target: AnyTarget, name: str) -> LoweringOptions:
+        """The same for a target, with the name of the program.
+
+        Raises
+        ------
+        TacclError : the target has no such protocol, or not so many instances.
+        """
+        most = _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
+        whole_number(self.instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
+        return LoweringOptions(
+            protocol=target.protocol(self.protocol),
+            instances=self.instances,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            name=name,
+        )
