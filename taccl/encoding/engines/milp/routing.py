@@ -103,7 +103,7 @@ class RoutingProgram:
             at[chunk, known.dst[row]] = at[chunk, known.src[row]] + duration[row]
         start[x.at.ravel()] = at.ravel()
         start[x.finish] = max(at.max(), _port_load_us(problem, self.options, known.link).max())
-        start[self.connection] = used.any(axis=0)[self.priced]
+        start[self.connection] = used[:, self.priced].any(axis=0)
         chunks = np.where(topology.internode, 0, used.sum(axis=0))
         start[self.busiest] = (chunks * _slowest_us(problem, self.options)).max(initial=0.0)
         return start
