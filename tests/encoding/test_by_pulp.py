@@ -100,3 +100,19 @@ def test_a_full_disk_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SolverError, match="has no room for its files: No space left on device"):
         solve_by_pulp(at_least(9.0), "any", 10.0, 0.0)
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["GLPK_CMD", "CHOCO_CMD", "PULP_CBC_CMD"])
+def test_a_solver_is_told_as_much_as_it_takes(name: str) -> None:
+    """GLPK knows no gap, Choco no start; CBC knows both, and a seed. None of them has to be installed."""
+    solver = by_pulp._solver(name, 5, 0.1, 7, has_start=True)
+    assert solver.timeLimit == 5
+    is_cbc = name == "PULP_CBC_CMD"
+    assert solver.optionsDict.get("gapRel") == (0.1 if is_cbc else None)
+    assert bool(solver.optionsDict.get("warmStart")) == is_cbc
+    assert solver.options == (["randomCbcSeed 7"] if is_cbc else [])
+
+
+def test_a_solver_is_not_asked_with_less_than_a_second() -> None:
+    """Many count whole seconds, so it would get more than there is."""
+    assert solve_by_pulp(at_least(9.0), find_solver("cbc"), 0.9, 0.0) == ("unknown", None)

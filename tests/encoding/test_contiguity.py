@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,10 +11,10 @@ from small_problems import machine, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.linear import LinearModel
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.milp import contiguity, rejoined
+from taccl.encoding.engines.milp import rejoined
+from taccl.encoding.engines.milp.contiguity import build
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -70,6 +72,19 @@ def test_no_send_gets_more_chunks_than_the_limit(most: int, time_us: float) -> N
     assert better.makespan_us == pytest.approx(time_us)
 
 
+def test_where_groups_save_nothing_every_chunk_goes_by_itself_and_no_solver_is_asked() -> None:
+    """Pipelined: together the chunks end at 14 and 28 us, one by one at 12, 14 and then 24, 26."""
+    topology = replace(line(10.0, 1, beta=2.0).topology, occupancy="pipelined")
+    together = in_order(problem(topology, "broadcast", 2), [Decision((0, 1), 0), Decision((0, 1), 1)])
+    assert together.makespan_us == pytest.approx(28.0)
+    no_solver = SearchOptions(solver="nobody has it")
+    better = rejoined(together, symmetry_group(together.problem), no_solver, Budget(0.0))
+    assert better is not None
+    better.check()
+    assert better.sends.count.tolist() == [1, 1, 1, 1]
+    assert better.makespan_us == pytest.approx(26.0)
+
+
 def test_own_chunks_do_not_join_with_others_where_they_go_first() -> None:
     """AllGather down a line: rank 1 sends its own chunk and then rank 0's, in one send if it may."""
     links = [(0, 1, 1.0, 1.0), (1, 2, 20.0, 1.0), (2, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)]
@@ -114,16 +129,8 @@ def test_without_time_nothing_worse_comes_back() -> None:
 @given(random_schedules(COLLECTIVES))
 def test_the_given_schedule_solves_the_program_with_its_own_time(schedule: Schedule) -> None:
     """Every row and every bound of a variable holds, so no solver can do worse than the schedule."""
-    schedule = schedule.sorted()
-    model, order = LinearModel(), contiguity._order(schedule, symmetry_group(schedule.problem))
-    columns = contiguity._columns(model, schedule, order)
-    contiguity._everything_ends_in_time(model, columns)
-    contiguity._a_send_takes_its_duration(model, schedule, order, columns)
-    contiguity._a_chunk_is_present_before_it_leaves(model, order, columns)
-    contiguity._ports_serve_one_at_a_time(model, schedule, order, columns)
-    contiguity._joined_transfers_go_together(model, schedule, order, columns)
-    contiguity._sends_count_their_chunks(model, schedule, order, columns)
-    start = contiguity._given_solution(model, schedule, order, columns)
+    program = build(schedule, symmetry_group(schedule.problem))
+    model, start = program.model, program.given()
     lower, upper, cost, _ = model.columns()
     starts, column, value, row_lower, row_upper = model.matrix()
     row = np.repeat(np.arange(model.num_rows), np.diff(starts))

@@ -7,12 +7,14 @@ more.
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import brute_force_trees
 import numpy as np
 import pytest
 from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, given, settings
+from ortools.sat.python import cp_model
 from registered import cp, greedy, reducing, serves
 from registered import joint as jointly
 from small_problems import (
@@ -30,6 +32,7 @@ from small_problems import (
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import news, schedule_of
@@ -101,6 +104,47 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
     if small.collective.is_reduction:
         return
     agrees_with_an_exhaustive_search(small, 6_000)
+
+
+def fewest_ticks(small: Problem, known: Schedule) -> int:
+    """What the whole model's fastest solution lasts."""
+    model = whole_model(small, known, 0.0)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    return round(solver.objective_value)
+
+
+@some
+@given(problems(most_ranks=4, names=_COPIES, limited=True, betas=ENGINE_BETAS))
+def test_where_alpha_keeps_no_port_busy_shared_sends_save_nothing(small: Problem) -> None:
+    """The optimum without slots is the one with as many as any schedule can have."""
+    small = replace(small, topology=replace(small.topology, occupancy="pipelined", port_betas=None))
+    known = first(small)
+    if not len(known):
+        return
+    assert not whole_model(small, known, 0.0).slots
+    nowhere = np.zeros(small.topology.num_links, dtype=np.bool_)
+    with patch("taccl.encoding.engines.cp.variables.one_by_one", return_value=nowhere):
+        shared = fewest_ticks(small, known)
+    assert fewest_ticks(small, known) == shared
+
+
+def test_groups_of_one_link_may_follow_each_other_while_the_first_is_on_its_way() -> None:
+    """Pipelined, and port 0 takes 1 us for a chunk of rank 0, whose link takes 2, and 2 us for the others.
+
+    Two groups of two, and the others' chunks in between, in 8 us and an alpha of 10. A second group that
+    waited for the first to come would end at 28.
+    """
+    links = [(0, 1, 10.0, 2.0), (2, 3, 10.0, 2.0), (4, 5, 10.0, 2.0)]
+    topology = machine(6, links, "pipelined", shared=[(0, 1, 2)])
+    topology = replace(topology, port_betas=((2.0, 1.0), (2.0, 2.0), (2.0, 2.0)))
+    ends = [([0], [1], False)] * 4 + [([2], [3], False), ([4], [5], False)]
+    moved = Problem(topology, custom(6, ends), 1.0, max_group=2)
+    sends = (((0, 1), 0), ((4,), 1), ((2, 3), 0), ((5,), 2))
+    turns = in_order(moved, [Decision(chunks, link) for chunks, link in sends])
+    assert turns.makespan_us == pytest.approx(18.0)
+    assert fewest_ticks(moved, turns) == round(18.0 / ticks_of(moved, 18.0).tick_us)
 
 
 def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from taccl.encoding.core import linear
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, check_solver, solve
 from taccl.errors import SolverError
 
@@ -38,11 +39,11 @@ def impossible() -> LinearModel:
     return model
 
 
-def hard(items: int = 60, rows: int = 30) -> LinearModel:
+def hard(items: int = 60, rows: int = 30, integer: bool = True) -> LinearModel:
     """A market split problem: equations that no solver decides in a moment, with slack at a price."""
     random = np.random.default_rng(0)
     model = LinearModel()
-    x = model.add_binaries(items)
+    x = model.add_variables(items, 0.0, 1.0, integer=integer)
     weights = random.integers(0, 100, (rows, items)).astype(np.float64)
     slack = model.add_variables(2 * rows, cost=1.0)
     row, column = np.divmod(np.arange(rows * items), items)
@@ -61,14 +62,14 @@ def hard(items: int = 60, rows: int = 30) -> LinearModel:
 
 @pytest.mark.parametrize("solver", _BOTH)
 def test_solvers_agree_on_a_small_program(solver: str) -> None:
-    solution = solve(knapsack(), solver, time_limit_s=20.0)
+    solution = solve(knapsack(), solver, budget=20.0)
     assert solution.objective == pytest.approx(-9.0)
     assert solution.values == pytest.approx([1.0, 1.0, 0.0])
 
 
 @pytest.mark.parametrize("solver", _BOTH)
 def test_without_integers_the_last_item_is_cut(solver: str) -> None:
-    solution = solve(knapsack(integer=False), solver, time_limit_s=20.0)
+    solution = solve(knapsack(integer=False), solver, budget=20.0)
     assert solution.objective == pytest.approx(-5.0 - 3.0 - 4.0 * 2 / 3)
 
 
@@ -79,13 +80,13 @@ def test_equations_lower_bounds_and_upper_bounds_all_count(solver: str) -> None:
     x, y = model.add_variables(2, cost=np.array([2.0, 1.0]))
     model.add_rows(1, _index(0, 0), _index(x, y), 1.0, 4.0, 4.0)
     model.add_rows(1, _index(0, 0), _index(x, y), np.array([1.0, -1.0]), 1.0, 2.0)
-    solution = solve(model, solver, time_limit_s=20.0)
+    solution = solve(model, solver, budget=20.0)
     assert solution.values == pytest.approx([2.5, 1.5])
 
 
 @pytest.mark.parametrize("solver", _BOTH)
 def test_a_program_without_solutions_is_infeasible(solver: str) -> None:
-    solution = solve(impossible(), solver, time_limit_s=20.0)
+    solution = solve(impossible(), solver, budget=20.0)
     assert solution.status == "infeasible"
     assert solution.values is None
 
@@ -99,7 +100,7 @@ def test_highs_proves_what_it_calls_optimal() -> None:
 @pytest.mark.parametrize("solver", _BOTH)
 def test_what_only_ran_into_the_time_limit_is_not_called_optimal(solver: str) -> None:
     model = hard()
-    solution = solve(model, solver, time_limit_s=0.3)
+    solution = solve(model, solver, budget=0.3)
     assert solution.status in ("feasible", "unknown")
     assert solution.bound < solution.objective
 
@@ -110,7 +111,7 @@ def test_a_given_solution_is_where_highs_starts() -> None:
     start = np.zeros(model.num_variables)
     lower = model.matrix()[3]
     start[60:90] = lower
-    solution = solve(model, time_limit_s=0.0, start=start)
+    solution = solve(model, budget=0.01, start=start)
     assert solution.values is not None
     assert solution.objective <= lower.sum() + 1e-6
 
@@ -163,10 +164,53 @@ def test_a_solver_that_is_not_installed_is_said_to_be_so(monkeypatch: pytest.Mon
     assert "highs" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("name", ["glpk", "choco", "mipcl"])
-def test_a_solver_that_knows_no_gap_is_either_there_or_not(name: str) -> None:
-    with contextlib.suppress(SolverError):
-        check_solver(name)
+def test_the_same_work_gives_the_same_answer_and_a_start_comes_back() -> None:
+    """HiGHS stops after so many looks at whether to go on, and not by the clock; so a rerun is the same."""
+    model = hard()
+    runs = []
+    for _ in range(2):
+        budget = Budget.of_work(300)
+        solution = solve(model, budget=budget, seed=3)
+        assert solution.values is not None
+        runs.append((solution.status, solution.values.tolist(), solution.bound, budget.remaining_s()))
+    assert runs[0] == runs[1]
+    assert runs[0][0] == "feasible"
+    assert runs[0][-1] < 0.1
+
+
+def test_work_limits_a_program_without_integers_too() -> None:
+    """The knapsack's relaxation is done in a few iterations, of which none is left without work."""
+    done, none = Budget.of_work(1000), Budget.of_work(1)
+    assert solve(knapsack(integer=False), budget=done).status == "optimal"
+    assert 0.9 < done.remaining_s() < 1.0
+    assert solve(hard(integer=False), budget=none).status in ("feasible", "unknown")
+
+
+def test_a_solver_that_counts_seconds_does_not_serve_a_search_that_counts_work() -> None:
+    with pytest.raises(SolverError, match="'cbc' counts seconds only") as caught:
+        solve(knapsack(), "cbc", Budget.of_work(1000))
+    assert "highs" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_a_program_that_is_too_large_for_the_memory_is_not_begun(
+    solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "_MOST_ENTRIES", 2)
+    assert solve(knapsack(), solver, budget=20.0).status == "unknown"
+
+
+def test_what_highs_says_of_a_failure_reaches_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = linear.highspy.HighsStatus.kError
+    monkeypatch.setattr(linear.highspy.Highs, "wait", lambda *_: (True, failed))
+    with pytest.raises(SolverError, match="HiGHS failed: "):
+        solve(knapsack())
+
+
+@pytest.mark.parametrize("solver", _BOTH)
+def test_both_solvers_take_a_start_and_a_seed(solver: str) -> None:
+    known = np.array([0.0, 1.0, 1.0])
+    assert solve(knapsack(), solver, 20.0, seed=7, start=known).objective == pytest.approx(-9.0)
 
 
 def test_names_of_solvers_may_be_short_or_as_pulp_has_them() -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl.collectives import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us, shortest_path
-from taccl.encoding.core.linear import LinearModel
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.paths import shortest_path_sets
-from taccl.encoding.engines.milp import routing
-from taccl.encoding.engines.milp.routing import RoutingOptions, routed
+from taccl.encoding.engines.milp.routing import RoutingOptions, build, routed
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -108,17 +109,18 @@ def test_no_chunk_is_routed_back_to_where_it_starts() -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(problems(names=("allgather", "alltoall", "broadcast"), limited=True, betas=ENGINE_BETAS))
-def test_the_routes_of_a_known_schedule_solve_the_program(small: Problem) -> None:
-    schedule, symmetry, options = known(small), symmetry_group(small), RoutingOptions()
-    model = LinearModel()
-    x = routing._space(model, schedule, symmetry, shortest_path_sets(small, 1.0), options)
-    routing._wanted_chunks_are_received_once(model, small, x)
-    routing._a_chunk_is_held_before_it_is_sent(model, small, x)
-    routing._arrivals_follow_the_way(model, small, x)
-    routing._wanted_chunks_arrive_in_time(model, small, x)
-    routing._ports_have_room(model, small, options, x)
-    start = routing._known_solution(model, schedule, options, x)
+@given(
+    problems(names=("allgather", "alltoall", "broadcast"), limited=True, betas=ENGINE_BETAS),
+    st.sampled_from((0, 1, -1)),
+    st.booleans(),
+)
+def test_the_routes_of_a_known_schedule_solve_the_program(small: Problem, price: int, spread: bool) -> None:
+    preference = np.where(np.arange(small.topology.num_links) % 2, float(price), 0.0)
+    small = replace(
+        small, limits=replace(small.limits, link_preference=preference if price else None, spread_load=spread)
+    )
+    program = build(known(small), symmetry_group(small), shortest_path_sets(small, 1.0), RoutingOptions())
+    model, start = program.model, program.given()
     lower, upper, _, _ = model.columns()
     starts, column, value, row_lower, row_upper = model.matrix()
     row = np.repeat(np.arange(model.num_rows), np.diff(starts))

@@ -9,6 +9,8 @@ the folder removed. Arrays go there and come back in files.
 from __future__ import annotations
 
 import contextlib
+import inspect
+import math
 import os
 import signal
 import subprocess
@@ -26,13 +28,15 @@ import pulp
 from taccl.errors import SolverError
 from taccl.problem import FloatArray
 
-#: Seconds beyond the limit for starting, writing and reading; then the solver is taken for one that hangs.
-_GRACE_S = 5.0
-#: PuLP's solvers count whole seconds.
-_LEAST_S = 1.0
+#: Seconds beyond the limit for reading an answer; then the solver is taken for one that hangs.
+_GRACE_S = 1.0
+#: Part of the limit that is kept for writing the answer, and at most so many seconds of it.
+_WRITING, _MOST_WRITING_S = 0.1, 1.0
+#: Solvers that take a seed: by PuLP's name, the option that says so.
+_SEED_OPTIONS = {"PULP_CBC_CMD": "randomCbcSeed {}", "COIN_CMD": "randomCbcSeed {}"}
 
 _CHILD = "from taccl.encoding.core.by_pulp import child; child()"
-_MODEL, _ANSWER, _ERRORS = "model.npz", "answer.npz", "errors.txt"
+_MODEL, _START, _ANSWER, _ERRORS = "model.npz", "start.npy", "answer.npz", "errors.txt"
 
 Outcome = Literal["feasible", "infeasible", "unknown"]
 
@@ -79,18 +83,36 @@ def find_solver(name: str) -> str:
 
 
 def solve_by_pulp(
-    model: PulpModel, solver: str, time_limit_s: float, gap: float
+    model: PulpModel,
+    solver: str,
+    time_limit_s: float,
+    gap: float,
+    seed: int = 0,
+    start: FloatArray | None = None,
 ) -> tuple[Outcome, FloatArray | None]:
     """What the solver that PuLP calls `solver` found, and its values, shape (num_variables,).
+
+    The solver never gets more than is left of the limit when it begins, in whole seconds, since many count
+    those only: with less than one it is not asked. What takes longer than a second beyond the limit is ended.
+
+    Parameters
+    ----------
+    seed : for CBC; others have seeds of their own.
+    start : a solution to begin with, for solvers that PuLP can tell one, shape (num_variables,).
 
     Raises
     ------
     SolverError : it failed, or its files could not be written.
     """
+    ends_s = time.monotonic() + time_limit_s
     try:
         with tempfile.TemporaryDirectory(prefix="taccl-", ignore_cleanup_errors=True) as folder:
             np.savez(Path(folder, _MODEL), **vars(model))
-            _run(folder, [folder, solver, repr(time_limit_s), repr(gap)], time_limit_s + _GRACE_S)
+            if start is not None:
+                np.save(Path(folder, _START), start)
+            left_s = ends_s - time.monotonic()
+            arguments = [folder, solver, repr(left_s), repr(gap), repr(seed)]
+            _run(folder, arguments, max(0.0, left_s) + _GRACE_S)
             answer = Path(folder, _ANSWER)
             if not answer.exists():
                 return "unknown", None
@@ -145,12 +167,19 @@ def _end(child: subprocess.Popen[Any]) -> None:
 def child() -> None:
     """What the child process does; its arguments are those of `_run`."""
     began = time.monotonic()
-    folder, solver, limit, gap = sys.argv[1:]
+    folder, solver, limit, gap, seed = sys.argv[1:]
     with np.load(Path(folder, _MODEL)) as arrays:
         model = PulpModel(**arrays)
     program, variables = _program(model)
-    seconds = max(_LEAST_S, float(limit) - (time.monotonic() - began))
-    program.solve(_solver(solver, seconds, float(gap)))
+    known = Path(folder, _START)
+    if known.exists():
+        for variable, value in zip(variables, np.load(known).tolist(), strict=True):
+            variable.setInitialValue(value, check=False)
+    left_s = float(limit) - (time.monotonic() - began)
+    seconds = math.floor(left_s - min(_WRITING * left_s, _MOST_WRITING_S))
+    if seconds < 1:
+        return
+    program.solve(_solver(solver, seconds, float(gap), int(seed), known.exists()))
     outcome: Outcome = "unknown"
     if program.status == pulp.LpStatusInfeasible:
         outcome = "infeasible"
@@ -162,11 +191,17 @@ def child() -> None:
     unfinished.replace(Path(folder, _ANSWER))
 
 
-def _solver(name: str, seconds: float, gap: float) -> Any:
-    try:
-        return pulp.getSolver(name, msg=False, timeLimit=seconds, gapRel=gap)
-    except TypeError:  # some solvers know no gap, and search until they have proved the optimum
-        return pulp.getSolver(name, msg=False, timeLimit=seconds)
+def _solver(name: str, seconds: float, gap: float, seed: int, has_start: bool) -> Any:
+    """PuLP's solver of that name, told as much as it takes: some know no gap, no start and no seed."""
+    known = inspect.signature(type(pulp.getSolver(name, msg=False)).__init__).parameters
+    told: dict[str, Any] = {"gapRel": gap}
+    if has_start:
+        told["warmStart"] = True
+    if name in _SEED_OPTIONS:
+        told["options"] = [_SEED_OPTIONS[name].format(seed)]
+    return pulp.getSolver(
+        name, msg=False, timeLimit=seconds, **{key: value for key, value in told.items() if key in known}
+    )
 
 
 def _program(model: PulpModel) -> tuple[Any, list[Any]]:

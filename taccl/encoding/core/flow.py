@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import FloatArray, Problem
@@ -50,7 +51,7 @@ def moves_pairwise(problem: Problem) -> bool:
 
 
 def least_busy_flow(
-    problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: float, shortness: float = 0.0
+    problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: Budget | float, shortness: float = 0.0
 ) -> Flow | None:
     """The flow of a problem that `moves_pairwise`; None if there is none in time.
 
@@ -65,7 +66,7 @@ def least_busy_flow(
     finish = int(model.add_variables(1, cost=1.0)[0])
     _what_enters_stays_or_leaves(model, problem, pairs)
     _ports_finish_in_time(model, problem, pairs, busy_us_per_mb, finish)
-    solution = solve(model, time_limit_s=time_limit_s)
+    solution = solve(model, budget=time_limit_s)
     if solution.values is None:
         return None
     mb = np.zeros((topology.num_ranks, topology.num_links))

@@ -4,6 +4,10 @@ Rows are built in bulk from NumPy columns. HiGHS, the default, is handed the arr
 other solver is driven through PuLP (`by_pulp`), whose row objects are slow to build but reach every
 solver that PuLP knows. Whatever a solver says, `Solution.status` is read from the solver itself: PuLP calls a
 model optimal that only ran into its time limit.
+
+On a work clock HiGHS stops after a number of simplex iterations, or, where there are integers, of looks at
+whether it should go on, which it makes at the same places of the same search. So the same model and seed give
+the same answer whatever else the machine does. Solvers behind PuLP have no such limit.
 """
 
 from __future__ import annotations
@@ -15,9 +19,19 @@ import highspy
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
 from taccl.errors import SolverError
 from taccl.problem import FloatArray
+
+#: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
+_MOST_ENTRIES = 3_000_000
+#: So many entries are handed over and presolved in a second; nobody looks at the time meanwhile.
+_ENTRIES_PER_S = 500_000
+#: Units of work of a simplex iteration: so many entries of the rows and rows for each unit.
+_PER_ITERATION_UNIT = 50_000
+#: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for so many entries.
+_PER_LOOK_UNIT = 1_500
 
 Values = float | FloatArray
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -88,6 +102,11 @@ class LinearModel:
         self._entries.append((row + self.num_rows, column, values))
         self.num_rows += count
 
+    @property
+    def num_entries(self) -> int:
+        """How many coefficients the rows have."""
+        return sum(len(column) for _, column, _ in self._entries)
+
     def columns(self) -> tuple[FloatArray, FloatArray, FloatArray, np.ndarray]:
         """Lower bounds, upper bounds, costs and whether integer, each of shape (num_variables,)."""
         lower, upper, cost = (np.concatenate([v[i] for v in self._variables]) for i in range(3))
@@ -110,24 +129,42 @@ class LinearModel:
 def solve(
     model: LinearModel,
     solver: str = "highs",
-    time_limit_s: float = 60.0,
+    budget: Budget | float = 60.0,
     gap: float = 0.0,
     seed: int = 0,
     start: FloatArray | None = None,
 ) -> Solution:
-    """Minimise the model with a solver, never longer than the limit.
+    """Minimise the model with a solver, within the budget (a number: seconds of its own).
 
-    `start`, shape (num_variables,), is a solution to begin with, where the solver takes one.
+    A model that is too large to be read in that time, or for the memory, is `unknown`.
+
+    Parameters
+    ----------
+    gap : of the objective, relative, at which a solution is good enough.
+    seed, start : where the solver takes them; HiGHS and CBC do. `start`, shape (num_variables,), is a
+        solution to begin with.
 
     Raises
     ------
-    SolverError : a solver that PuLP does not know, or that is not installed.
+    SolverError : a solver that PuLP does not know, that is not installed, that failed, or one other than
+        HiGHS on a work clock.
     """
-    if solver.lower() == "highs":
-        return _solve_by_highs(model, time_limit_s, gap, seed, start)
+    limit = Budget(budget) if isinstance(budget, int | float) else budget
+    by_highs = solver.lower() == "highs"
+    name = "highs" if by_highs else find_solver(solver)
+    if not by_highs and limit.counts_work:
+        raise SolverError(
+            f"the solver {solver!r} counts seconds only, and this search counts work",
+            hint="--solver highs, or --time-limit in place of --effort",
+        )
+    entries = model.num_entries
+    if entries > min(_MOST_ENTRIES, _ENTRIES_PER_S * limit.remaining_s() + _PER_LOOK_UNIT):
+        return Solution("unknown")
+    if by_highs:
+        return _solve_by_highs(model, limit, gap, seed, start)
     lower, upper, cost, integer = model.columns()
     arrays = PulpModel(lower, upper, cost, integer, *model.matrix())
-    status, values = solve_by_pulp(arrays, find_solver(solver), time_limit_s, gap)
+    status, values = solve_by_pulp(arrays, name, limit.remaining_s(), gap, seed, start)
     return Solution(status) if values is None else Solution(status, values, float(cost @ values))
 
 
@@ -138,25 +175,22 @@ def check_solver(solver: str) -> None:
 
 
 def _solve_by_highs(
-    model: LinearModel, time_limit_s: float, gap: float, seed: int, start: FloatArray | None
+    model: LinearModel, budget: Budget, gap: float, seed: int, start: FloatArray | None
 ) -> Solution:
     lower, upper, cost, integer = model.columns()
     starts, column, value, row_lower, row_upper = model.matrix()
+    is_mip = bool(integer.any())
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = model.num_variables, model.num_rows
     lp.col_lower_, lp.col_upper_, lp.col_cost_ = lower, upper, cost
     lp.row_lower_, lp.row_upper_ = row_lower, row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, column, value
-    kinds = highspy.HighsVarType
-    lp.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in integer]
+    if is_mip:
+        kinds = highspy.HighsVarType
+        lp.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in integer]
     highs = highspy.Highs()
-    for option, setting in (
-        ("output_flag", False),
-        ("time_limit", max(time_limit_s, 1e-3)),
-        ("mip_rel_gap", gap),
-        ("random_seed", seed),
-    ):
+    for option, setting in (("output_flag", False), ("mip_rel_gap", gap), ("random_seed", seed)):
         highs.setOptionValue(option, setting)
     if highs.passModel(lp) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS does not take the program that was written for it")
@@ -164,21 +198,66 @@ def _solve_by_highs(
         guess = highspy.HighsSolution()
         guess.col_value = start.tolist()
         highs.setSolution(guess)
+    if not budget.counts_work:
+        highs.setOptionValue("time_limit", max(budget.remaining_s(), 1e-3))
+        _run_interruptibly(highs)
+    elif not _run_counted(highs, budget, is_mip, len(column), model.num_rows):
+        return Solution("unknown")
+    return _highs_solution(highs, is_mip)
+
+
+def _run_counted(highs: Any, budget: Budget, is_mip: bool, num_entries: int, num_rows: int) -> bool:
+    """Solve for as much work as the budget has; False if that is too little to begin with.
+
+    A program with integers begins with one without, which nothing interrupts: some iterations for each row.
+    """
+    units = 1000 * budget.remaining_s()
+    per_iteration = 0.02 + (num_entries + num_rows) / _PER_ITERATION_UNIT
+    for option, setting in (("parallel", "off"), ("threads", 1)):
+        highs.setOptionValue(option, setting)
+    if not is_mip:
+        highs.setOptionValue("simplex_iteration_limit", int(units / per_iteration))
+        _run_interruptibly(highs)
+        budget.spend(max(0, highs.getInfo().simplex_iteration_count) * per_iteration)
+        return True
+    first = num_rows * per_iteration
+    if first > units:
+        return False
+    per_look = 1 + num_entries / _PER_LOOK_UNIT
+    most, looks = (units - first) / per_look, 0
+
+    def look(event: Any) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > most:
+            event.interrupt()
+
+    highs.cbMipInterrupt += look
     _run_interruptibly(highs)
-    return _highs_solution(highs, bool(integer.any()))
+    budget.spend(first + looks * per_look)
+    return True
 
 
 def _run_interruptibly(highs: Any) -> None:
-    """Solve beside this thread, so that Ctrl-C stops the solver instead of waiting for it."""
+    """Solve beside this thread, so that Ctrl-C stops the solver instead of waiting for it.
+
+    Raises
+    ------
+    SolverError : HiGHS failed.
+    """
     highs.HandleUserInterrupt = True
     highs.startSolve()
     try:
-        while not highs.wait(0.05)[0]:
-            pass
+        status = None
+        done = False
+        while not done:
+            done, status = highs.wait(0.05)
     except BaseException:
         highs.cancelSolve()
         highs.wait()
         raise
+    if status is None or status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS failed: {highs.modelStatusToString(highs.getModelStatus())}")
 
 
 def _highs_solution(highs: Any, is_mip: bool) -> Solution:

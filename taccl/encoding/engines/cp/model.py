@@ -85,10 +85,12 @@ def build(
     `lasting[1]`. (With sums that are copied on: than any in which each sum is made at one rank, each other
     rank passes its part on once, and no send mixes partial sums and copies.) For take a fastest schedule. Of
     the copies of a chunk that come to a rank, all but the first can be left out, and so can what nobody uses
-    and what comes back to a source: groups get smaller, nothing gets later. A group over a link without
-    alpha can be sent one by one in the same time, unless a port of the link is faster than it. What is left
-    passes every rule of the model, except that starts are no whole ticks. Rounded down, with durations
-    rounded down, they are, and the rules still hold (see `ticks`).
+    and what comes back to a source: groups get smaller, nothing gets later. What is left passes every rule of
+    the model, except that starts are no whole ticks. Rounded down, with durations rounded down, they are, and
+    the rules still hold (see `ticks`).
+
+    Over a link where a group can go piece by piece (`core.grouping` has the proof) nothing gets later if
+    every chunk goes by itself, so such links have no shared sends.
     """
     return _Rules(problem, ticks, lasting, symmetry, ways, num_slots).build(minimise)
 

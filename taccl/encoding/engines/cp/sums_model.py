@@ -34,10 +34,8 @@ smaller, and nothing gets later. So that program passes every rule:
   on the way to the only output, the second can carry what the first does; then the first is left out.
 - *Chunks that are alike* can change names, so that one rank has them in the order of their numbers.
 - *How many sends.* Each keeps the slowest port of its link busy for one item at least, so only so many start
-  in time (`_most_sends`), and no item goes over a link twice. Where alpha keeps no port busy (it is 0, or
-  occupancy is pipelined) and all ports are as slow as their link, a group can go piece by piece: the i-th
-  item has the ports for the i-th part of the group's time, and ends no later than the group did. So there
-  each item has a send of its own, and there are no others.
+  in time (`_most_sends`), and no item goes over a link twice. Where a group can go piece by piece
+  (`core.grouping`), each item has a send of its own, and there are no others.
 - *Ticks.* Starts are no whole ticks. Rounded down, with durations rounded down, they are, and the rules still
   hold (see `ticks`).
 

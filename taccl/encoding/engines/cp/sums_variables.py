@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.engines.cp.sums_ways import Item, is_own, sum_ways
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.problem import Problem
@@ -48,8 +49,8 @@ def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
     items = int((2**contributors - 1).sum())
     links = np.arange(topology.num_links)
     busy = ticks.of(topology.slowest_busy_us(links, problem.chunk_mb))
-    sends = np.where(ticks.of(topology.alpha_us) > 0, horizon // np.maximum(busy, 1), 1)
-    shared = topology.occupancy == "serial" and problem.max_group > 1 and problem.num_chunks > 1
+    sends = np.where(one_by_one(topology), 1, horizon // np.maximum(busy, 1))
+    shared = problem.max_group > 1 and problem.num_chunks > 1
     return int((items * np.minimum(sends, items)).sum()) if shared else items * topology.num_links
 
 
@@ -65,7 +66,8 @@ class Variables:
         self.alpha: list[int] = ticks.of(topology.alpha_us).tolist()
         self.cost: list[int] = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
         self.port_cost = port_costs(problem, ticks)
-        self.serial = topology.occupancy == "serial"
+        self.serial = topology.is_serial
+        self.one_by_one = one_by_one(topology)
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.into, self.out_of = topology.links_into, topology.links_from
         self.pre, self.post = collective.pre.tolist(), collective.post.tolist()
@@ -116,9 +118,7 @@ class Variables:
     def _goes_piece_by_piece(self, link: int) -> bool:
         """Whether no send of several items is of any use."""
         several = len({chunk for chunk, _ in self.ways.on_link[link]}) > 1
-        ports = self.problem.topology.ports[link]
-        as_slow = all(self.port_cost[link, port] == self.cost[link] for port in ports)
-        return not several or self.problem.max_group < 2 or (as_slow and not self.serial * self.alpha[link])
+        return not several or self.problem.max_group < 2 or bool(self.one_by_one[link])
 
     def _most_sends(self, link: int) -> int:
         items = self.ways.on_link[link]

@@ -11,10 +11,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.engines.cp.ticks import Ticks
 from taccl.encoding.engines.cp.ways import Ways
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Variables:
             topology.pair_betas * problem.chunk_mb
         ).tolist()  # per (link, port)
         self.serial = topology.is_serial
+        self.one_by_one = one_by_one(topology)
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.whole = _of_items(symmetry, self.num_items // self.num_chunks)
         self.group = without_shared_ports(problem.topology, self.whole)
@@ -146,15 +149,15 @@ class Variables:
                 for k, choice in enumerate(chosen[home, phase])
             ]
             for one, other in itertools.pairwise(slots):
-                self.cp.add(one.end <= other.start).only_enforce_if(other.active)
+                self.cp.add(self._port_is_free(link, one) <= other.start).only_enforce_if(other.active)
             if slots:
                 self.slots[link, phase] = slots
 
     def _choices(self, link: int, items: list[int]) -> list[Slot]:
         """Which items share the sends of a link, as yet without times."""
         most = min(len(items), self.problem.max_group)
-        if most < 2 or (self.alpha[link] == 0 and not self._has_fast_port(link)):
-            return []  # where an alpha costs nothing, sharing one is of no use
+        if most < 2 or self.one_by_one[link]:
+            return []
         choices = []
         for k in range(self._most_slots(link, len(items))):
             active = self.cp.new_bool_var(f"a{link},{k}")
@@ -168,12 +171,16 @@ class Variables:
             self.cp.add_implication(other.active, one.active)
         return choices
 
-    def _has_fast_port(self, link: int) -> bool:
-        """Whether a port of a link serves it faster than it is: a group is then through there at once, and
-        chunks one by one need the port again and again.
+    def _port_is_free(self, link: int, slot: Slot) -> Any:
+        """From when on another send may start over the link of a shared one, which started before it.
+
+        The slowest port of a link is as slow as the link, and with `pipelined` alpha keeps it busy for none
+        of it.
         """
-        first, end = self.problem.topology.first_pair[link : link + 2]
-        return bool(min(self.cost_at[first:end]) < self.cost[link])
+        topology = self.problem.topology
+        if topology.slowest_busy_us(np.array([link]), self.problem.chunk_mb)[0] <= TOLERANCE_US:
+            return slot.start
+        return slot.end - (0 if self.serial else self.alpha[link])
 
     def _most_slots(self, link: int, items: int) -> int:
         """Each shared send takes two items or more, and time on the ports of its link."""

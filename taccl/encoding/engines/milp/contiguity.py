@@ -29,6 +29,7 @@ import numpy as np
 
 from taccl.collectives import IntArray
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.linear import LinearModel, Solution, Values, solve
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
@@ -62,11 +63,25 @@ def rejoined(
 ) -> Schedule | None:
     """The same transfers in the same orders, joined into sends anew; None if that is no faster.
 
-    `symmetry` is used as far as the schedule has it. Only for compact schedules without mixed groups.
+    `symmetry` is used as far as the schedule has it. Only for compact schedules without mixed groups. Where
+    groups save nothing (`core.grouping`), every transfer goes by itself, and no program is needed.
     """
     mixed = (schedule.reduce != schedule.sends.reduce[schedule.sends.of_row]).any()
     if not len(schedule) or schedule.sums is not None or mixed:
         return None
+    if one_by_one(schedule.problem.topology)[schedule.link].all():
+        better: Schedule | None = _apart(schedule)
+    else:
+        program = build(schedule, symmetry)
+        solution = solve(program.model, options.solver, budget, seed=options.seed, start=program.given())
+        better = program.read(solution)
+    if better is None or better.makespan_us >= schedule.makespan_us - TOLERANCE_US:
+        return None
+    return better
+
+
+def build(schedule: Schedule, symmetry: SymmetryGroup) -> JoiningProgram:
+    """The program of the module's docstring for a compact schedule without mixed groups."""
     schedule = schedule.sorted()
     order = _order(schedule, symmetry)
     model = LinearModel()
@@ -77,13 +92,15 @@ def rejoined(
     _ports_serve_one_at_a_time(model, schedule, order, columns)
     _joined_transfers_go_together(model, schedule, order, columns)
     _sends_count_their_chunks(model, schedule, order, columns)
-    start = _given_solution(model, schedule, order, columns)
-    seconds = budget.remaining_s()
-    solution = solve(model, options.solver, seconds, seed=options.seed, start=start)
-    better = _read(schedule, order, columns, solution)
-    if better is None or better.makespan_us >= schedule.makespan_us - TOLERANCE_US:
-        return None
-    return better
+    return JoiningProgram(schedule, model, order, columns)
+
+
+def _apart(schedule: Schedule) -> Schedule:
+    """Each transfer a send of its own, in the same orders."""
+    rows = schedule.sorted()
+    columns = rows.chunk.tolist(), rows.link.tolist(), rows.reduce.tolist()
+    decisions = [Decision((chunk,), link, reduce) for chunk, link, reduce in zip(*columns, strict=True)]
+    return in_order(schedule.problem, decisions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +115,59 @@ class _Columns:
     join: IntArray  # per row of order.joinable
     row: IntArray  # a transfer of each orbit
     latest_us: float
+
+
+@dataclass(frozen=True, eq=False)
+class JoiningProgram:
+    """The program, the schedule whose orders it keeps, and the variables to read it by."""
+
+    schedule: Schedule
+    model: LinearModel
+    order: _Order
+    columns: _Columns
+
+    def given(self) -> FloatArray:
+        """The schedule itself as a solution, shape (num_variables,)."""
+        schedule, order, x = self.schedule, self.order, self.columns
+        start = np.zeros(self.model.num_variables)
+        sends = schedule.sends
+        start[x.finish] = schedule.makespan_us
+        start[x.start], start[x.end] = schedule.start_us[x.row], schedule.end_us[x.row]
+        place = np.ones(len(schedule))
+        together = schedule.group[order.joinable[:, 0]] == schedule.group[order.joinable[:, 1]]
+        start[x.join] = together
+        for one, other in order.joinable[together]:
+            place[other] = place[one] + 1
+        start[x.place] = place[x.row]
+        start[x.size] = sends.count[sends.of_row][x.row]
+        return start
+
+    def read(self, solution: Solution) -> Schedule | None:
+        """The schedule that a solution says, with its times computed anew; None if there is no solution."""
+        schedule, order, x = self.schedule, self.order, self.columns
+        if solution.values is None:
+            return None
+        joined = {
+            int(later): int(earlier)
+            for (earlier, later), value in zip(order.joinable, solution.values[x.join], strict=True)
+            if value > 0.5
+        }
+        first = list(range(len(schedule)))
+        members: dict[int, list[int]] = {}
+        for row in range(len(schedule)):
+            first[row] = first[joined[row]] if row in joined else row
+            members.setdefault(first[row], []).append(row)
+        start = solution.values[x.start][order.variable]
+        firsts = sorted(members, key=lambda row: (start[members[row][-1]], row))
+        decisions = [
+            Decision(
+                tuple(schedule.chunk[members[row]].tolist()),
+                int(schedule.link[row]),
+                bool(schedule.reduce[row]),
+            )
+            for row in firsts
+        ]
+        return in_order(schedule.problem, decisions)
 
 
 def _order(schedule: Schedule, symmetry: SymmetryGroup) -> _Order:
@@ -298,44 +368,3 @@ def _add(
     column = np.concatenate([term[1] for term in terms])
     value = np.concatenate([np.broadcast_to(np.asarray(term[2]), term[0].shape) for term in terms])
     model.add_rows(count, row, column, value, lower, upper)
-
-
-def _given_solution(model: LinearModel, schedule: Schedule, order: _Order, x: _Columns) -> FloatArray:
-    """The schedule itself as a solution to start from."""
-    start = np.zeros(model.num_variables)
-    sends = schedule.sends
-    start[x.finish] = schedule.makespan_us
-    start[x.start], start[x.end] = schedule.start_us[x.row], schedule.end_us[x.row]
-    place = np.ones(len(schedule))
-    together = schedule.group[order.joinable[:, 0]] == schedule.group[order.joinable[:, 1]]
-    start[x.join] = together
-    for one, other in order.joinable[together]:
-        place[other] = place[one] + 1
-    start[x.place] = place[x.row]
-    start[x.size] = sends.count[sends.of_row][x.row]
-    return start
-
-
-def _read(schedule: Schedule, order: _Order, x: _Columns, solution: Solution) -> Schedule | None:
-    """The schedule that a solution says, with its times computed anew."""
-    if solution.values is None:
-        return None
-    joined = {
-        int(later): int(earlier)
-        for (earlier, later), value in zip(order.joinable, solution.values[x.join], strict=True)
-        if value > 0.5
-    }
-    first = list(range(len(schedule)))
-    members: dict[int, list[int]] = {}
-    for row in range(len(schedule)):
-        first[row] = first[joined[row]] if row in joined else row
-        members.setdefault(first[row], []).append(row)
-    start = solution.values[x.start][order.variable]
-    firsts = sorted(members, key=lambda row: (start[members[row][-1]], row))
-    decisions = [
-        Decision(
-            tuple(schedule.chunk[members[row]].tolist()), int(schedule.link[row]), bool(schedule.reduce[row])
-        )
-        for row in firsts
-    ]
-    return in_order(schedule.problem, decisions)

@@ -36,6 +36,8 @@ from taccl.schedule import Schedule
 
 #: How much a connection or a transfer weighs against the finishing time.
 _PREFERENCE = 1e-4
+#: A routing within this fraction of the best one is good enough: the orders decide about more than that.
+_GAP = 1e-3
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,53 @@ class _Space:
     latest_us: float
 
 
+@dataclass(frozen=True, eq=False)
+class RoutingProgram:
+    """The program, the schedule that it begins with, and the variables to read it by.
+
+    `connection` are the variables y of the links `priced`; `busiest` is Z. They are empty where the sketch
+    asks for neither.
+    """
+
+    known: Schedule
+    options: RoutingOptions
+    model: LinearModel
+    space: _Space
+    priced: IntArray
+    connection: IntArray
+    busiest: IntArray
+
+    def given(self) -> FloatArray:
+        """The routes of the known schedule as a solution, shape (num_variables,)."""
+        known, x = self.known, self.space
+        problem = known.problem
+        topology = problem.topology
+        start = np.zeros(self.model.num_variables)
+        used = np.zeros((problem.num_chunks, topology.num_links), dtype=np.bool_)
+        used[known.chunk, known.link] = True
+        start[x.use] = used[x.chunk, x.link]
+        duration = topology.duration_us(known.link, problem.chunk_mb)
+        at = np.zeros((problem.num_chunks, problem.num_ranks))
+        for row in np.argsort(known.start_us, kind="stable"):
+            chunk = known.chunk[row]
+            at[chunk, known.dst[row]] = at[chunk, known.src[row]] + duration[row]
+        start[x.at.ravel()] = at.ravel()
+        start[x.finish] = max(at.max(), _port_load_us(problem, self.options, known.link).max())
+        start[self.connection] = used[:, self.priced].any(axis=0)
+        chunks = np.where(topology.internode, 0, used.sum(axis=0))
+        start[self.busiest] = (chunks * _slowest_us(problem, self.options)).max(initial=0.0)
+        return start
+
+    def read(self, solution: Solution) -> BoolArray | None:
+        """Which links each chunk uses, shape (num_chunks, num_links); None if there is no solution."""
+        if solution.values is None:
+            return None
+        problem, x = self.known.problem, self.space
+        uses = np.zeros((problem.num_chunks, problem.topology.num_links), dtype=np.bool_)
+        uses[x.chunk, x.link] = solution.values[x.use] > 0.5
+        return uses
+
+
 def routed(
     known: Schedule,
     symmetry: SymmetryGroup,
@@ -82,6 +131,18 @@ def routed(
     `allowed`, of the same shape, says which links may be used: see `routes.shortest_path_sets`.
     `known` is a schedule of the problem: its time limits all others, and its routes are a last resort.
     """
+    program = build(known, symmetry, allowed, options)
+    solution = solve(program.model, solving.solver, budget.share(0.5), gap=_GAP, seed=solving.seed)
+    if solution.values is None:
+        # Only now: from the known routes a solver finds nothing but their like.
+        solution = solve(program.model, solving.solver, budget, _GAP, solving.seed, program.given())
+    return program.read(solution)
+
+
+def build(
+    known: Schedule, symmetry: SymmetryGroup, allowed: BoolArray, options: RoutingOptions
+) -> RoutingProgram:
+    """The program of the module's docstring; `routed` says what the arguments are."""
     model = LinearModel()
     problem = known.problem
     x = _space(model, known, symmetry, allowed, options)
@@ -90,15 +151,9 @@ def routed(
     _arrivals_follow_the_way(model, problem, x)
     _wanted_chunks_arrive_in_time(model, problem, x)
     _ports_have_room(model, problem, options, x)
-    _connections_have_a_price(model, problem, x)
-    _load_is_spread(model, problem, options, x)
-    solver, seed, seconds = solving.solver, solving.seed, budget.remaining_s()
-    solution = solve(model, solver, seconds / 2, gap=1e-3, seed=seed)
-    if solution.values is None:
-        # Only now: from the known routes a solver finds nothing but their like.
-        start = _known_solution(model, known, options, x)
-        solution = solve(model, solver, seconds / 2, gap=1e-3, seed=seed, start=start)
-    return _read(problem, x, solution)
+    priced = _connections_have_a_price(model, problem, x)
+    busiest = _load_is_spread(model, problem, options, x)
+    return RoutingProgram(known, options, model, x, *priced, busiest)
 
 
 def _space(
@@ -158,24 +213,6 @@ def _port_times_us(problem: Problem, options: RoutingOptions) -> tuple[FloatArra
     useless = ~np.isfinite(head + tail)  # ports that lie on no way to where something is wanted
     head[useless] = tail[useless] = 0.0
     return busy, head, tail
-
-
-def _known_solution(model: LinearModel, known: Schedule, options: RoutingOptions, x: _Space) -> FloatArray:
-    """The routes of the known schedule as a solution to start from."""
-    problem = known.problem
-    topology = problem.topology
-    start = np.zeros(model.num_variables)
-    used = np.zeros((problem.num_chunks, topology.num_links), dtype=np.bool_)
-    used[known.chunk, known.link] = True
-    start[x.use] = used[x.chunk, x.link]
-    duration = topology.duration_us(known.link, problem.chunk_mb)
-    at = np.zeros((problem.num_chunks, problem.num_ranks))
-    for row in np.argsort(known.start_us, kind="stable"):
-        chunk = known.chunk[row]
-        at[chunk, known.dst[row]] = at[chunk, known.src[row]] + duration[row]
-    start[x.at.ravel()] = at.ravel()
-    start[x.finish] = max(at.max(), _port_load_us(problem, options, known.link).max())
-    return start
 
 
 def _transfer_price(problem: Problem, latest_us: float) -> float:
@@ -281,11 +318,15 @@ def _pairs_by_link(x: _Space, num_links: int) -> list[IntArray]:
     return np.split(order, np.searchsorted(x.link[order], np.arange(1, num_links)))
 
 
-def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -> None:
-    """Own connection: y_l - x[c, l] >= 0, y_l at the price that the sketch puts on link l."""
+def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -> tuple[IntArray, IntArray]:
+    """Own connection: y_l - x[c, l] >= 0, y_l at the price that the sketch puts on link l.
+
+    Returns the links that have a price, and their y.
+    """
     preference = problem.limits.link_preference
     if preference is None or not preference.any():
-        return
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing
     priced = np.flatnonzero(preference[x.link])
     links, connection = np.unique(x.link[priced], return_inverse=True)
     price = _PREFERENCE * x.latest_us * preference[links] / problem.topology.num_links
@@ -306,15 +347,18 @@ def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -
         columns = np.concatenate([x.use[priced][cheap], used[np.unique(connection[cheap])]])
         values = np.concatenate([np.ones(int(cheap.sum())), -np.ones(len(np.unique(connection[cheap])))])
         model.add_rows(len(links), rows, columns, values, lower=0.0)
+    return links, used
 
 
-def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> None:
-    """Spread load: Z - sum of w_l x[c, l] >= 0 for each link inside a node, Z at a small price."""
+def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> IntArray:
+    """Spread load: Z - sum of w_l x[c, l] >= 0 for each link inside a node, Z at a small price.
+
+    Returns Z, or nothing.
+    """
     if not problem.limits.spread_load:
-        return
+        return np.zeros(0, dtype=np.int64)
     topology = problem.topology
-    slowest = np.zeros(topology.num_links)
-    np.maximum.at(slowest, topology.incidence[0], _port_times_us(problem, options)[0])
+    slowest = _slowest_us(problem, options)
     busiest = model.add_variables(1, cost=_PREFERENCE)
     inside = np.flatnonzero(~topology.internode[x.link])
     links, row = np.unique(x.link[inside], return_inverse=True)
@@ -325,11 +369,11 @@ def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOption
         np.concatenate([-slowest[x.link[inside]], np.ones(len(links))]),
         lower=0.0,
     )
+    return busiest
 
 
-def _read(problem: Problem, x: _Space, solution: Solution) -> BoolArray | None:
-    if solution.values is None:
-        return None
-    uses = np.zeros((problem.num_chunks, problem.topology.num_links), dtype=np.bool_)
-    uses[x.chunk, x.link] = solution.values[x.use] > 0.5
-    return uses
+def _slowest_us(problem: Problem, options: RoutingOptions) -> FloatArray:
+    """The longest that a chunk over each link keeps a port busy, shape (num_links,)."""
+    slowest = np.zeros(problem.topology.num_links)
+    np.maximum.at(slowest, problem.topology.incidence[0], _port_times_us(problem, options)[0])
+    return slowest

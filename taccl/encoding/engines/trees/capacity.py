@@ -103,7 +103,7 @@ def _solved(
     enters = ~inside[:, topology.src] & inside[:, topology.dst]
     row, link = np.nonzero(enters)
     model.add_rows(len(sets), row, load[link], 1.0, lower=(~inside @ weight).astype(np.float64))
-    return solve(model, time_limit_s=budget.remaining_s(), gap=0.0 if near is None else _GAP)
+    return solve(model, budget=budget, gap=0.0 if near is None else _GAP)
 
 
 def _ports_finish_in_time(model: LinearModel, problem: Problem, busy: FloatArray, finish: int) -> None:

@@ -94,7 +94,7 @@ def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) 
     wanted[np.arange(len(sources)) * ranks + sources] = 0.0
     model.add_rows(len(wanted), row * ranks + topology.dst[onward.link], load, 1.0, wanted, wanted)
     _ports_finish_in_time(model, problem, onward.link, load, finish)
-    values = solve(model, time_limit_s=budget.remaining_s()).values
+    values = solve(model, budget=budget).values
     return None if values is None else values[load]
 
 
