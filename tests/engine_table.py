@@ -45,13 +45,13 @@ def page_of(name: str) -> str:
 
 def table_of(page: str) -> str:
     """The table as a page has it."""
-    return page.split(BEGIN + "\n")[1].split(END, maxsplit=1)[0]
+    return page.partition(BEGIN + "\n")[2].partition(END)[0]
 
 
 def with_table(page: str) -> str:
     """The page with the table of today."""
     before, rest = page.split(BEGIN + "\n")
-    return f"{before}{BEGIN}\n{table()}{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n{table()}{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The import rules of docs/architecture.md: nouns know no verbs, and verbs know each other only as said.
 
-Inside `encoding`, the rooms know each other only as said: nothing that is proved or derived knows an
-engine, and engines know each other only through the registry.
+Inside `encoding`, the rooms know each other only as said: nothing that is proved or derived knows an engine,
+and engines know each other only through the registry.
 """
 
 import ast
@@ -91,9 +91,8 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """The line and module of each import of this package, such as `taccl.encoding.core`.
 
-    What is imported from a package may be a module of it, so the name is a part of it:
-    `taccl.encoding.core.budget`.
-    """
+            What is imported from a package may be a module of it, so it counts: `taccl.encoding.core.budget`.
+        """
     package = ["taccl", *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
