@@ -12,7 +12,7 @@ ROOT = Path(taccl.__file__).parent
 
 NOUNS = (
     *("errors", "arguments", "buildable", "units", "schemas", "notebook"),
-    *("collectives", "problem", "schedule"),
+    *("chunk_maps", "collectives", "problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
