@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taccl.arguments import column, is_whole, shown, text, whole_number
 from taccl.buildable import check_places, check_table
+from taccl.chunk_maps import ChunkClasses, RankSets
 from taccl.errors import CollectiveError
 
 IntArray = NDArray[np.int64]
@@ -81,13 +81,6 @@ class Placement:
         offset = np.full((num_chunks, num_ranks), -1, dtype=np.int64)
         offset[self.chunk, self.rank] = self.offset
         return offset
-
-    def ranks_by_chunk(self, num_chunks: int, rank_map: IntArray) -> list[bytes]:
-        """For each chunk, the ranks that hold it after `rank_map`, in order, as bytes to compare by."""
-        rank = np.asarray(rank_map, dtype=np.int64)[self.rank]
-        order = np.lexsort((rank, self.chunk))
-        rank, first = rank[order], np.searchsorted(self.chunk[order], np.arange(num_chunks + 1))
-        return [rank[a:b].tobytes() for a, b in pairwise(first)]
 
     def buffer_size(self, num_ranks: int) -> IntArray:
         """Chunks that the buffer of each rank must have room for, shape (num_ranks,)."""
@@ -299,34 +292,17 @@ class Collective:
     def chunk_map(self, rank_map: IntArray) -> IntArray | None:
         """The permutation of chunks that goes with a permutation of ranks, shape (num_chunks,).
 
-        Chunks with equal home, precondition, postcondition and kind are mapped in their order.
+        Chunks with equal home, precondition, postcondition and kind are mapped in their order (`chunk_maps`).
         None if the collective is not the same after the permutation.
         """
-        before: dict[tuple[object, ...], list[int]] = {}
-        identity = np.arange(self.num_ranks)
-        for chunk, signature in enumerate(self._signatures(identity)):
-            before.setdefault(signature, []).append(chunk)
-        mapped = np.full(self.num_chunks, -1, dtype=np.int64)
-        taken: dict[tuple[object, ...], int] = {}
-        for chunk, signature in enumerate(self._signatures(rank_map)):
-            position = taken.get(signature, 0)
-            candidates = before.get(signature, [])
-            if position >= len(candidates):
-                return None
-            mapped[chunk] = candidates[position]
-            taken[signature] = position + 1
-        return mapped
+        return self._classes.image(rank_map)
 
-    def _signatures(self, rank_map: IntArray) -> list[tuple[object, ...]]:
-        return list(
-            zip(
-                rank_map[self.home].tolist(),
-                self.reduces.tolist(),
-                self.inputs.ranks_by_chunk(self.num_chunks, rank_map),
-                self.outputs.ranks_by_chunk(self.num_chunks, rank_map),
-                strict=True,
-            )
+    @cached_property
+    def _classes(self) -> ChunkClasses:
+        starts, wanted = (
+            RankSets.of(self.num_chunks, rows.chunk, rows.rank) for rows in (self.inputs, self.outputs)
         )
+        return ChunkClasses.of(self.home, self.reduces.astype(np.int64), starts, wanted)
 
 
 def _first_pair_that_repeats(chunk: IntArray, rank: IntArray) -> tuple[int, int] | None:

@@ -176,6 +176,20 @@ class LogicalTopology:
         """(source rank, destination rank) -> link."""
         return {(int(s), int(d)): l for l, (s, d) in enumerate(zip(self.src, self.dst, strict=True))}
 
+    def link_map(self, rank_map: IntArray) -> IntArray:
+        """Where a permutation of the ranks takes each link, shape (num_links,); -1 where there is no link."""
+        ends, order = self._links_by_ends
+        image = rank_map[self.src] * self.num_ranks + rank_map[self.dst]
+        place = np.minimum(np.searchsorted(ends, image), max(len(ends) - 1, 0))
+        return np.where(ends[place] == image, order[place], -1)
+
+    @cached_property
+    def _links_by_ends(self) -> tuple[IntArray, IntArray]:
+        """Source and destination of all links as one number, ascending, and whose they are."""
+        ends = self.src * self.num_ranks + self.dst
+        order = np.argsort(ends)
+        return ends[order], order
+
     @cached_property
     def links_from(self) -> tuple[tuple[int, ...], ...]:
         """Links leaving each rank."""

@@ -16,7 +16,7 @@ ROOT = Path(taccl.__file__).parent
 
 NOUNS = (
     *("errors", "plugins", "arguments", "buildable", "units", "tolerance", "schemas", "notebook"),
-    *("collectives", "problem", "schedule"),
+    *("chunk_maps", "collectives", "problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
@@ -91,8 +91,8 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """The line and module of each import of this package, such as `taccl.encoding.core`.
 
-            What is imported from a package may be a module of it, so it counts: `taccl.encoding.core.budget`.
-        """
+    What is imported from a package may be a module of it, so it counts: `taccl.encoding.core.budget`.
+    """
     package = ["taccl", *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from taccl.automorphism import broken_by
 from taccl.encoding.conflicts.alike import unlike
 from taccl.encoding.core.budget import Budget
 from taccl.errors import SketchError
 from taccl.explained.conflict import Conflict, Line
 from taccl.problem import Statement
 from taccl.sketch.rules import TakenApart
-from taccl.sketch.symmetry import broken_by
 
 
 def broken_without(apart: TakenApart, left_out: Collection[int]) -> tuple[Statement, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taccl.automorphism import broken_by
 from taccl.collectives import Collective, IntArray
 from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
@@ -23,7 +24,6 @@ from taccl.resolved import Resolved
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
-from taccl.sketch.symmetry import broken_by
 
 #: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
 _MOST_CONFLICTS = 5

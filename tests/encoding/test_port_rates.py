@@ -14,6 +14,7 @@ import pytest
 from small_problems import custom, machine, problem
 
 from taccl.api import make_problem
+from taccl.automorphism import broken_by
 from taccl.backend.lower import lower
 from taccl.backend.simulate import simulate_program
 from taccl.encoding.bounds import all_bounds, lower_bound
@@ -24,7 +25,6 @@ from taccl.encoding.symmetry.quotient import quotient
 from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import LogicalTopology, Occupancy, Problem
 from taccl.schedule import Schedule
-from taccl.sketch.symmetry import broken_by
 from taccl.topologies import build_topology, load_topology, parse_topology
 
 MACHINES = Path(__file__).parents[1] / "data" / "machines"

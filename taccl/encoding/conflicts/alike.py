@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import z3
 
+from taccl.automorphism import SAME_COST, differences
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
@@ -65,10 +66,9 @@ def unlike(
 
 def _images(everything: LogicalTopology, permutation: IntArray) -> IntArray:
     """Where each link goes, shape (num_links,); -1 where that is no link or one of other costs."""
-    ends = zip(permutation[everything.src].tolist(), permutation[everything.dst].tolist(), strict=True)
-    image = np.array([everything.link_index.get(pair, -1) for pair in ends], dtype=np.int64)
-    same = _same(everything.alpha_us, image) & _same(everything.beta_us_per_mb, image)
-    return np.where(same, image, -1)
+    image = everything.link_map(permutation)
+    unlike = [differences(cost, cost[image]) for cost in (everything.alpha_us, everything.beta_us_per_mb)]
+    return np.where(np.maximum(*unlike) <= SAME_COST, image, -1)
 
 
 def _followed(there: BoolArray, images: IntArray) -> IntArray:
@@ -78,10 +78,6 @@ def _followed(there: BoolArray, images: IntArray) -> IntArray:
         now = np.array([link for link in now.tolist() if link not in met], dtype=np.int64)
         met.update(now.tolist())
     return np.array(sorted(met), dtype=np.int64)
-
-
-def _same(cost: np.ndarray, image: IntArray) -> BoolArray:
-    return np.asarray(np.isclose(cost, cost[image], rtol=1e-9, atol=0.0))
 
 
 @dataclass(frozen=True)
