@@ -88,7 +88,9 @@ class _Network:
         follows = np.flatnonzero(link[1:] == link[:-1])  # a pair whose link has another port after it
         tail = [enter, topology.src, enter[port[follows]] + 1, enter[port[last]] + 1]
         head = [enter + 1, enter[port[first]], enter[port[follows + 1]], topology.dst]
-        fixed = np.concatenate([self._integers(port_rate), np.full(len(link) + topology.num_links, _INFINITE)])
+        fixed = np.concatenate(
+            [self._integers(port_rate), np.full(len(link) + topology.num_links, _INFINITE)]
+        )
         self._flow = max_flow.SimpleMaxFlow()
         self._flow.add_arcs_with_capacity(np.concatenate(tail), np.concatenate(head), fixed)
         none = np.zeros(self._ranks, dtype=np.int64)
@@ -128,7 +130,8 @@ class _Network:
     def _integers(self, rate: FloatArray) -> IntArray:
         """Rates as capacities, in whole units."""
         with np.errstate(over="ignore"):
-            return np.minimum(np.rint(rate / self._unit), float(_INFINITE)).astype(np.int64)
+            whole = np.minimum(np.rint(rate / self._unit), float(_INFINITE))
+        return np.asarray(whole, dtype=np.int64)
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

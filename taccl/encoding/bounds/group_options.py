@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.collectives import IntArray
 from taccl.encoding.bounds.capacity import Covers
-from taccl.encoding.bounds.ticks import ticks
+from taccl.encoding.bounds.ticks import MOST_COLUMNS, ticks
 from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray, Problem
 
@@ -38,8 +38,8 @@ class GroupOptions:
     pair: IntArray
 
     @staticmethod
-    def over(instance: Instance, links: IntArray, most: IntArray) -> GroupOptions:
-        """Groups of up to `most` chunks, shape (len(links),), over each link."""
+    def over(instance: Instance, links: IntArray, most: IntArray) -> GroupOptions | None:
+        """Groups of up to `most` chunks, shape (len(links),), over each link; None if they are too many."""
         problem, topology = instance.problem, instance.problem.topology
         pair = instance.once(Covers).narrowest(links).pair
         port = topology.incidence[1][pair]
@@ -48,6 +48,8 @@ class GroupOptions:
         order = np.lexsort(costs[::-1])
         first = np.flatnonzero((np.diff(costs[:, order], prepend=-1) != 0).any(axis=0))
         many = np.minimum(np.maximum.reduceat(most[order], first), problem.max_group)
+        if many.sum() > MOST_COLUMNS:
+            return None
         kind = np.repeat(np.arange(len(first)), many)
         count = np.arange(len(kind)) - np.repeat(np.cumsum(many) - many, many) + 1
         ports, slot = np.unique(port[order][first][kind], return_inverse=True)

@@ -34,9 +34,7 @@ def latency_bound(instance: Instance) -> Proof:
             from_each = distance_us[ranks]
             nearest[number], farthest[number] = from_each.min(axis=0), from_each.max(axis=0)
     of_pair = of_chunk[wants.chunk]
-    far = np.where(
-        demand.reduces[wants.chunk], farthest[of_pair, wants.rank], nearest[of_pair, wants.rank]
-    )
+    far = np.where(demand.reduces[wants.chunk], farthest[of_pair, wants.rank], nearest[of_pair, wants.rank])
     longest = int(far.argmax())
     if far[longest] <= 0:
         return nothing

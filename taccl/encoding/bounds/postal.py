@@ -112,7 +112,8 @@ class Layer:
 
     def may_use_any(self, links: IntArray) -> BoolArray:
         """Whether each of the chunks may use some of these links, shape (len(chunks),)."""
-        return np.asarray(self.may_use[:, links].any(axis=1)[self.class_of])
+        usable: BoolArray = self.may_use[:, links].any(axis=1)
+        return usable[self.class_of]
 
     def sizes(self) -> IntArray:
         """How many of the chunks each class has, shape (num_classes,)."""

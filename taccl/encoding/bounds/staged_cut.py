@@ -77,10 +77,13 @@ def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
     for crossing in crossings if len(crossings) <= _MOST_CLASSES else crossings[-1:]:
         if not budget.remaining_s():
             break
-        staged = _Copies(view, inside, crossing)
+        options = _options(instance, crossing)
+        if options is None:
+            continue
+        staged = _Copies(view, inside, crossing, options)
         value_us = _in_ticks(view, known_us, staged, budget)
         if value_us > best.value_us:
-            through = name_ports(view.problem, staged.options.ports)
+            through = name_ports(view.problem, options.ports)
             many = len(crossing.chunks)
             witness = f"{many} chunks {cut.name} through {through}, gathered before and spread after"
             best = STAGED_CUT.proof(value_us, witness)
@@ -101,11 +104,20 @@ def staged_sums_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> 
     if not len(chunks):
         return nothing
     inside = members(view.problem.num_ranks, cut.ranks)
-    staged = _Sums(view.instance, inside, Crossing(chunks, crossings[-1].links))
-    value_us = _in_ticks(view, known_us, staged, budget)
-    through = name_ports(view.problem, staged.options.ports)
+    crossing = Crossing(chunks, crossings[-1].links)
+    options = _options(view.instance, crossing)
+    if options is None:
+        return nothing
+    value_us = _in_ticks(view, known_us, _Sums(view.instance, inside, crossing, options), budget)
+    through = name_ports(view.problem, options.ports)
     witness = f"{len(chunks)} sums {cut.name} through {through}, collected before and spread after"
     return STAGED_CUT.proof(value_us, witness)
+
+
+def _options(instance: Instance, crossing: Crossing) -> GroupOptions | None:
+    """The groups in which chunks can cross; None if they are too many to look at."""
+    most = Layer.of(instance, crossing.chunks).many_on()[crossing.links]
+    return GroupOptions.over(instance, crossing.links, most)
 
 
 def _in_ticks(view: View, known_us: float, staged: _Copies | _Sums, budget: Budget) -> float:
@@ -117,8 +129,8 @@ def _in_ticks(view: View, known_us: float, staged: _Copies | _Sums, budget: Budg
 class _Copies:
     """One set of chunks that must enter W, and the links by which it may."""
 
-    def __init__(self, view: View, inside: BoolArray, crossing: Crossing) -> None:
-        instance, chunks, links = view.instance, crossing.chunks, crossing.links
+    def __init__(self, view: View, inside: BoolArray, crossing: Crossing, options: GroupOptions) -> None:
+        instance, chunks = view.instance, crossing.chunks
         many = _wanting(instance, chunks, inside)
         self.instance, self.backwards = instance, view.backwards
         self.need = int(many.sum())
@@ -127,7 +139,7 @@ class _Copies:
         self.within = Layer.of(instance, chunks, inside)
         sets = disjoint_sets(instance, chunks, inside)
         self.sets = Layer.of(instance, chunks[np.unique(sets, return_index=True)[1]])
-        self.options = GroupOptions.over(instance, links, self.all.many_on()[links])
+        self.options = options
         self.sets_on = self.options.best_of(self.sets.many_on()[self.options.links])
         slots = range(len(self.options.ports))
         # What all chunks that may use a port serve together.
@@ -162,8 +174,10 @@ class _Copies:
 class _Sums:
     """Sums with contributors outside W and wanting ranks inside, and the links into W."""
 
-    def __init__(self, instance: Instance, inside: BoolArray, crossing: Crossing) -> None:
-        chunks, links = crossing.chunks, crossing.links
+    def __init__(
+        self, instance: Instance, inside: BoolArray, crossing: Crossing, options: GroupOptions
+    ) -> None:
+        chunks = crossing.chunks
         contributing = _outside(instance, chunks, inside)
         self.instance, self.num_sums = instance, len(chunks)
         self.back = instance.once(_on_reversed_links)
@@ -175,9 +189,11 @@ class _Sums:
         size = np.bincount(contributing.chunk, minlength=instance.problem.num_chunks)
         self.contributors = int(size[chunks].min())
         self.wanting = int(_wanting(instance, chunks, inside).min())
-        self.options = GroupOptions.over(instance, links, every.many_on()[links])
+        self.options = options
         slots = range(len(self.options.ports))
-        self.cap = np.array([every.many_on_any(self.options.links_of(slot)) for slot in slots], dtype=np.int64)
+        self.cap = np.array(
+            [every.many_on_any(self.options.links_of(slot)) for slot in slots], dtype=np.int64
+        )
 
     def least_ticks(self, tick_us: float, rows: int) -> int | None:
         """The least T in ticks; None if it is not below `rows`."""

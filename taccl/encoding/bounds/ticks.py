@@ -22,6 +22,8 @@ _FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
 _COARSE = 1.1
 #: A table with more cells than this takes seconds.
 _MOST_CELLS = 8_000_000
+#: So a table may have no more columns than this.
+MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
 #: Nominal units of work for filling tables, and for each cell of them.
 _UNITS, _UNITS_PER_CELL = 5.0, 1e-4
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collectives import Collective, IntArray, Placement
 from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray, Problem
 
@@ -62,25 +62,30 @@ def _each(instance: Instance) -> Iterator[View]:
         yield View(instance)
         return
     backwards = not problem.topology.reads_backwards
-    if collective.reduces.all() and (collective.post.sum(axis=1) == 1).all():
+    if collective.reduces.all() and (collective.num_wanted == 1).all():
         yield View(instance.reversed, backwards)
         return
     yield View(instance)
-    if not collective.post.any(axis=1).all() or not collective.pre.any(axis=1).all():
+    if not collective.num_wanted.all() or not collective.num_sources.all():
         return
     far = instance.distances_us
     to_all, from_all = (np.where(np.isfinite(each), each, 0.0).sum(axis=1) for each in (far, far.T))
-    sums = instance.phases_at(_one_of(collective.post, collective.home, from_all)).reduce_phase
-    copies = instance.phases_at(_one_of(collective.pre, collective.home, to_all)).broadcast_phase
+    sums = instance.phases_at(_one_of(collective, collective.outputs, from_all)).reduce_phase
+    copies = instance.phases_at(_one_of(collective, collective.inputs, to_all)).broadcast_phase
     assert sums is not None and copies is not None
     yield View(sums, backwards)
     yield View(copies)
 
 
-def _one_of(ranks: BoolArray, home: IntArray, far: FloatArray) -> IntArray:
-    """Of each chunk's ranks the home, or else the one that is farthest from all, shape (num_chunks,).
+def _one_of(collective: Collective, placement: Placement, far: FloatArray) -> IntArray:
+    """Of each chunk's ranks in a placement the home, or else the one that is farthest from all.
 
-    `ranks` has shape (num_chunks, num_ranks), `far` (num_ranks,).
+    The result has shape (num_chunks,), `far` has shape (num_ranks,).
     """
-    farthest = np.where(ranks, far, -1.0).argmax(axis=1)
-    return np.where(ranks[np.arange(len(home)), home], home, farthest)
+    home = collective.home
+    order = np.lexsort((placement.rank, -far[placement.rank], placement.chunk))
+    first = np.flatnonzero(np.diff(placement.chunk[order], prepend=-1))
+    chosen = placement.rank[order][first]
+    at_home = placement.chunk[placement.rank == home[placement.chunk]]
+    chosen[at_home] = home[at_home]
+    return np.asarray(chosen)

@@ -73,7 +73,8 @@ def _fixed_charge_at(
     """The sum of the formula, for the pairs that the budget lets it come to: each adds something."""
     topology = instance.problem.topology
     length, charge = lengths(instance, price, cost), lengths(instance, price, alpha)
-    total, usable_before, between = 0.0, b"none", np.zeros((0, 0))
+    total, usable_before = 0.0, b"none"
+    between: FloatArray = np.zeros((0, 0))
     for rank, target, usable in commodities(instance):
         if not budget.remaining_s():
             break
