@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from taccl.encoding.bounds import Bound, all_bounds
+from taccl.encoding.bounds import Proof, all_bounds
 from taccl.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,7 +46,7 @@ class _Tally:
         self.largest: Counter[str] = Counter()
         self.alone: Counter[str] = Counter()
 
-    def take(self, problem: Problem, bounds: tuple[Bound, ...], optimum_us: float) -> None:
+    def take(self, problem: Problem, bounds: tuple[Proof, ...], optimum_us: float) -> None:
         self.searched += 1
         for bound in bounds:
             if bound.value_us > optimum_us + _TOLERANCE_US:

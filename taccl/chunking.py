@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from taccl import units
-from taccl.encoding.bounds import Bound, all_bounds
+from taccl.encoding.bounds import Proof, all_bounds
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.engines.registry import engine_named
@@ -107,7 +107,7 @@ class Choice(Generic[Stated]):
     stated: Stated
     found: Found
     tried: tuple[ChunksTried, ...]
-    any_chunks: Bound
+    any_chunks: Proof
 
     @property
     def note(self) -> str:

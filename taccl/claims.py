@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.bounds import Proof, lower_bound
 from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import Problem
 from taccl.schedule import SavedSchedule
@@ -16,7 +16,7 @@ _AGAIN_S = 5.0
 _SHOWN = 60
 
 
-def prove_again(saved: SavedSchedule, time_limit_s: float = _AGAIN_S) -> tuple[Bound, tuple[str, ...]]:
+def prove_again(saved: SavedSchedule, time_limit_s: float = _AGAIN_S) -> tuple[Proof, tuple[str, ...]]:
     """What is proved here about every schedule of the problem in a file, whatever the file claims.
 
     Returns
@@ -28,7 +28,7 @@ def prove_again(saved: SavedSchedule, time_limit_s: float = _AGAIN_S) -> tuple[B
     return proved, claim_notes(saved, proved)
 
 
-def claim_notes(saved: SavedSchedule, proved: Bound) -> tuple[str, ...]:
+def claim_notes(saved: SavedSchedule, proved: Proof) -> tuple[str, ...]:
     """A sentence if the file claims a larger bound than is proved; nothing otherwise."""
     if not is_above(saved.lower_bound_us, proved.value_us):
         return ()

@@ -14,7 +14,7 @@ from taccl import units
 from taccl.arguments import is_whole, shown
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.collectives import Collective, make_collective
-from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.bounds import Proof, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.frontier import (
     Point,
@@ -71,7 +71,7 @@ class FrontierPoint:
     """A point of SCCL's frontier, its time under the cost model, and a bound for as many chunks."""
 
     point: Point
-    bound: Bound
+    bound: Proof
 
     @property
     def schedule(self) -> Schedule:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 from taccl import units
 from taccl.api import StatedProblem, make_problem
-from taccl.encoding.bounds import Bound, Kind, all_bounds
+from taccl.encoding.bounds import Proof, all_bounds
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem
 from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
@@ -20,32 +20,19 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")
 
-#: What would move a bound of each kind: a change of the machine, the sketch or the request.
-REMEDIES: dict[Kind, str] = {
-    "latency": "a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
-    "cut": "more or faster links there, or shorter ways to and from there",
-    "volume": "more or faster links between those parts; their ports are busy until then in any order",
-    "flow": "more or faster links on the busiest ways; a number of chunks does not",
-    "whole-flow": "more or faster links on the busiest ways, shorter alphas, or more --chunks",
-    "spread": "shorter alphas, or more ports at each rank, so that it has more copies sooner",
-    "holdings": "shorter alphas, or more ports into that rank; larger groups do not come sooner",
-    "entry": "more or faster links there, or shorter ways to and from there",
-    "throughput": "more or faster links there; a number of chunks does not",
-}
-
 
 @dataclass(frozen=True, eq=False)
-class Bounds(Sequence[Bound]):
+class Bounds(Sequence[Proof]):
     """The best lower bound of each kind, largest first, and the problem that they are for."""
 
     stated: StatedProblem
-    proven: tuple[Bound, ...]
+    proven: tuple[Proof, ...]
 
     @overload
-    def __getitem__(self, index: int) -> Bound: ...
+    def __getitem__(self, index: int) -> Proof: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Bound, ...]: ...
-    def __getitem__(self, index: int | slice) -> Bound | tuple[Bound, ...]:
+    def __getitem__(self, index: slice) -> tuple[Proof, ...]: ...
+    def __getitem__(self, index: int | slice) -> Proof | tuple[Proof, ...]:
         return self.proven[index]
 
     def __len__(self) -> int:
@@ -56,11 +43,11 @@ class Bounds(Sequence[Bound]):
         """What the bounds are for."""
         return self.stated.problem
 
-    def algbw_gbps(self, bound: Bound) -> float:
+    def algbw_gbps(self, bound: Proof) -> float:
         """The algbw that no schedule exceeds by this bound, 10**9 bytes per second."""
         return units.bandwidth_gbps(self.problem.size_bytes, bound.value_us)
 
-    def busbw_gbps(self, bound: Bound) -> float:
+    def busbw_gbps(self, bound: Proof) -> float:
         """That times nccl-tests' factor for the collective."""
         return self.algbw_gbps(bound) * self.problem.collective.busbw_factor
 
@@ -82,7 +69,7 @@ class Bounds(Sequence[Bound]):
                 "chunks_per_rank": problem.collective.chunks_per_rank,
                 "lower_bound_us": largest.value_us,
                 "bound_source": largest.witness,
-                "remedy": REMEDIES[largest.kind],
+                "remedy": largest.remedy,
                 "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
                 "notes": list(self.stated.notes),
             },
@@ -114,7 +101,7 @@ class Bounds(Sequence[Bound]):
             f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}", header, rows
         )
 
-    def _figures(self, bound: Bound) -> dict[str, object]:
+    def _figures(self, bound: Proof) -> dict[str, object]:
         return {
             "kind": bound.kind,
             "lower_bound_us": bound.value_us,

@@ -17,7 +17,7 @@ from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
 from taccl.collectives import COLLECTIVES, Collective
-from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import (
     CollectiveError,
     TacclError,
@@ -301,7 +301,7 @@ def _checked_size(subject: Subject, size: str | int) -> int:
     return size_bytes
 
 
-def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Bound, float | None]:
+def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Proof, float | None]:
     """The bound, proved here; and the schedule's time where this is its own machine and size."""
     saved = subject.saved
     if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:

@@ -12,7 +12,7 @@ from sketches_drawn import sketches, small_machine
 
 from taccl import explain
 from taccl.collectives import COLLECTIVES, Placement, make_collective
-from taccl.encoding.bounds import Bound
+from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
@@ -289,7 +289,7 @@ def test_a_target_that_no_bound_excludes_and_no_schedule_meets_is_not_excluded(
         return replace(found, lower_bound_us=1.0)
 
     monkeypatch.setattr("taccl.explained.reasons.search", slow)
-    monkeypatch.setattr("taccl.explained.reasons.lower_bound", lambda *_: Bound(1.0, "a guess", "cut"))
+    monkeypatch.setattr("taccl.explained.reasons.lower_bound", lambda *_: Proof(1.0, "a guess", "cut"))
     explanation = explain("allgather", topology="ring:4", size="4MB", target_time=2)
     assert (explanation.verdict, explanation.exit_code) == ("not excluded", 0)
     assert "nothing excludes a schedule within 2 us, and none was found" in explanation.summary()
@@ -301,7 +301,7 @@ def test_what_only_the_search_proves_is_told_as_that(monkeypatch: pytest.MonkeyP
         return replace(found, lower_bound_us=50.0, bound_source="a proof")
 
     monkeypatch.setattr("taccl.explained.reasons.search", proved)
-    monkeypatch.setattr("taccl.explained.reasons.lower_bound", lambda *_: Bound(1.0, "a guess", "cut"))
+    monkeypatch.setattr("taccl.explained.reasons.lower_bound", lambda *_: Proof(1.0, "a guess", "cut"))
     explanation = explain("allgather", topology="ring:4", size="4MB", target_time=40)
     (conflict,) = explanation.conflicts
     assert explanation.verdict == "impossible"

@@ -5,7 +5,7 @@ import pytest
 from taccl.api import synthesize
 from taccl.backend.simulate import simulate_program
 from taccl.backend.verify import verify_file, verify_program
-from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.bound import Proof
 from taccl.errors import CollectiveError, FileError, TopologyError, VerificationError
 from taccl.simulated import simulate_file
 from taccl.sketch.published import published_files
@@ -178,7 +178,7 @@ def test_only_what_verification_says_is_missing_is_said_to_be_missing(
     """With a bound that is too high, a right file is not blamed; a wrong one is."""
     right, wrong = tmp_path / "right.xml", tmp_path / "wrong.xml"
     right.write_text(swap(RIGHT))
-    high = Bound(1e6, "by hand", "test")
+    high = Proof(1e6, "by hand", "test")
     monkeypatch.setattr("taccl.simulated.lower_bound", lambda problem: high)
     (said,) = simulate_file(right, ["1KB"], topology="ring:2").notes
     assert "the bound is wrong" in said

@@ -10,8 +10,8 @@ from taccl import units
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
 from taccl.cli.output import show_json, show_table
-from taccl.encoding.bounds import Bound
-from taccl.proofs import REMEDIES, Bounds, bounds
+from taccl.encoding.bounds import Proof
+from taccl.proofs import Bounds, bounds
 
 
 @click.command()
@@ -47,7 +47,7 @@ def _show(proven: Bounds) -> None:
     if not largest.value_us:
         click.echo("no bound: nothing has to move, or moving costs nothing")
         return
-    click.echo(f"\nthe limit is {largest.witness}; what moves it: {REMEDIES[largest.kind]}")
+    click.echo(f"\nthe limit is {largest.witness}; what moves it: {largest.remedy}")
     any_chunks = _for_any_chunks(proven)
     if any_chunks is not None:
         click.echo(
@@ -58,11 +58,11 @@ def _show(proven: Bounds) -> None:
         click.echo(f"note: {note}")
 
 
-def _row(proven: Bounds, each: Bound, is_largest: bool) -> list[str]:
+def _row(proven: Bounds, each: Proof, is_largest: bool) -> list[str]:
     algbw, busbw = proven.algbw_gbps(each), proven.busbw_gbps(each)
     mark = "<- largest" if is_largest else ""
     return [each.kind, f"{each.value_us:.2f}", f"{algbw:.2f}", f"{busbw:.2f}", mark, each.witness]
 
 
-def _for_any_chunks(proven: Bounds) -> Bound | None:
+def _for_any_chunks(proven: Bounds) -> Proof | None:
     return next((each for each in proven if each.holds_for_any_chunks and each.value_us > 0), None)

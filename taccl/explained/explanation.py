@@ -8,7 +8,7 @@ from typing import Literal
 
 from taccl import units
 from taccl.collectives import Collective
-from taccl.encoding.bounds import Bound
+from taccl.encoding.bounds import Proof
 from taccl.explained.conflict import Conflict, short_place
 from taccl.explained.ways import Unmet, Way, links_said
 from taccl.notebook import html_table
@@ -47,8 +47,8 @@ class Explanation:
     conflicts: tuple[Conflict, ...] = ()
     helps: tuple[tuple[Statement, ...], ...] = ()
     unmet: Unmet | None = None
-    bound: Bound | None = None
-    machine_bound: Bound | None = None
+    bound: Proof | None = None
+    machine_bound: Proof | None = None
     found: Found | None = None
     way: Way | None = None
     target_us: float | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from taccl import units
 from taccl.arguments import is_whole, shown
-from taccl.encoding.bounds import Bound, lower_bound
+from taccl.encoding.bounds import BY_SEARCH, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import NoScheduleInTime, SolverError
@@ -107,7 +107,7 @@ def _explained(
         )
     found = _first_found(applied.problem, target_us, time_limit)
     if target_us is not None and found is not None:
-        proved = Bound(found.lower_bound_us, found.bound_source, bound.kind)
+        proved = BY_SEARCH.proof(found.lower_bound_us, found.bound_source)
         if is_above(proved, target_us):
             conflict = not_by_any_schedule(proved, target_us)
             return replace(asked_bound, conflicts=(conflict,), bound=proved, found=found)

@@ -11,12 +11,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from taccl import tolerance
-from taccl.encoding.bounds import Bound, all_bounds, quick_bound
+from taccl.encoding.bounds import Proof, all_bounds, quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
-from taccl.proofs import REMEDIES
 from taccl.resolved import Resolved
 from taccl.sketch.rules import TakenApart
 
@@ -37,15 +36,15 @@ class TargetMissed:
 
     conflict: Conflict
     helps: tuple[tuple[Statement, ...], ...]
-    machine: Bound
+    machine: Proof
 
 
-def is_above(bound: Bound, target_us: float) -> bool:
+def is_above(bound: Proof, target_us: float) -> bool:
     """Whether a bound proves that no schedule ends by the target."""
     return tolerance.is_above(bound.value_us, target_us)
 
 
-def not_by_any_schedule(bound: Bound, target_us: float) -> Conflict:
+def not_by_any_schedule(bound: Proof, target_us: float) -> Conflict:
     """The conflict of a bound above the target, without lines to blame."""
     return Conflict(f"no schedule ends within {target_us:g} us: the bound is {_said(bound)}")
 
@@ -54,7 +53,7 @@ def target_missed(
     asked: Resolved,
     apart: TakenApart,
     chunks_said: Statement,
-    bound: Bound,
+    bound: Proof,
     target_us: float,
     budget: Budget,
 ) -> TargetMissed:
@@ -68,7 +67,7 @@ def target_missed(
     if is_above(machine, target_us):
         reason = (
             f"the machine itself, with every link allowed and however finely the size is cut, takes at least "
-            f"{_said(machine)}; what moves it: {REMEDIES[machine.kind]}"
+            f"{_said(machine)}; what moves it: {machine.remedy}"
         )
         return TargetMissed(replace(missed, machine=reason), (), machine)
     everything = frozenset(range(len(bounds.said)))
@@ -107,7 +106,7 @@ def _needed(bounds: _Bounds, lines: frozenset[int], target_us: float) -> frozens
     return kept
 
 
-def _said(bound: Bound) -> str:
+def _said(bound: Proof) -> str:
     return f"{bound.value_us:.2f} us ({bound.witness})"
 
 
@@ -124,18 +123,18 @@ class _Bounds:
         self.said = [*(rule.said for rule in apart.rules), *nics, chunks_said]
         self.families = apart.families
         self.all_in_time = True
-        self._found: dict[frozenset[int], Bound] = {}
+        self._found: dict[frozenset[int], Proof] = {}
 
-    def of(self, kept: frozenset[int]) -> Bound:
+    def of(self, kept: frozenset[int]) -> Proof:
         """The bound with the lines `kept`, by their positions in `said`."""
         if kept not in self._found:
             self._found[kept] = self._compute(kept)
         return self._found[kept]
 
-    def _compute(self, kept: Collection[int]) -> Bound:
+    def _compute(self, kept: Collection[int]) -> Proof:
         if not self._budget.remaining_s():
             self.all_in_time = False
-            return Bound(0.0, "not computed in time", "latency")
+            return Proof(0.0, "not computed in time", "none")
         with_nics = self._apart.nics is not None and self._rules in kept
         logical, limits = self._apart.network(kept, with_nics=with_nics)
         asked = self._asked
@@ -150,7 +149,7 @@ class _Bounds:
         return max(_for_any_chunks(problem, bounds), key=lambda bound: bound.value_us)
 
 
-def _for_any_chunks(problem: Problem, bounds: Sequence[Bound]) -> list[Bound]:
+def _for_any_chunks(problem: Problem, bounds: Sequence[Proof]) -> list[Proof]:
     """What stays true however finely the size is cut: a chunk of no size still takes its way's alphas."""
     alphas = quick_bound(replace(problem, chunk_mb=0.0))
     witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"

@@ -14,31 +14,48 @@ from small_problems import custom, full, machine, ndv2_node, problem, ring, two_
 
 from taccl.api import make_problem
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.bounds import Bound, all_bounds, lower_bound, quick_bound
+from taccl.encoding.bounds import Proof, all_bounds, lower_bound, quick_bound
+from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.capacity import least_time
-from taccl.encoding.bounds.cuts import cut_bound, simple_cuts
+from taccl.encoding.bounds.cut import cut_bound
+from taccl.encoding.bounds.cuts import Cut, simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.partitions import partitions
-from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
-from taccl.encoding.core.distance import distances_us
-from taccl.problem import FloatArray, LogicalTopology, Problem, RoutingLimits
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
+from taccl.problem import LogicalTopology, Problem, RoutingLimits
+
+#: More work than any proof here takes: what is proved does not depend on the clock.
+_PLENTY = 1_000_000
 
 
-def _lengths(stated: Problem) -> FloatArray:
-    topology = stated.topology
-    return distances_us(topology, topology.duration_us(np.arange(topology.num_links), stated.chunk_mb))
+def _cut(stated: Problem) -> Proof:
+    return cut_bound(Instance(stated), simple_cuts(Instance(stated)))
 
 
-def _volume(stated: Problem) -> Bound:
-    return volume_bound(stated, partitions(stated, simple_cuts(stated)))
+def _volume(stated: Problem) -> Proof:
+    return volume_bound(Instance(stated), partitions(stated, simple_cuts(Instance(stated))))
+
+
+def _flow(stated: Problem) -> Proof:
+    return flow_bound(Instance(stated), Budget.of_work(_PLENTY))
+
+
+def _whole_flow(stated: Problem, known_us: float) -> Proof:
+    return whole_flow_bound(Instance(stated), known_us, Budget.of_work(_PLENTY))
+
+
+def _bottleneck(stated: Problem) -> Cut | None:
+    return bottleneck_cut(Instance(stated))
 
 
 def test_seven_chunks_enter_a_rank_of_an_ndv2_node_over_two_double_and_two_single_nvlinks() -> None:
     """By 0.3 + 69 us the double links can bring 3 chunks each and the single ones 1: 8; before, only 6."""
-    node = problem(ndv2_node(), "allgather")
-    bound = cut_bound(node, simple_cuts(node), np.zeros((8, 8)))
+    node = Instance(problem(ndv2_node(), "allgather"))
+    node.distances_us = np.zeros((8, 8))  # so that no chunk is late, and none has far to go
+    bound = cut_bound(node, simple_cuts(node))
     assert bound.value_us == pytest.approx(69.3)
     assert bound.witness == "7 chunks into rank 0 through 4 ports"
 
@@ -52,7 +69,7 @@ def test_the_best_bound_of_an_ndv2_node_is_a_way_over_a_double_and_a_single_nvli
 def test_what_enters_a_node_through_its_nic_still_has_to_reach_the_other_rank() -> None:
     """Alpha 2 and two chunks of 10 us through 3 -> 0, then 2 us from 0 to 1."""
     serial = problem(two_nodes(), "allgather")
-    bound = cut_bound(serial, simple_cuts(serial), _lengths(serial))
+    bound = _cut(serial)
     assert bound.value_us == pytest.approx(24.0)
     assert bound.witness == "2 chunks into node 0 through 3-0"
     assert lower_bound(serial).value_us == pytest.approx(26.0), "chunk 2 is late, so both pay an alpha"
@@ -68,7 +85,7 @@ def test_where_alpha_keeps_no_port_busy_the_bound_through_the_nic_is_met() -> No
 def test_chunks_that_reach_the_nic_late_leave_it_later() -> None:
     """Gather to rank 0: chunk 2 needs 2 us to rank 3, and 12 us from there."""
     gathered = problem(two_nodes(), "gather")
-    bound = cut_bound(gathered, simple_cuts(gathered), _lengths(gathered))
+    bound = _cut(gathered)
     assert bound.value_us == pytest.approx(22.0), "both through the NIC in one send, from 0 us on"
     assert lower_bound(gathered).value_us == pytest.approx(24.0), "but chunk 2 is not there then"
     alone = quick_bound(problem(two_nodes(beta_between=0.5), "gather"))
@@ -147,7 +164,7 @@ def test_copies_count_where_they_are_wanted_and_lacking() -> None:
 
 def test_all_to_all_round_a_ring_loads_each_link_with_the_hops_of_all_pairs() -> None:
     """From each of 4 ranks 1 + 2 + 3 hops: 24 chunk-hops over 4 links of 1 us per chunk."""
-    bound = flow_bound(problem(ring(4, alpha_us=0.0), "alltoall"))
+    bound = _flow(problem(ring(4, alpha_us=0.0), "alltoall"))
     assert bound.value_us == pytest.approx(6.0, rel=2e-6)
     assert bound.value_us <= 6.0
 
@@ -155,20 +172,20 @@ def test_all_to_all_round_a_ring_loads_each_link_with_the_hops_of_all_pairs() ->
 def test_all_to_all_round_a_ring_both_ways_splits_the_farthest_pairs() -> None:
     """From each rank 1 + 1 + 2 hops: 16 over 8 links, the two-hop pairs half each way round."""
     both = problem(ring(4, alpha_us=0.0, both=True), "alltoall")
-    assert flow_bound(both).value_us == pytest.approx(2.0, rel=2e-6)
+    assert _flow(both).value_us == pytest.approx(2.0, rel=2e-6)
 
 
 def test_the_flow_bound_is_the_same_with_one_variable_per_orbit() -> None:
     turn = [1, 2, 3, 0]
     for topology in (ring(4), ring(4, both=True), full(4)):
         plain, folded = (problem(topology, "alltoall", 2, symmetry=s) for s in ((), (turn,)))
-        assert flow_bound(folded).value_us == pytest.approx(flow_bound(plain).value_us, rel=1e-6)
+        assert _flow(folded).value_us == pytest.approx(_flow(plain).value_us, rel=1e-6)
 
 
 def test_the_flow_bound_counts_links_that_share_a_port_together() -> None:
     """Rank 0 scatters 2 chunks over two links behind one port: 3 us each, one after the other."""
     shared = machine(3, [(0, 1, 0.0, 3.0), (0, 2, 0.0, 3.0)], shared=[(0, 1)])
-    assert flow_bound(problem(shared, "scatter")).value_us == pytest.approx(6.0, rel=2e-6)
+    assert _flow(problem(shared, "scatter")).value_us == pytest.approx(6.0, rel=2e-6)
 
 
 def test_links_that_a_symmetry_makes_alike_may_share_a_port() -> None:
@@ -178,7 +195,7 @@ def test_links_that_a_symmetry_makes_alike_may_share_a_port() -> None:
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
     for symmetry in ((), ([1, 0, 3, 2],)):
         both = problem(topology, "alltoall", 2, symmetry=symmetry)
-        assert flow_bound(both).value_us == pytest.approx(80.0, rel=2e-6)
+        assert _flow(both).value_us == pytest.approx(80.0, rel=2e-6)
 
 
 def test_chunks_that_may_not_use_a_link_do_not_flow_over_it() -> None:
@@ -188,20 +205,20 @@ def test_chunks_that_may_not_use_a_link_do_not_flow_over_it() -> None:
     free = problem(topology, "scatter", limits=RoutingLimits(may_use=may_use.copy()))
     may_use[0, 1] = False
     kept = problem(topology, "scatter", limits=RoutingLimits(may_use=may_use))
-    assert flow_bound(free).value_us == pytest.approx(3.0, rel=2e-6)
-    assert flow_bound(kept).value_us == pytest.approx(6.0, rel=2e-6)
+    assert _flow(free).value_us == pytest.approx(3.0, rel=2e-6)
+    assert _flow(kept).value_us == pytest.approx(6.0, rel=2e-6)
     assert lower_bound(kept).value_us == pytest.approx(6.0, rel=2e-6)
 
 
 def test_there_is_no_flow_bound_where_a_chunk_has_several_destinations() -> None:
-    assert flow_bound(problem(full(3), "allgather")).value_us == 0.0
+    assert _flow(problem(full(3), "allgather")).value_us == 0.0
 
 
 def test_all_to_all_in_an_ndv2_node_waits_for_the_sixth_chunk_over_a_double_nvlink() -> None:
     """Fluid, 122.67 us are enough; but until 138.3 us a double link passes 5 chunks and a single one 2."""
     pairs = problem(ndv2_node(), "alltoall")
-    assert flow_bound(pairs).value_us == pytest.approx(368 / 3)
-    bound = whole_flow_bound(pairs, known_us=368 / 3)
+    assert _flow(pairs).value_us == pytest.approx(368 / 3)
+    bound = _whole_flow(pairs, known_us=368 / 3)
     assert bound.value_us == pytest.approx(0.3 + 6 * 23.0)
     assert bound.witness == "flow of whole chunks over all links"
 
@@ -211,15 +228,15 @@ def test_behind_one_port_each_every_pair_pays_its_alpha_or_a_detour() -> None:
     links = [(a, b, 1.0, 5.0) for a in range(4) for b in range(4) if a != b]
     out = [[i for i, (a, *_) in enumerate(links) if a == rank] for rank in range(4)]
     pairs = problem(machine(4, links, shared=out), "alltoall")
-    bound = whole_flow_bound(pairs, known_us=16.0)
+    bound = _whole_flow(pairs, known_us=16.0)
     assert bound.value_us == pytest.approx(18.0)
     assert bound.witness == "a detour or an alpha for each pair of ranks"
 
 
 def test_an_alpha_that_keeps_no_port_busy_is_not_paid_by_pairs() -> None:
     pipelined = problem(ring(3, both=True, occupancy="pipelined"), "alltoall")
-    assert whole_flow_bound(pipelined, 1.0).value_us <= fastest(pipelined).makespan_us
-    assert whole_flow_bound(problem(full(3), "allgather"), 1.0).value_us == 0.0
+    assert _whole_flow(pipelined, 1.0).value_us <= fastest(pipelined).makespan_us
+    assert _whole_flow(problem(full(3), "allgather"), 1.0).value_us == 0.0
 
 
 def test_a_home_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
@@ -302,12 +319,12 @@ def test_the_least_time_is_the_moment_when_enough_chunks_are_through(
     assert least_time(count, ports) == pytest.approx(moments[count - 1], rel=1e-6)
 
 
-def test_the_tightest_cut_may_be_neither_a_rank_nor_a_node() -> None:
+def test_the_bottleneck_cut_may_be_neither_a_rank_nor_a_node() -> None:
     """Two pairs of ranks with fast links inside and slow ones between, on what is called one node."""
     inside = [(a, b, 0.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     between = [(a, b, 0.0, 4.0) for a, b in ((0, 2), (2, 0), (1, 3), (3, 1))]
     pieces = problem(machine(4, inside + between), "allgather", 4)
-    cut = tightest_cut(pieces)
+    cut = _bottleneck(pieces)
     assert cut is not None
     assert cut.ranks in ({0, 1}, {2, 3})
     bound = lower_bound(pieces)
@@ -337,9 +354,9 @@ def _measured(draw: st.DrawFn) -> LogicalTopology:
 
 @settings(max_examples=60, deadline=None)
 @given(_measured(), st.sampled_from(["allgather", "broadcast"]))
-def test_the_tightest_cut_is_the_best_of_all_sets_of_ranks(topology: LogicalTopology, name: str) -> None:
+def test_the_bottleneck_cut_is_the_best_of_all_sets_of_ranks(topology: LogicalTopology, name: str) -> None:
     copies = problem(topology, name)
-    cut = tightest_cut(copies)
+    cut = _bottleneck(copies)
     assert cut is not None
     ranks = range(topology.num_ranks)
     sets = [set(s) for size in range(1, len(ranks)) for s in itertools.combinations(ranks, size)]
@@ -348,44 +365,44 @@ def test_the_tightest_cut_is_the_best_of_all_sets_of_ranks(topology: LogicalTopo
 
 
 @pytest.mark.parametrize("fast", [1e-6, 1e-9, 1e-12])
-def test_a_link_far_faster_than_the_narrow_ones_does_not_break_the_tightest_cut(fast: float) -> None:
+def test_a_link_far_faster_than_the_narrow_ones_does_not_break_the_bottleneck_cut(fast: float) -> None:
     links = [(0, 1, 0.0, fast), (1, 0, 0.0, fast), (1, 2, 0.0, 7.3), (2, 0, 0.0, 11.9)]
     copies = problem(machine(3, links), "allgather")
     with np.errstate(all="raise"):
-        assert tightest_cut(copies) is not None
+        assert _bottleneck(copies) is not None
     assert lower_bound(copies).value_us == pytest.approx(2 * 7.3, rel=1e-6)
 
 
 def test_of_two_narrow_links_much_alike_the_narrower_is_found() -> None:
     """A ring with links of 441.5 and 442 us per MB, beside one that is 50 000 times faster."""
     betas = [1.0, 1.0, 441.5, 442.0, 0.0078125]
-    cut = tightest_cut(
+    cut = _bottleneck(
         problem(machine(5, [(i, (i + 1) % 5, 0.0, b) for i, b in enumerate(betas)]), "allgather")
     )
     assert cut is not None
     assert cut.ranks == {4}
 
 
-def test_the_tightest_cut_sees_that_links_share_a_port() -> None:
+def test_the_bottleneck_cut_sees_that_links_share_a_port() -> None:
     """All that leaves rank 0 passes one port, so everyone else is short of rank 0's chunks."""
     links = [(0, r, 0.0, 1.0) for r in (1, 2, 3)] + [
         (a, b, 0.0, 1.0) for a in (1, 2, 3) for b in range(4) if a != b
     ]
     shared = problem(machine(4, links, shared=[(0, 1, 2)]), "broadcast", 5)
-    cut = tightest_cut(shared)
+    cut = _bottleneck(shared)
     assert cut is not None
     assert cut.ranks == {1, 2, 3}
 
 
-def test_the_tightest_cut_is_not_asked_for_where_it_has_no_meaning() -> None:
-    assert tightest_cut(problem(full(3), "alltoall")) is None
-    assert tightest_cut(problem(full(3), "reducescatter")) is None
-    assert tightest_cut(problem(full(3, beta=0.0), "allgather")) is None
-    assert tightest_cut(problem(machine(1, []), "allgather")) is None
+def test_the_bottleneck_cut_is_not_asked_for_where_it_has_no_meaning() -> None:
+    assert _bottleneck(problem(full(3), "alltoall")) is None
+    assert _bottleneck(problem(full(3), "reducescatter")) is None
+    assert _bottleneck(problem(full(3, beta=0.0), "allgather")) is None
+    assert _bottleneck(problem(machine(1, []), "allgather")) is None
 
 
 def test_ranks_nodes_and_their_complements_are_always_cut() -> None:
-    cuts = {cut.ranks for cut in simple_cuts(problem(two_nodes(), "allgather"))}
+    cuts = {cut.ranks for cut in simple_cuts(Instance(problem(two_nodes(), "allgather")))}
     alone = {frozenset({r}) for r in range(4)}
     assert alone | {frozenset(range(4)) - {r} for r in range(4)} <= cuts
     assert {frozenset({0, 1}), frozenset({2, 3})} <= cuts

@@ -1,40 +1,81 @@
-"""What a bound is."""
+"""What a bound is, and what it proves of one problem."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-#: The arguments that prove bounds; docs/engines.md says what each is.
-Kind = Literal[
-    "latency",
-    "cut",
-    "volume",
-    "flow",
-    "whole-flow",
-    "throughput",
-    "spread",
-    "holdings",
-    "entry",
-]
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
 
 
 @dataclass(frozen=True)
-class Bound:
+class Proof:
     """No schedule of the problem ends before `value_us`.
 
     Parameters
     ----------
-    value_us : 0 where the argument says nothing.
+    value_us : microseconds; 0 where the argument says nothing.
     witness : why, in a few words: the chunk, the ranks, the ports.
-    kind : the argument.
+    kind : the argument, by the name of its `Bound`.
+    remedy : what would move it: a change of the machine, the sketch or the request.
+    holds_for_any_chunks : whether it stays true when the same size is cut into another number of equal chunks.
     """
 
     value_us: float
     witness: str
-    kind: Kind
+    kind: str
+    remedy: str = ""
+    holds_for_any_chunks: bool = False
 
-    @property
-    def holds_for_any_chunks(self) -> bool:
-        """Whether it stays true when the same size is cut into another number of equal chunks."""
-        return self.kind in ("flow", "throughput")
+
+#: What the bounds of this room allow for.
+COPIES_AND_SUMS = frozenset({"reductions"})
+
+#: From a view, a bound that is known already (microseconds, a yardstick) and a budget: what is proved of the
+#: view, better and better. It looks at the budget inside and stops when that is over.
+Prove = Callable[[View, float, Budget], Iterator[Proof]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An argument why no schedule is faster.
+
+    Parameters
+    ----------
+    name : what users see as the `kind` of its proofs.
+    about : the argument in a sentence.
+    remedy : what would move it.
+    prove : see `Prove`. What it yields is true whenever it stops.
+    features : the features of problems that the argument allows for. A problem with another one is skipped,
+        so a new feature makes a bound absent and never wrong.
+    is_quick : whether it is there at once, on any machine.
+    holds_for_any_chunks : as in `Proof`.
+    """
+
+    name: str
+    about: str
+    remedy: str
+    prove: Prove
+    features: frozenset[str] = COPIES_AND_SUMS
+    is_quick: bool = False
+    holds_for_any_chunks: bool = False
+
+    def proof(self, value_us: float, witness: str) -> Proof:
+        """What this argument proves."""
+        return Proof(float(value_us), witness, self.name, self.remedy, self.holds_for_any_chunks)
+
+    def reason_against(self, instance: Instance) -> str:
+        """Why it says nothing of a problem, in a sentence; empty if it may say something."""
+        lacking = sorted(instance.features - self.features)
+        return f"it knows no {lacking[0].replace('_', ' ')}" if lacking else ""
+
+
+#: What an engine proved by looking at every schedule. It is no argument of this room, so it stands in no list.
+BY_SEARCH = Bound(
+    name="search",
+    about="an engine has looked at every schedule, in a model that leaves nothing out, and found none that fast",
+    remedy="another machine, sketch, size or number of chunks; a search names no single link to blame",
+    prove=lambda view, known_us, budget: iter(()),
+)

@@ -9,117 +9,160 @@ have in it, and what its first chunk takes on slower ports. With alpha_p the lea
     k chunks are not through before  alpha_p + k s beta_p.
 
 Read backwards the first group begins so much before its turn, so this holds for sums, too.
+
+Any choice of one port for each link (a *cover*) gives a valid bound, and the one with the least bandwidth a
+good one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from taccl.collectives import IntArray
-from taccl.problem import Problem
+from taccl.encoding.instance import Instance
+from taccl.problem import FloatArray, LogicalTopology, Problem
 
 
-def port_rates(problem: Problem, links: IntArray) -> dict[int, tuple[float, float]]:
-    """The ports of `port_cover`: port -> (alpha_p, least time per chunk), in microseconds."""
-    return _rates(problem, port_cover(problem, links))
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Ports that all of some links pass, with what they let through.
 
-
-def rates_of_covers(problem: Problem, links: IntArray) -> list[dict[int, tuple[float, float]]]:
-    """The rates of several covers, each of which gives a valid bound; the first are `port_rates`.
-
-    A trunk that four GPUs fill has the bandwidth of all four, but lets their chunks through one by one. So
-    where ports have rates of their own, covers of equal bandwidth give different bounds.
+    Parameters
+    ----------
+    pair : shape (num_links,); for each of the links its port, as a pair of the topology's `incidence`.
+    ports : shape (num_ports,); the ports that were chosen.
+    alpha_us, chunk_us : shape (num_ports,); alpha_p and s beta_p.
     """
-    if problem.topology.port_betas is None:
-        return [port_rates(problem, links)]
-    return sorted((_rates(problem, choice) for choice in _covers(problem, links)), key=chunks_per_us)
+
+    pair: IntArray
+    ports: IntArray
+    alpha_us: FloatArray
+    chunk_us: FloatArray
+
+    @cached_property
+    def rates(self) -> Counter[tuple[float, float]]:
+        """How many of the ports have each (alpha_p, s beta_p)."""
+        return Counter(zip(self.alpha_us.tolist(), self.chunk_us.tolist(), strict=True))
+
+    @cached_property
+    def chunks_per_us(self) -> float:
+        """How many chunks all the ports together let through, alphas and whole chunks apart."""
+        return sum(math.inf if cost == 0 else many / cost for (_, cost), many in self.rates.items())
 
 
-def port_cover(problem: Problem, links: IntArray) -> dict[int, int]:
-    """For each of the links one of its ports, so that the ports have little bandwidth."""
-    return min(_covers(problem, links), key=lambda choice: chunks_per_us(_rates(problem, choice)))
+class Covers:
+    """Covers of sets of links, each found once; `instance.once(Covers)`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._problem = instance.problem
+        self._of: dict[bytes, list[Cover]] = {}
+
+    def of(self, links: IntArray) -> list[Cover]:
+        """Several covers, the one with the least bandwidth first; there is at least one link.
+
+        A trunk that four GPUs fill has the bandwidth of all four, but lets their chunks through one by one. So
+        where ports have rates of their own, covers of equal bandwidth give different bounds; elsewhere the
+        first is enough.
+        """
+        key = links.tobytes()
+        if key not in self._of:
+            covers = [_with_rates(self._problem, links, pair) for pair in _choices(self._problem, links)]
+            covers.sort(key=lambda cover: cover.chunks_per_us)
+            self._of[key] = covers if self._problem.topology.port_betas is not None else covers[:1]
+        return self._of[key]
+
+    def narrowest(self, links: IntArray) -> Cover:
+        """The cover with the least bandwidth."""
+        return self.of(links)[0]
 
 
-def _covers(problem: Problem, links: IntArray) -> list[dict[int, int]]:
-    """For each of the links one of its ports, in several ways.
+def name_ports(problem: Problem, ports: IntArray) -> str:
+    """One port by its name, several by their number."""
+    return problem.topology.port_names[int(ports[0])] if len(ports) == 1 else f"{len(ports)} ports"
 
-    Any such choice gives a valid bound, and the one with the least bandwidth a good one. Tried are
-    each link's first port, each one's last (the sender's and the receiver's side of a switch),
-    a greedy cover, and where ports have rates of their own each link's slowest.
+
+def _choices(problem: Problem, links: IntArray) -> list[IntArray]:
+    """For each of the links one of its pairs, in several ways.
+
+    Each link's first port, each one's last (the sender's and the receiver's side of a switch), a greedy cover,
+    and where ports have rates of their own each link's slowest.
     """
-    ports, betas = problem.topology.ports, problem.topology.port_betas
+    topology = problem.topology
     choices = [
-        {int(link): ports[link][0] for link in links},
-        {int(link): ports[link][-1] for link in links},
-        _greedy_cover(problem, links),
+        topology.first_pair[links],
+        topology.first_pair[links + 1] - 1,
+        _greedy_cover(topology, links),
     ]
-    if betas is not None:
-        choices.append({int(link): ports[link][int(np.argmax(betas[link]))] for link in links})
+    if topology.port_betas is not None:
+        position, pair = topology.pairs_of(links)
+        order = np.lexsort((pair, -topology.pair_betas[pair], position))
+        choices.append(pair[order][np.flatnonzero(np.diff(position[order], prepend=-1))])
     return choices
 
 
-def _greedy_cover(problem: Problem, links: IntArray) -> dict[int, int]:
-    """For each link one of its ports, taking ports by how many links they still cover."""
-    ports = problem.topology.ports
-    users: dict[int, list[int]] = {}
-    for link in links.tolist():
-        for port in ports[link]:
-            users.setdefault(port, []).append(link)
-    alone = sorted({ports[link][0] for link in links.tolist() if len(ports[link]) == 1})
-    uncovered = {port: len(over) for port, over in users.items()}
-    chosen: dict[int, int] = {}
-    while len(chosen) < len(links):
-        port = alone.pop() if alone else max(uncovered, key=lambda port: (uncovered[port], -port))
-        for link in users[port]:
-            if link not in chosen:
-                chosen[link] = port
-                for other in ports[link]:
-                    uncovered[other] -= 1
+def _greedy_cover(topology: LogicalTopology, links: IntArray) -> IntArray:
+    """For each link one of its pairs: ports that are some link's only one, then by how many they still cover."""
+    position, pair = topology.pairs_of(links)
+    port = topology.incidence[1][pair]
+    chosen = np.full(len(links), -1, dtype=np.int64)
+    is_only = np.zeros(topology.num_ports, dtype=np.bool_)
+    is_only[port[np.bincount(position, minlength=len(links))[position] == 1]] = True
+    chosen[position[is_only[port]]] = pair[is_only[port]]
+    uncovered = np.bincount(port[chosen[position] < 0], minlength=topology.num_ports)
+    place = np.full(topology.num_links, -1, dtype=np.int64)
+    place[links] = np.arange(len(links))
+    while uncovered.any():
+        most = int(uncovered.argmax())
+        pairs = topology.port_pairs[most]
+        at = place[topology.incidence[0][pairs]]
+        newly = (at >= 0) & (chosen[at] < 0)
+        chosen[at[newly]] = pairs[newly]
+        _, covered = topology.pairs_of(links[at[newly]])
+        np.subtract.at(uncovered, topology.incidence[1][covered], 1)
     return chosen
 
 
-def _rates(problem: Problem, port_of: dict[int, int]) -> dict[int, tuple[float, float]]:
+def _with_rates(problem: Problem, links: IntArray, pair: IntArray) -> Cover:
     topology = problem.topology
-    rates: dict[int, tuple[float, float]] = {}
-    for link, port in port_of.items():
-        pair = topology.first_pair[link] + topology.ports[link].index(port)
-        beta, slowest = topology.pair_betas[pair], topology.beta_us_per_mb[link]
-        alpha, cost = topology.alpha_us[link], beta * problem.chunk_mb
-        if beta < slowest:
-            alpha += (slowest - beta) * problem.chunk_mb
-        old = rates.get(port, (math.inf, math.inf))
-        rates[port] = (min(old[0], float(alpha)), min(old[1], float(cost)))
-    return rates
+    beta = topology.pair_betas[pair]
+    alpha_us = topology.alpha_us[links] + (topology.beta_us_per_mb[links] - beta) * problem.chunk_mb
+    ports, port = np.unique(topology.incidence[1][pair], return_inverse=True)
+    least_alpha, least_cost = np.full((2, len(ports)), np.inf)
+    np.minimum.at(least_alpha, port, alpha_us)
+    np.minimum.at(least_cost, port, beta * problem.chunk_mb)
+    return Cover(pair, ports, least_alpha, least_cost)
 
 
-def chunks_per_us(rates: dict[int, tuple[float, float]]) -> float:
-    """How many chunks all the ports together let through, alphas and whole chunks apart."""
-    return sum(math.inf if cost == 0 else 1 / cost for _, cost in rates.values())
-
-
-def least_time(count: int, ports: Collection[tuple[float, float]]) -> float:
+def least_time(count: int, ports: Iterable[tuple[float, float]]) -> float:
     """The least T with sum of floor((T - alpha) / cost) >= count over ports (alpha, cost).
 
-    The answer is a moment at which some port finishes a chunk: alpha + k * cost.
+    `ports` may be a `Counter` of them. The answer is a moment at which some port finishes a chunk:
+    alpha + k * cost.
     """
     if not count:
         return 0.0
-    at_once = min((alpha for alpha, cost in ports if cost == 0), default=math.inf)
-    ports = [(alpha, cost) for alpha, cost in ports if cost > 0]
-    if not ports:
+    many_of = Counter(ports)
+    at_once = min((alpha for alpha, cost in many_of if cost == 0), default=math.inf)
+    slow = [(alpha, cost, many) for (alpha, cost), many in many_of.items() if cost > 0]
+    if not slow:
         return at_once
-    low, high = 0.0, min(alpha + count * cost for alpha, cost in ports)
+    low, high = 0.0, min(alpha + -(-count // many) * cost for alpha, cost, many in slow)
     for _ in range(100):
         middle = (low + high) / 2
-        if sum(_finished(middle, alpha, cost) for alpha, cost in ports) >= count:
+        if not low < middle < high:
+            break
+        if sum(many * _finished(middle, alpha, cost) for alpha, cost, many in slow) >= count:
             high = middle
         else:
             low = middle
     # The interval now holds one finishing moment: the last one not after `high`.
-    moments = [alpha + _finished(high, alpha, cost) * cost for alpha, cost in ports if high >= alpha]
+    moments = [alpha + _finished(high, alpha, cost) * cost for alpha, cost, _ in slow if high >= alpha]
     return min(at_once, max(moments))
 
 

@@ -1,44 +1,29 @@
-r"""Bounds from cuts: what must pass a narrow place, how early it can be there, how far it is after.
+r"""Cuts: sets of ranks that much has to enter, and what has to enter them by which links.
 
-Let W be a set of ranks and C the chunks that must enter W: those wanted by a rank in W that is not
-a source and has no source in W. Every chunk of C enters W at least once, over some link of E(W). Write,
-for a chunk c with sources U(c) and wanting ranks D(c),
-
-    head(c) = min over links l in E(W) of dist(U(c), src(l)),
-    tail(c) = max over r in D(c) and W of min over l in E(W) of dist(dst(l), r).
-
-The entry that first serves the farthest rank starts no earlier than head(c) and ends at least
-tail(c) before the schedule does. Links that share a port take turns, so by time T, between h and
-T - t, port p can let at most floor((T - h - t - alpha_p) / (s * beta_p)) chunks of s MB in, with alpha_p
-and beta_p as in `capacity`. Hence for every pair of thresholds (h, t)
-
-    |{c in C : head(c) >= h, tail(c) >= t}| <= sum over ports of E(W) of that floor,
-
-and the least T for which this holds is a bound. For a sum, the entry that carries the contribution
-of the *farthest* source counts, so head(c) takes the maximum over sources; a sum must enter W
-whenever W wants it and some contribution is outside.
-
-COST_MODEL, lower bounds b (one port: head + load + tail) and c (a cut of several ports), joined and
-made whole: chunks are not divisible.
+Let W be a set of ranks. A chunk must enter W if a rank in W wants it that is not a source, and no source of
+it is in W. A sum must enter W whenever W wants it and some contribution is outside. Any set will do: those
+that are tried here are only likely to be narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
-from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import least_time, rates_of_covers
-from taccl.encoding.symmetry.quotient import one_of_each_kind
-from taccl.problem import FloatArray, Problem
+from taccl.encoding.bounds.demand import demand_of
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem
 
-#: Cuts around more ranks than this take longer than they are worth.
-_MOST_RANKS = 32
+#: On machines with more ranks only ranks that look different are cut off, and no more than this; so are nodes.
+_MOST_RANKS, _MOST_NODES = 32, 8
 #: With more ports that are faster than links, hardly one is a bottleneck.
 _MOST_FAST_PORTS = 64
+#: Ranks whose figures agree to so many digits look alike.
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -49,23 +34,38 @@ class Cut:
     name: str
 
 
-def cut_bound(problem: Problem, cuts: Sequence[Cut], distance_us: FloatArray) -> Bound:
-    """The best bound over the given cuts; `distance_us` has shape (num_ranks, num_ranks)."""
-    bounds = (bound for cut in cuts for bound in _bounds_of(problem, cut, distance_us))
-    return max(bounds, key=lambda bound: bound.value_us, default=Bound(0.0, "nothing has to move", "cut"))
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Chunks that must enter a cut's set, and the links by which they may."""
+
+    chunks: IntArray
+    links: IntArray
 
 
-def simple_cuts(problem: Problem) -> list[Cut]:
+def simple_cuts(instance: Instance) -> list[Cut]:
     """Each rank alone and all but it; each node alone and all but it; what lies beyond a fast port.
 
-    On large machines, the narrow ranks.
+    On large machines, of ranks and nodes that look alike one.
     """
+    problem = instance.problem
     everyone = frozenset(range(problem.num_ranks))
     cuts = []
-    for rank in _narrow_ranks(problem) if problem.num_ranks > 1 else ():
+    for rank in _narrow_ranks(instance) if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
-    return cuts + node_cuts(problem) + fast_port_cuts(problem)
+    return cuts + node_cuts(instance) + fast_port_cuts(problem)
+
+
+def node_cuts(instance: Instance) -> list[Cut]:
+    """Each node alone and all but it; of many nodes that look alike one."""
+    problem = instance.problem
+    everyone = frozenset(range(problem.num_ranks))
+    cuts = []
+    for node in _narrow_nodes(instance) if problem.topology.num_nodes > 1 else ():
+        inside = frozenset(np.flatnonzero(problem.topology.node_of == node).tolist())
+        cuts.append(Cut(inside, f"into node {node}"))
+        cuts.append(Cut(everyone - inside, f"out of node {node}"))
+    return cuts
 
 
 def fast_port_cuts(problem: Problem) -> list[Cut]:
@@ -91,108 +91,99 @@ def fast_port_cuts(problem: Problem) -> list[Cut]:
     return [Cut(ranks, f"beyond {name}") for ranks, name in beyond.items() if ranks]
 
 
-def node_cuts(problem: Problem) -> list[Cut]:
-    """Each node alone and all but it."""
-    everyone = frozenset(range(problem.num_ranks))
-    nodes = np.unique(problem.topology.node_of)
-    cuts = []
-    for node in nodes if len(nodes) > 1 else ():
-        inside = frozenset(np.flatnonzero(problem.topology.node_of == node).tolist())
-        cuts.append(Cut(inside, f"into node {node}"))
-        cuts.append(Cut(everyone - inside, f"out of node {node}"))
-    return cuts
-
-
-def _narrow_ranks(problem: Problem) -> list[int]:
-    """All ranks; of many ranks one of each kind, and of many kinds those with the least bandwidth in."""
+def _narrow_ranks(instance: Instance) -> list[int]:
+    """All ranks; of many ranks one of each look, and of many looks those with the least bandwidth in."""
+    problem = instance.problem
     if problem.num_ranks <= _MOST_RANKS:
         return list(range(problem.num_ranks))
-    ranks = one_of_each_kind(problem)
-    topology = problem.topology
-    rate = 1.0 / np.maximum(topology.beta_us_per_mb, 1e-12)
-    bandwidth = np.bincount(topology.dst, rate, topology.num_ranks)
-    narrowest = np.argsort(bandwidth[ranks], kind="stable")[:_MOST_RANKS]
-    return [int(rank) for rank in np.sort(ranks[narrowest])]
+    looks = instance.once(_looks)
+    first = np.sort(np.unique(looks, return_index=True)[1])
+    rate = 1.0 / np.maximum(problem.topology.beta_us_per_mb, 1e-12)
+    bandwidth = np.bincount(problem.topology.dst, rate, problem.num_ranks)
+    narrowest = np.argsort(bandwidth[first], kind="stable")[:_MOST_RANKS]
+    return [int(rank) for rank in np.sort(first[narrowest])]
 
 
-def _bounds_of(problem: Problem, cut: Cut, distance_us: FloatArray) -> Iterator[Bound]:
-    """A bound for each crossing."""
-    inside = members(problem, cut)
-    for chunks, links in crossings(problem, cut):
-        yield _bound_at(problem, cut, chunks, links, inside, distance_us)
+def _narrow_nodes(instance: Instance) -> list[int]:
+    """All nodes; of many, one of each look: with ranks that look the same, in their order."""
+    node_of = instance.problem.topology.node_of
+    nodes = np.unique(node_of)
+    if len(nodes) <= _MOST_NODES:
+        return [int(node) for node in nodes]
+    looks = instance.once(_looks)
+    first: dict[bytes, int] = {}
+    for node in nodes.tolist():
+        first.setdefault(looks[node_of == node].tobytes(), node)
+    return list(first.values())[:_MOST_RANKS]
 
 
-def members(problem: Problem, cut: Cut) -> BoolArray:
-    """Whether each rank is in the cut's set, shape (num_ranks,)."""
-    inside = np.zeros(problem.num_ranks, dtype=np.bool_)
-    inside[list(cut.ranks)] = True
+def _looks(instance: Instance) -> IntArray:
+    """A number for each rank, shape (num_ranks,): the same where links, distances and demand look the same.
+
+    Ranks that a symmetry takes to each other look the same. The opposite need not be so, which costs nothing
+    but a cut that might have been tried.
+    """
+    problem, demand, distance = instance.problem, instance.once(demand_of), instance.distances_us
+    topology, ranks = problem.topology, problem.num_ranks
+    link, port = topology.incidence
+    crowd = np.bincount(port, minlength=topology.num_ports)
+    shares = np.bincount(link, 1.0 / crowd[port], topology.num_links)
+    near = np.where(np.isfinite(distance), distance, -1.0)
+    columns = [np.bincount(pairs.rank, minlength=ranks) for pairs in (demand.starts, demand.lacking)]
+    columns += [near.sum(axis=0), near.sum(axis=1), near.max(axis=0), near.max(axis=1)]
+    for end in (topology.src, topology.dst):
+        for cost in (topology.alpha_us, topology.beta_us_per_mb, shares):
+            columns += [np.bincount(end, cost, ranks), np.bincount(end, cost * cost, ranks)]
+    rounded = [[f"{figure:.{_DIGITS}g}" for figure in column.tolist()] for column in columns]
+    number: dict[tuple[str, ...], int] = {}
+    return np.array([number.setdefault(figures, len(number)) for figures in zip(*rounded, strict=True)])
+
+
+def members(num_ranks: int, ranks: Iterable[int]) -> BoolArray:
+    """Whether each rank is in a set, shape (num_ranks,)."""
+    inside = np.zeros(num_ranks, dtype=np.bool_)
+    inside[list(ranks)] = True
     return inside
 
 
-def crossings(problem: Problem, cut: Cut) -> Iterator[tuple[IntArray, IntArray]]:
-    """Chunks that must enter, and the links by which they may.
+class Crossings:
+    """What must cross into sets of ranks, each found once; `instance.once(Crossings)`."""
 
-    One pair for each set of chunks that may enter by the same links, and one for all together.
-    """
-    inside = members(problem, cut)
-    chunks = _must_enter(problem, inside)
-    if not len(chunks):
-        return
-    topology = problem.topology
-    entries = np.flatnonzero(~inside[topology.src] & inside[topology.dst])
-    may_use = problem.limits.may_use
-    home = problem.collective.home[chunks]
-    if may_use is None:
-        classes = {entries.tobytes(): (chunks, entries)}
-    else:
-        classes = {}
-        for row in np.unique(may_use[home][:, entries], axis=0):
-            alike = chunks[(may_use[home][:, entries] == row).all(axis=1)]
-            classes[entries[row].tobytes()] = (alike, entries[row])
-        if len(classes) > 1:
-            classes[b"all"] = (chunks, entries)
-    for alike, links in classes.values():
-        if len(links):
-            yield alike, links
+    def __init__(self, instance: Instance) -> None:
+        self._problem, self._demand = instance.problem, instance.once(demand_of)
+        self._instance = instance
+        self._of: dict[frozenset[int], list[Crossing]] = {}
 
+    @cached_property
+    def cuts(self) -> list[Cut]:
+        """The cuts that are worth a look on every machine: `simple_cuts`."""
+        return simple_cuts(self._instance)
 
-def _must_enter(problem: Problem, inside: BoolArray) -> IntArray:
-    collective = problem.collective
-    wanted = (collective.post & inside & (collective.reduces[:, None] | ~collective.pre)).any(axis=1)
-    source_inside = (collective.pre & inside).any(axis=1)
-    source_outside = (collective.pre & ~inside).any(axis=1)
-    outside_only = np.where(collective.reduces, source_outside, ~source_inside)
-    return np.flatnonzero(wanted & outside_only)
+    def of(self, cut: Cut) -> list[Crossing]:
+        """A crossing for each set of chunks that may enter by the same links, and then one for all together."""
+        if cut.ranks not in self._of:
+            self._of[cut.ranks] = self._find(members(self._problem.num_ranks, cut.ranks))
+        return self._of[cut.ranks]
 
+    def must_enter(self, inside: BoolArray) -> IntArray:
+        """The chunks that must enter a set of ranks, given as shape (num_ranks,)."""
+        demand = self._demand
+        wanted = demand.any_of(demand.lacking, inside)
+        starts_inside, starts_outside = (demand.any_of(demand.starts, each) for each in (inside, ~inside))
+        return np.flatnonzero(wanted & np.where(demand.reduces, starts_outside, ~starts_inside))
 
-def _bound_at(
-    problem: Problem,
-    cut: Cut,
-    chunks: IntArray,
-    links: IntArray,
-    inside: BoolArray,
-    distance_us: FloatArray,
-) -> Bound:
-    topology, collective = problem.topology, problem.collective
-    to_cut = distance_us[:, topology.src[links]].min(axis=1)
-    from_cut = distance_us[topology.dst[links], :].min(axis=0)
-    pre, post = collective.pre[chunks] & ~inside, collective.post[chunks] & inside
-    nearest = np.where(pre, to_cut, np.inf).min(axis=1)
-    farthest = np.where(pre, to_cut, -np.inf).max(axis=1)
-    head = np.where(collective.reduces[chunks], farthest, nearest)
-    tail = np.where(post, from_cut, -np.inf).max(axis=1)
-    covers = rates_of_covers(problem, links)
-    best, count, through = 0.0, 0, name_ports(problem, covers[0])
-    for ports in covers:
-        for h in np.unique(head):
-            for t in np.unique(tail):
-                waiting = int(((head >= h) & (tail >= t)).sum())
-                value = h + t + least_time(waiting, ports.values())
-                if waiting and value > best:
-                    best, count, through = float(value), waiting, name_ports(problem, ports)
-    return Bound(best, f"{count} chunks {cut.name} through {through}", "cut")
-
-
-def name_ports(problem: Problem, ports: Collection[int]) -> str:
-    """One port by its name, several by their number."""
-    return problem.topology.port_names[next(iter(ports))] if len(ports) == 1 else f"{len(ports)} ports"
+    def _find(self, inside: BoolArray) -> list[Crossing]:
+        topology, may_use = self._problem.topology, self._problem.limits.may_use
+        chunks = self.must_enter(inside)
+        links = np.flatnonzero(~inside[topology.src] & inside[topology.dst])
+        if not len(chunks) or not len(links):
+            return []
+        if may_use is None:
+            return [Crossing(chunks, links)]
+        homes, home = np.unique(self._problem.collective.home[chunks], return_inverse=True)
+        usable, kind = np.unique(may_use[np.ix_(homes, links)], axis=0, return_inverse=True)
+        of_chunk = kind.ravel()[home.ravel()]
+        crossings = [
+            Crossing(chunks[of_chunk == number], links[row]) for number, row in enumerate(usable) if row.any()
+        ]
+        return crossings if len(usable) == 1 else [*crossings, Crossing(chunks, links)]

@@ -1,7 +1,7 @@
 r"""The flow bound: how long the ports are busy if chunks could be divided and split over all paths.
 
 For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather): the
-optimum T of the program in `flows/program.py`, alphas left out (COST_MODEL, lower bound c: the
+optimum T of the program in `core/flow.py`, alphas left out (COST_MODEL, lower bound c: the
 multicommodity flow of AlltoAll, aggregated by source).
 
 A solver's objective is right up to its tolerance, which is no proof. Its prices y of the ports are: with
@@ -18,41 +18,54 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
-from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.demand import demand_of
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
-from taccl.encoding.core.flow import least_busy_flow, moves_pairwise
-from taccl.encoding.symmetry.group import symmetry_group
-from taccl.encoding.symmetry.quotient import quotient
-from taccl.problem import FloatArray, Problem
+from taccl.encoding.core.flow import least_busy_flow
+from taccl.encoding.instance import Instance
+from taccl.problem import FloatArray
 
 _MAX_FLOWS = 200_000
 
 
-def flow_bound(problem: Problem, time_limit_s: float = 10.0) -> Bound:
+def flow_bound(instance: Instance, budget: Budget) -> Proof:
     """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
-    price = port_prices(problem, problem.topology.pair_betas, time_limit_s)
+    problem = instance.problem
+    price = port_prices(instance, problem.topology.pair_betas, budget)
     if price is None:
-        return Bound(0.0, "no flow bound", "flow")
-    length = lengths(problem, price, problem.topology.pair_betas * problem.chunk_mb)
+        return FLOW.proof(0.0, "no flow bound")
+    length = lengths(instance, price, problem.topology.pair_betas * problem.chunk_mb)
     value_us = sum(
         float(distances_from(problem.topology, length, rank, usable)[target].sum())
-        for rank, target, usable in commodities(problem)
+        for rank, target, usable in commodities(instance)
     )
-    return Bound(value_us, "flow of all chunks over all links", "flow")
+    return FLOW.proof(value_us, "flow of all chunks over all links")
 
 
-def port_prices(problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: float) -> FloatArray | None:
+def has_flow(instance: Instance) -> bool:
+    """Whether the program is asked: every chunk from one rank to one rank, on a machine that is not too large."""
+    topology = instance.problem.topology
+    return bool(
+        instance.problem.num_chunks
+        and instance.demand.moves_pairwise
+        and 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS
+    )
+
+
+def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) -> FloatArray | None:
     """Prices of the ports, shape (num_ports,), of sum 1; None without a program, or if it takes too long.
 
     `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
     Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
     """
-    topology = problem.topology
-    if not (moves_pairwise(problem) and 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS):
+    problem, topology = instance.problem, instance.problem.topology
+    if not has_flow(instance) or not budget.remaining_s():
         return None
-    alike = None if problem.symmetry else quotient(problem)
-    part = problem if alike is None else alike.problem
-    flow = least_busy_flow(part, busy_us_per_mb, time_limit_s)
+    quotient = None if problem.symmetry else instance.quotient
+    part = problem if quotient is None else quotient.problem
+    flow = least_busy_flow(part, busy_us_per_mb, budget.remaining_s())
     if flow is None:
         return None
     price = np.zeros(topology.num_ports)
@@ -61,26 +74,41 @@ def port_prices(problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: floa
     return price / price.sum() if price.sum() else None
 
 
-def lengths(problem: Problem, price: FloatArray, cost: FloatArray) -> FloatArray:
+def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArray:
     """How dear it is to pass each link once, shape (num_links,): what that costs each port at its price.
 
     `cost` has an entry for each pair (link, port) of the topology's `incidence`.
     """
-    topology = problem.topology
+    topology = instance.problem.topology
     link, port = topology.incidence
     length = np.bincount(link, cost * price[port], topology.num_links)
     # Prices moved by a symmetry are prices too, and so is the average of all of them.
-    return np.asarray(length[symmetry_group(problem).link_map].mean(axis=0))
+    return np.asarray(length[instance.group.link_map].mean(axis=0))
 
 
-def commodities(problem: Problem) -> Iterator[tuple[int, IntArray, BoolArray]]:
-    """A rank, the ranks that want its chunks (one for each chunk), and the links that these may use.
+def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray | None]]:
+    """A rank, the ranks that want its chunks (one for each chunk), and the links that these may use (None: all).
 
     Chunks of different homes, which may use different links, come one after the other.
     """
+    demand, problem = instance.once(demand_of), instance.problem
     collective, may_use = problem.collective, problem.limits.may_use
-    source, target = collective.pre.argmax(axis=1), collective.post.argmax(axis=1)
-    every = np.ones(problem.topology.num_links, dtype=np.bool_)
-    for rank, home in sorted({(int(u), int(h)) for u, h in zip(source, collective.home, strict=True)}):
-        chunks = (source == rank) & (collective.home == home)
-        yield rank, target[chunks], every if may_use is None else may_use[home]
+    source, target = demand.starts.rank, demand.wants.rank  # one of each for a chunk, in order of chunks
+    pairs, of_chunk = np.unique(source * problem.num_ranks + collective.home, return_inverse=True)
+    for number, pair in enumerate(pairs.tolist()):
+        rank, home = divmod(pair, problem.num_ranks)
+        yield rank, target[of_chunk == number], None if may_use is None else may_use[home]
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield flow_bound(view.instance, budget)
+
+
+FLOW = Bound(
+    name="flow",
+    about="the ports are busy that long even if chunks could be split over all paths (a multicommodity flow; "
+    "AlltoAll)",
+    remedy="more or faster links on the busiest ways; a number of chunks does not",
+    prove=_prove,
+    holds_for_any_chunks=True,
+)

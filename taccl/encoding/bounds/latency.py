@@ -8,22 +8,48 @@ bound a).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from taccl.encoding.bounds.bound import Bound
-from taccl.problem import FloatArray, Problem
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.demand import demand_of
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
 
 
-def latency_bound(problem: Problem, distance_us: FloatArray) -> Bound:
+def latency_bound(instance: Instance) -> Proof:
     """The longest of the shortest paths that chunks have to take."""
-    collective = problem.collective
-    best = Bound(0.0, "nothing has to move", "latency")
-    for chunk in range(collective.num_chunks):
-        sources, wanting = collective.pre[chunk], collective.post[chunk]
-        ways = distance_us[np.ix_(sources, wanting)]
-        if not ways.size:
-            continue
-        longest = ways.max() if collective.reduces[chunk] else ways.min(axis=0).max()
-        if longest > best.value_us:
-            best = Bound(float(longest), f"latency of {collective.describe_chunk(chunk)}", "latency")
-    return best
+    demand, distance_us = instance.once(demand_of), instance.distances_us
+    sets, of_chunk = demand.source_sets
+    nothing = LATENCY.proof(0.0, "nothing has to move")
+    has_source = np.array([len(ranks) > 0 for ranks in sets], dtype=np.bool_)
+    wants = demand.wants.some(has_source[of_chunk[demand.wants.chunk]]) if len(sets) else demand.wants
+    if not len(wants):
+        return nothing
+    nearest, farthest = np.full((2, len(sets), instance.problem.num_ranks), np.inf)
+    for number, ranks in enumerate(sets):
+        if len(ranks):
+            from_each = distance_us[ranks]
+            nearest[number], farthest[number] = from_each.min(axis=0), from_each.max(axis=0)
+    of_pair = of_chunk[wants.chunk]
+    far = np.where(demand.reduces[wants.chunk], farthest[of_pair, wants.rank], nearest[of_pair, wants.rank])
+    longest = int(far.argmax())
+    if far[longest] <= 0:
+        return nothing
+    what = instance.problem.collective.describe_chunk(int(wants.chunk[longest]))
+    return LATENCY.proof(float(far[longest]), f"latency of {what}")
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield latency_bound(view.instance)
+
+
+LATENCY = Bound(
+    name="latency",
+    about="some chunk has to travel its shortest path",
+    remedy="a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
+    prove=_prove,
+    is_quick=True,
+)

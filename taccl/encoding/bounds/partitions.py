@@ -22,18 +22,22 @@ rank a part of its own these are the 2n - 2 messages of gossip by one-way calls 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray, Placement
-from taccl.encoding.bounds.cuts import Cut
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.bounds.cuts import Cut, members
+from taccl.encoding.bounds.demand import Pairs, demand_of
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
-#: More partitions by the speed of links than this are not looked at, nor cells of (chunk, part) in all.
+#: More partitions by the speed of links than this are not looked at.
 _MOST_SPEEDS = 8
-_MOST_CELLS = 20_000_000
+#: Cells of a table of chunks and parts that is made at a time.
+_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,22 +57,17 @@ class Partition:
         return np.flatnonzero(self.part_of[topology.src] != self.part_of[topology.dst])
 
 
-def partitions(problem: Problem, cuts: list[Cut]) -> list[Partition]:
+def partitions(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     """Ranks alone; nodes; places in nodes; neighbouring nodes; what fast links join; the sides of cuts."""
-    every: list[Partition] = []
     seen: set[bytes] = set()
-    cells = 0
     for partition in _all(problem, cuts):
         key = partition.part_of.tobytes()
-        cells += problem.num_chunks * partition.num_parts
-        if partition.num_parts < 2 or key in seen or (every and cells > _MOST_CELLS):
-            continue
-        seen.add(key)
-        every.append(partition)
-    return every
+        if partition.num_parts >= 2 and key not in seen:
+            seen.add(key)
+            yield partition
 
 
-def _all(problem: Problem, cuts: list[Cut]) -> Iterator[Partition]:
+def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     topology = problem.topology
     num_ranks, num_nodes = topology.num_ranks, topology.num_nodes
     yield Partition(np.arange(num_ranks), f"{num_ranks} ranks")
@@ -82,9 +81,13 @@ def _all(problem: Problem, cuts: list[Cut]) -> Iterator[Partition]:
         yield _places(node)
     yield from _by_speed(problem)
     for cut in cuts:
-        inside = np.isin(np.arange(num_ranks), list(cut.ranks))
-        one = cut.name.removeprefix("into ").removeprefix("out of ")
-        yield Partition(_numbered(inside.astype(np.int64)), f"{one} and the rest")
+        yield sides_of(problem, cut)
+
+
+def sides_of(problem: Problem, cut: Cut) -> Partition:
+    """A cut's set and the rest."""
+    one = cut.name.removeprefix("into ").removeprefix("out of ")
+    return Partition(_numbered(members(problem.num_ranks, cut.ranks).astype(np.int64)), f"{one} and the rest")
 
 
 def _numbered(label: IntArray) -> IntArray:
@@ -119,19 +122,42 @@ def _by_speed(problem: Problem) -> Iterator[Partition]:
         yield Partition(numbered, f"{int(numbered.max()) + 1} groups joined by links under {beta:g} us/MB")
 
 
-def least_crossings(problem: Problem, partition: Partition) -> int:
-    """How many transfers of one chunk there must be between the parts, for all chunks together."""
-    collective = problem.collective
-    starts = _in_parts(problem, collective.inputs, partition)
-    wanted = _in_parts(problem, collective.outputs, partition)
-    copied = (wanted & ~starts).sum(axis=1)
-    summed = starts.sum(axis=1) + wanted.sum(axis=1) - np.where((starts & wanted).any(axis=1), 2, 1)
-    summed = np.where(wanted.any(axis=1) & starts.any(axis=1), summed, 0)
-    return int(np.where(collective.reduces, summed, copied).sum())
+class Counts:
+    """How many transfers must cross between the parts of partitions; `instance.once(Counts)`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._demand = instance.once(demand_of)
+        self._problem = instance.problem
+        self._of: dict[bytes, int] = {}
+
+    @cached_property
+    def rows(self) -> int:
+        """How many pairs of a chunk and a rank a count goes over."""
+        return len(self._demand.starts) + len(self._demand.wants)
+
+    def least_crossings(self, partition: Partition) -> int:
+        """How many transfers there must be between the parts, for all chunks together."""
+        key = partition.part_of.tobytes()
+        if key not in self._of:
+            at_once = max(1, _CELLS // partition.num_parts)
+            blocks = range(0, self._demand.num_chunks, at_once)
+            self._of[key] = sum(self._in_block(partition, first, first + at_once) for first in blocks)
+        return self._of[key]
+
+    def _in_block(self, partition: Partition, first: int, end: int) -> int:
+        """The same for the chunks from `first` on and before `end`."""
+        reduces = self._demand.reduces[first:end]
+        starts = _in_parts(self._demand.starts, partition, first, first + len(reduces))
+        wanted = _in_parts(self._demand.wants, partition, first, first + len(reduces))
+        copied = (wanted & ~starts).sum(axis=1)
+        summed = starts.sum(axis=1) + wanted.sum(axis=1) - np.where((starts & wanted).any(axis=1), 2, 1)
+        summed = np.where(wanted.any(axis=1) & starts.any(axis=1), summed, 0)
+        return int(np.where(reduces, summed, copied).sum())
 
 
-def _in_parts(problem: Problem, placement: Placement, partition: Partition) -> BoolArray:
-    """Whether a chunk is placed in each part, shape (num_chunks, num_parts)."""
-    found = np.zeros((problem.num_chunks, partition.num_parts), dtype=np.bool_)
-    found[placement.chunk, partition.part_of[placement.rank]] = True
+def _in_parts(pairs: Pairs, partition: Partition, first: int, end: int) -> BoolArray:
+    """Whether each chunk from `first` on is placed in each part, shape (end - first, num_parts)."""
+    begin, stop = np.searchsorted(pairs.chunk, (first, end))
+    found = np.zeros((end - first, partition.num_parts), dtype=np.bool_)
+    found[pairs.chunk[begin:stop] - first, partition.part_of[pairs.rank[begin:stop]]] = True
     return found

@@ -12,39 +12,70 @@ a large size. COST_MODEL, lower bound c.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from taccl.collectives import IntArray
-from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import chunks_per_us, port_rates
-from taccl.encoding.bounds.cuts import Cut, crossings, name_ports
-from taccl.encoding.bounds.partitions import Partition, least_crossings
-from taccl.problem import Problem
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.capacity import Covers, name_ports
+from taccl.encoding.bounds.cuts import Crossings, Cut
+from taccl.encoding.bounds.partitions import Counts, Partition, partitions
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
 
 #: Taken off, so that float error never puts it above the cut and volume bounds, which say more.
 _ROUNDING = 1e-9
+#: Units of work for each cut and partition: what cost most is there already, from the cut and volume bounds.
+_UNITS = 0.2
 
 
-def throughput_bound(problem: Problem, cuts: Sequence[Cut], partitions: Sequence[Partition]) -> Bound:
-    """The best over the given cuts and partitions; holds for any number of equal chunks."""
-    nothing = Bound(0.0, "nothing has to move", "throughput")
-    # Rounded, so that of equal ones the first is taken: a rank or a node says more than everything.
-    bounds = _bounds(problem, cuts, partitions)
-    return max(bounds, key=lambda bound: float(f"{bound.value_us:.9g}"), default=nothing)
+def throughput_bound(
+    instance: Instance, cuts: Iterable[Cut], parts: Iterable[Partition], budget: Budget | None = None
+) -> Proof:
+    """The best over the given cuts and partitions; holds for any number of equal chunks.
+
+    Those that the budget does not let it come to are left out.
+    """
+    best = THROUGHPUT.proof(0.0, "nothing has to move")
+    for proof in _each(instance, cuts, parts):
+        # Rounded, so that of equal ones the first is taken: a rank or a node says more than everything.
+        best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
+        if budget is not None:
+            budget.spend(_UNITS)
+            if not budget.remaining_s():
+                break
+    return best
 
 
-def _bounds(problem: Problem, cuts: Sequence[Cut], partitions: Sequence[Partition]) -> Iterator[Bound]:
+def _each(instance: Instance, cuts: Iterable[Cut], parts: Iterable[Partition]) -> Iterator[Proof]:
     for cut in cuts:
-        for chunks, links in crossings(problem, cut):
-            yield _bound(problem, len(chunks), links, cut.name)
-    for partition in partitions:
-        if len(links := partition.crossing(problem)):
-            where = f"in transfers between {partition.name}"
-            yield _bound(problem, least_crossings(problem, partition), links, where)
+        for crossing in instance.once(Crossings).of(cut):
+            yield _at(instance, len(crossing.chunks), crossing.links, cut.name)
+    for partition in parts:
+        if len(links := partition.crossing(instance.problem)):
+            transfers = instance.once(Counts).least_crossings(partition)
+            yield _at(instance, transfers, links, f"in transfers between {partition.name}")
 
 
-def _bound(problem: Problem, chunks: int, links: IntArray, where: str) -> Bound:
-    ports = port_rates(problem, links)
-    value_us = chunks / chunks_per_us(ports) * (1 - _ROUNDING)
-    witness = f"{chunks * problem.chunk_mb:g} MB {where} through {name_ports(problem, ports)}"
-    return Bound(value_us, witness, "throughput")
+def _at(instance: Instance, chunks: int, links: IntArray, where: str) -> Proof:
+    problem = instance.problem
+    ports = instance.once(Covers).narrowest(links)
+    value_us = chunks / ports.chunks_per_us * (1 - _ROUNDING)
+    through = name_ports(problem, ports.ports)
+    return THROUGHPUT.proof(value_us, f"{chunks * problem.chunk_mb:g} MB {where} through {through}")
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    cuts = view.instance.once(Crossings).cuts
+    yield throughput_bound(view.instance, cuts, partitions(view.problem, cuts), budget)
+
+
+THROUGHPUT = Bound(
+    name="throughput",
+    about="so much data must pass such bandwidth, however finely it is cut: what stays of cut and volume "
+    "without alphas, heads, tails and whole chunks",
+    remedy="more or faster links there; a number of chunks does not",
+    prove=_prove,
+    is_quick=True,
+    holds_for_any_chunks=True,
+)

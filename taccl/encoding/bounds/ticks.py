@@ -12,14 +12,20 @@ from collections.abc import Callable
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.problem import FloatArray, Problem
 
-#: A first look has a quarter of the rows; it may find three times that it has to look further.
+#: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
+#: lies beyond, it looks three times as far, up to this many times.
 _FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
 #: Coarse ticks lose less than this.
 _COARSE = 1.1
 #: A table with more cells than this takes seconds.
 _MOST_CELLS = 8_000_000
+#: So a table may have no more columns than this.
+MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
+#: Nominal units of work for filling tables, and for each cell of them.
+_UNITS, _UNITS_PER_CELL = 5.0, 1e-4
 
 
 def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
@@ -28,28 +34,49 @@ def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
 
 
 def in_ticks(
-    problem: Problem, known_us: float, width: int, least: Callable[[float, int], int | None]
+    problem: Problem,
+    known_us: float,
+    width: int,
+    least: Callable[[float, int], int | None],
+    budget: Budget,
+    cells_per_row: int | None = None,
 ) -> float:
     """A time in microseconds that is found in ticks: coarse ones, to see how long it is, then fine ones.
 
     `least` gets a tick and the number of ticks to look at, and gives the time in ticks, or None if it is
     longer than that. The search begins at `known_us`, and what stays well below it is left coarse. `width`
     is the number of columns of the widest table. The result is 0 where tables would be too large, or the
-    costs of links differ too widely.
+    costs of links differ too widely; where the budget is over, it is what the ticks so far have shown.
+    `cells_per_row` tells what the tables cost, if that is more than `width`.
     """
     rows = min(_MOST_ROWS, _MOST_CELLS // max(1, width))
     if rows < _FEWEST_ROWS:
         return 0.0
+
+    def found(horizon_us: float, rows: int) -> float | None:
+        if not _pays(budget, rows * (cells_per_row or width)):
+            return 0.0
+        return _found_within(problem, horizon_us, rows, least)
+
     horizon_us = 2 * known_us
     for _ in range(_LOOKS):
-        coarse_us = _found_within(problem, horizon_us, math.ceil(rows / 4), least)
+        coarse_us = found(horizon_us, math.ceil(rows / 4))
         if coarse_us is not None and coarse_us * _COARSE < known_us:
             return coarse_us
         if coarse_us is not None:
-            fine_us = _found_within(problem, 1.1 * coarse_us, rows, least) if coarse_us else None
+            fine_us = found(1.1 * coarse_us, rows) if coarse_us else None
             return max(coarse_us, fine_us or 0.0)
         horizon_us *= 3
     return 0.0
+
+
+def _pays(budget: Budget, cells: int) -> bool:
+    """Whether tables of so many cells can be filled in what is left; the work is spent if so."""
+    units = _UNITS + _UNITS_PER_CELL * cells
+    if units > budget.remaining_s() * UNITS_PER_S:
+        return False
+    budget.spend(units)
+    return True
 
 
 def _found_within(

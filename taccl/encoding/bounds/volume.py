@@ -14,26 +14,58 @@ chunk between k nodes, in both directions together, which no cut around one node
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
-from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.capacity import least_time, rates_of_covers
-from taccl.encoding.bounds.partitions import Partition, least_crossings
-from taccl.problem import Problem
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.capacity import Covers, least_time
+from taccl.encoding.bounds.cuts import Crossings
+from taccl.encoding.bounds.partitions import Counts, Partition, partitions
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
 
-
-def volume_bound(problem: Problem, partitions: Sequence[Partition]) -> Bound:
-    """The best over the given partitions: when their crossing links can have carried all that must cross."""
-    nothing = Bound(0.0, "nothing has to move", "volume")
-    # Rounded, so that of equal ones the first is taken.
-    bounds = (_of(problem, partition) for partition in partitions)
-    return max(bounds, key=lambda bound: float(f"{bound.value_us:.9g}"), default=nothing)
+#: Units of work for a partition: each row of the demand is looked at a few times, and each link.
+_UNITS, _UNITS_PER_ROW = 0.3, 3e-5
 
 
-def _of(problem: Problem, partition: Partition) -> Bound:
-    transfers, links = least_crossings(problem, partition), partition.crossing(problem)
+def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:
+    """When links between parts can have carried all that must cross: the best over the given partitions.
+
+    Those that the budget does not let it come to are left out.
+    """
+    best = VOLUME.proof(0.0, "nothing has to move")
+    for partition in parts:
+        if budget is not None and not budget.remaining_s():
+            break
+        proof = _at(instance, partition)
+        # Rounded, so that of equal ones the first is taken.
+        best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
+        if budget is not None:
+            rows = instance.once(Counts).rows + instance.problem.topology.num_pairs
+            budget.spend(_UNITS + _UNITS_PER_ROW * rows)
+    return best
+
+
+def _at(instance: Instance, partition: Partition) -> Proof:
+    transfers = instance.once(Counts).least_crossings(partition)
+    links = partition.crossing(instance.problem)
     if not transfers or not len(links):
-        return Bound(0.0, "nothing has to move", "volume")
-    covers = rates_of_covers(problem, links)
-    value_us, ports = max((least_time(transfers, rates.values()), len(rates)) for rates in covers)
-    return Bound(value_us, f"{transfers} transfers between {partition.name} through {ports} ports", "volume")
+        return VOLUME.proof(0.0, "nothing has to move")
+    covers = instance.once(Covers).of(links)
+    value_us, ports = max((least_time(transfers, cover.rates), len(cover.ports)) for cover in covers)
+    return VOLUME.proof(value_us, f"{transfers} transfers between {partition.name} through {ports} ports")
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    parts = partitions(view.problem, view.instance.once(Crossings).cuts)
+    yield volume_bound(view.instance, parts, budget)
+
+
+VOLUME = Bound(
+    name="volume",
+    about="so many transfers must cross between the parts of the ranks: the ranks themselves, nodes, places in "
+    "nodes, what fast links join, the sides of each cut (an AllReduce over k parts 2k - 2 times a chunk)",
+    remedy="more or faster links between those parts; their ports are busy until then in any order",
+    prove=_prove,
+    is_quick=True,
+)

@@ -3,12 +3,12 @@ r"""Flows of whole chunks: what the flow bound says again once chunks cannot be 
 For collectives in which every chunk has one source and one destination. Both bounds hold for any prices
 y >= 0 of the ports; with Y_l the sum of y over the ports of link l, and B_l the sum of y_p beta_lp:
 
-*Counted.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p
+*Integer capacity.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p
 and beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
 
     sum over p of y_p N_p(T)  >=  sum over chunks of dist_Y(u_c, v_c).
 
-*Paid.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some go
+*Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some go
 over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
 shortest ways and round those of ways that begin with another link,
 
@@ -20,63 +20,82 @@ an alpha for every chunk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from taccl.encoding.bounds.bound import Bound
-from taccl.encoding.bounds.flow import commodities, lengths, port_prices
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
+from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
-from taccl.encoding.core.flow import moves_pairwise
+from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray, Problem
 
 #: Beyond this many chunks through a port, one more or less says little.
 _MOST_COUNTED = 100
+#: The part of the time for the fixed charge, before the integer capacities.
+_FIXED_CHARGE = 0.3
 
 
-def whole_flow_bound(problem: Problem, known_us: float, time_limit_s: float = 10.0) -> Bound:
+def whole_flow_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
     """The larger of the two; `known_us` is another bound, from which on times are tried."""
-    budget = Budget(time_limit_s)
-    nothing = Bound(0.0, "no flow bound", "whole-flow")
-    if not known_us or not moves_pairwise(problem):
-        return nothing
-    paid_us = _paid_us(problem, budget.share(0.3))
-    paid = Bound(paid_us, "a detour or an alpha for each pair of ranks", "whole-flow")
-    counted_us = _counted_us(problem, max(known_us, paid_us), budget)
-    counted = Bound(counted_us, "flow of whole chunks over all links", "whole-flow")
-    return max(nothing, paid, counted, key=lambda bound: bound.value_us)
+    best = WHOLE_FLOW.proof(0.0, "no flow bound")
+    for proof in _both(instance, known_us, budget):
+        best = max(best, proof, key=lambda each: each.value_us)
+    return best
 
 
-def _paid_us(problem: Problem, budget: Budget) -> float:
-    topology, chunk_mb = problem.topology, problem.chunk_mb
+def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof]:
+    if not known_us or not has_flow(instance):
+        return
+    charge_us = _fixed_charge_us(instance, budget.share(_FIXED_CHARGE))
+    yield WHOLE_FLOW.proof(charge_us, "a detour or an alpha for each pair of ranks")
+    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget)
+    yield WHOLE_FLOW.proof(capacity_us, "flow of whole chunks over all links")
+
+
+def _fixed_charge_us(instance: Instance, budget: Budget) -> float:
+    topology, chunk_mb = instance.problem.topology, instance.problem.chunk_mb
     cost = topology.pair_betas * chunk_mb
     alpha = topology.alpha_us[topology.incidence[0]] if topology.is_serial else np.zeros_like(cost)
-    price = port_prices(problem, (alpha + cost) / chunk_mb, budget.remaining_s())
+    price = port_prices(instance, (alpha + cost) / chunk_mb, budget)
     # Where many ports are as busy as each other, the program may price one of them alone.
     even = np.full(topology.num_ports, 1.0 / topology.num_ports)
-    return max(_paid_at(problem, each, alpha, cost) for each in (price, even) if each is not None)
+    return max(
+        _fixed_charge_at(instance, each, alpha, cost, budget) for each in (price, even) if each is not None
+    )
 
 
-def _paid_at(problem: Problem, price: FloatArray, alpha: FloatArray, cost: FloatArray) -> float:
-    topology = problem.topology
-    length, fee = lengths(problem, price, cost), lengths(problem, price, alpha)
-    total = 0.0
-    for rank, target, usable in commodities(problem):
-        between = distances_us(topology, length, usable)
+def _fixed_charge_at(
+    instance: Instance, price: FloatArray, alpha: FloatArray, cost: FloatArray, budget: Budget
+) -> float:
+    """The sum of the formula, for the pairs that the budget lets it come to: each adds something."""
+    topology = instance.problem.topology
+    length, charge = lengths(instance, price, cost), lengths(instance, price, alpha)
+    total, usable_before = 0.0, b"none"
+    between: FloatArray = np.zeros((0, 0))
+    for rank, target, usable in commodities(instance):
+        if not budget.remaining_s():
+            break
+        key = b"" if usable is None else usable.tobytes()
+        if key != usable_before:
+            between, usable_before = distances_us(topology, length, usable), key
         for wanting, chunks in zip(*np.unique(target, return_counts=True), strict=True):
-            straight = topology.link_index.get((rank, int(wanting)), -1)
-            others = [link for link in topology.links_from[rank] if usable[link] and link != straight]
+            direct = topology.link_index.get((rank, int(wanting)), -1)
+            others = [l for l in topology.links_from[rank] if l != direct and (usable is None or usable[l])]
             first = np.array(others, dtype=np.int64)
             round_us = (length[first] + between[topology.dst[first], wanting]).min(initial=np.inf)
-            paid = chunks * between[rank, wanting]
-            if straight >= 0 and usable[straight]:
-                paid += fee[straight]
-            total += float(min(chunks * round_us, paid))
+            charged = chunks * between[rank, wanting]
+            if direct >= 0 and (usable is None or usable[direct]):
+                charged += charge[direct]
+            total += float(min(chunks * round_us, charged))
     return total
 
 
-def _counted_us(problem: Problem, known_us: float, budget: Budget) -> float:
+def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) -> float:
     """The first moment, from `known_us` on, at which no prices show that too few chunks are through."""
-    alpha, cost = _least_of_ports(problem)
+    alpha, cost = _least_of_ports(instance.problem)
     used_ports = np.isfinite(alpha)
     if not (cost > 0).all() or (known_us / cost[used_ports]).min() > _MOST_COUNTED:
         return 0.0
@@ -87,7 +106,7 @@ def _counted_us(problem: Problem, known_us: float, budget: Budget) -> float:
     def too_few(moment: float) -> bool:
         through = np.zeros(len(alpha))
         through[used_ports] = np.floor((moment - alpha[used_ports]) / cost[used_ports] + 1e-9)
-        return _shows_too_few(problem, np.maximum(through, 0.0), budget)
+        return _shows_too_few(instance, np.maximum(through, 0.0), budget)
 
     proved, possible = -1, len(moments)
     while possible - proved > 1 and budget.remaining_s():
@@ -111,20 +130,34 @@ def _least_of_ports(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return alpha, cost
 
 
-def _shows_too_few(problem: Problem, through: FloatArray, budget: Budget) -> bool:
+def _shows_too_few(instance: Instance, through: FloatArray, budget: Budget) -> bool:
     """Whether some prices show that not all chunks can pass, with so many through each port."""
-    topology = problem.topology
+    topology = instance.problem.topology
     link, port = topology.incidence
     slowest = np.full(topology.num_links, np.inf)
     np.minimum.at(slowest, link, through[port])
-    each = 1.0 / np.maximum(slowest, 0.5) / problem.chunk_mb
-    price = port_prices(problem, each[link], budget.remaining_s())
+    each = 1.0 / np.maximum(slowest, 0.5) / instance.problem.chunk_mb
+    price = port_prices(instance, each[link], budget)
     if price is None:
         return False
     price = price / np.maximum(through, 0.5)  # of a chunk, and not of all that fit
-    length = lengths(problem, price, np.ones(topology.num_pairs))
+    length = lengths(instance, price, np.ones(topology.num_pairs))
     needed = sum(
         distances_from(topology, length, rank, usable)[target].sum()
-        for rank, target, usable in commodities(problem)
+        for rank, target, usable in commodities(instance)
     )
     return bool(needed > (price @ through) * (1 + 1e-7))
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield WHOLE_FLOW.proof(0.0, "no flow bound")
+    yield from _both(view.instance, known_us, budget)
+
+
+WHOLE_FLOW = Bound(
+    name="whole-flow",
+    about="the same for whole chunks: by some moment a port has let through only so many (integer capacities); "
+    "and each pair of ranks takes a way round or pays an alpha of its own (a fixed charge)",
+    remedy="more or faster links on the busiest ways, shorter alphas, or more --chunks",
+    prove=_prove,
+)

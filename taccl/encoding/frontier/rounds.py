@@ -22,9 +22,10 @@ from fractions import Fraction
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import simple_cuts
-from taccl.encoding.bounds.tightest import tightest_cut
 from taccl.encoding.core.distance import distances_us
+from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError
 from taccl.problem import FloatArray, LogicalTopology, Problem
 
@@ -143,9 +144,10 @@ def _cuts(problem: Problem) -> list[tuple[frozenset[int], str]]:
     if ranks <= _ALL_CUTS_RANKS:
         sets = (frozenset(r for r in range(ranks) if bits >> r & 1) for bits in range(1, 2**ranks - 1))
         return [(each, _set_name(each)) for each in sets]
-    cuts = [(cut.ranks, _set_name(cut.ranks)) for cut in simple_cuts(problem)]
-    tightest = tightest_cut(problem)
-    return cuts if tightest is None else [*cuts, (tightest.ranks, _set_name(tightest.ranks))]
+    instance = Instance(problem)
+    cuts = [(cut.ranks, _set_name(cut.ranks)) for cut in simple_cuts(instance)]
+    narrowest = bottleneck_cut(instance)
+    return cuts if narrowest is None else [*cuts, (narrowest.ranks, _set_name(narrowest.ranks))]
 
 
 def _set_name(ranks: frozenset[int]) -> str:

@@ -1,10 +1,10 @@
-r"""How fast a chunk can multiply, and how fast a rank's holdings can: doubling, on any network.
+r"""Broadcast and gossip in a postal model: how fast a chunk can multiply, and how fast what a rank holds can.
 
 Both are recurrences over time, counted in ticks. Durations are rounded down to ticks, so what a table
 allows is never less than what a schedule can do, and a moment at which it still allows too little is
 a proof.
 
-*Reach.* Let w(u, t) be the most wanting ranks that a chunk can serve within t after it is at rank u,
+*Informed.* Let w(u, t) be the most wanting ranks that a chunk can serve within t after it is at rank u,
 over the links out of u and onwards. Links of u that share a port take turns, and each serves once:
 
     w(u, t)    =  [u wants] + sum over ports p of u of V(u, p, t)
@@ -15,7 +15,7 @@ where one chunk takes d_l on link l and keeps the port busy for b_l; and no more
 ranks within t over shortest paths. With one port and equal links this is the doubling of one-port
 broadcast; with alpha as pure latency, the postal model (Bar-Noy and Kipnis 1994).
 
-*Holdings.* Let K(r, t) be the most chunks of a set S that rank r can hold at t. A group of n chunks
+*Gathered.* Let K(r, t) be the most chunks of a set S that rank r can hold at t. A group of n chunks
 cannot leave a rank that holds fewer:
 
     K(r, t)    =  [start at r] + sum over ports p into r of G(r, p, t - a_p)
@@ -43,17 +43,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.ticks import ticks
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.paths import distances_by_limits
+from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray, Problem
 
-#: A table of holdings with more cells than this in its columns would take seconds.
+#: A table of what ranks hold with more cells than this in its columns would take seconds.
 _MOST_CELLS = 40_000_000
 
 
@@ -65,25 +66,58 @@ class Layer:
     ----------
     chunks : their numbers.
     wanted : shape (num_ranks,), the ranks that want some chunk of the set.
-    may_use : shape (len(chunks), num_links), where each of them may go.
+    class_of : shape (len(chunks),), the class of each: chunks of a class may go the same ways.
+    may_use : shape (num_classes, num_links), where each class may go.
     """
 
     chunks: IntArray
     wanted: BoolArray
+    class_of: IntArray
     may_use: BoolArray
 
     @staticmethod
-    def of(problem: Problem, chunks: IntArray, inside: BoolArray | None = None) -> Layer:
+    def of(instance: Instance, chunks: IntArray, inside: BoolArray | None = None) -> Layer:
         """The layer of some chunks; with `inside`, shape (num_ranks,), only between these ranks."""
-        topology, collective = problem.topology, problem.collective
-        wanted = collective.post[chunks].any(axis=0)
-        may_use = np.ones((len(chunks), topology.num_links), dtype=np.bool_)
-        if problem.limits.may_use is not None:
-            may_use &= problem.limits.may_use[collective.home[chunks]]
+        problem, demand = instance.problem, instance.once(demand_of)
+        topology, limits = problem.topology, problem.limits.may_use
+        chosen = np.zeros(problem.num_chunks, dtype=np.bool_)
+        chosen[chunks] = True
+        wanted = np.zeros(problem.num_ranks, dtype=np.bool_)
+        wanted[demand.wants.rank[chosen[demand.wants.chunk]]] = True
+        class_of = np.zeros(len(chunks), dtype=np.int64)
+        may_use = np.ones((1, topology.num_links), dtype=np.bool_)
+        if limits is not None:
+            homes, class_of = np.unique(problem.collective.home[chunks], return_inverse=True)
+            class_of, may_use = class_of.ravel(), limits[homes]
         if inside is not None:
             wanted = wanted & inside
-            may_use &= inside[topology.src] & inside[topology.dst]
-        return Layer(chunks, np.asarray(wanted), may_use)
+            may_use = may_use & (inside[topology.src] & inside[topology.dst])
+        return Layer(chunks, wanted, class_of, np.asarray(may_use))
+
+    def restricted(self, region: BoolArray) -> Layer:
+        """The same, of which only the ranks of a region count as wanting; shape (num_ranks,)."""
+        return replace(self, wanted=self.wanted & region)
+
+    def uses(self) -> BoolArray:
+        """The links that some of the chunks may use, shape (num_links,)."""
+        return np.asarray(self.may_use.any(axis=0))
+
+    def many_on(self) -> IntArray:
+        """How many of the chunks may use each link, shape (num_links,)."""
+        return np.asarray(self.sizes() @ self.may_use.astype(np.int64))
+
+    def many_on_any(self, links: IntArray) -> int:
+        """How many of the chunks may use some of these links."""
+        return int(self.sizes()[self.may_use[:, links].any(axis=1)].sum())
+
+    def may_use_any(self, links: IntArray) -> BoolArray:
+        """Whether each of the chunks may use some of these links, shape (len(chunks),)."""
+        usable: BoolArray = self.may_use[:, links].any(axis=1)
+        return usable[self.class_of]
+
+    def sizes(self) -> IntArray:
+        """How many of the chunks each class has, shape (num_classes,)."""
+        return np.bincount(self.class_of, minlength=len(self.may_use))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +139,7 @@ class _Columns:
     @staticmethod
     def of(problem: Problem, layers: Sequence[Layer], outgoing: bool) -> _Columns:
         topology = problem.topology
-        layer, link = np.nonzero(np.array([one.may_use.any(axis=0) for one in layers]))
+        layer, link = np.nonzero(np.array([layer.uses() for layer in layers]))
         at_end = _port_at_end(problem, topology.src if outgoing else topology.dst)
         pair, port = at_end[link], topology.incidence[1][at_end]
         src = layer * topology.num_ranks + topology.src[link]
@@ -140,18 +174,19 @@ def _starts(slot: IntArray) -> IntArray:
     return np.flatnonzero(np.diff(slot, prepend=-1))
 
 
-def reach(
-    problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
+def max_informed(
+    instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
 ) -> IntArray:
-    """`w` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+    """The most ranks that a chunk can have informed: `w` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
 
     No link may take less than a tick. `backwards` says that ports are busy at the ends of sends.
     """
+    problem = instance.problem
     columns = _Columns.of(problem, layers, outgoing=True)
     takes = ticks(problem.topology.duration_us(columns.link, problem.chunk_mb), tick_us)
     busy = ticks(problem.topology.port_busy_us(columns.pair, problem.chunk_mb), tick_us)
     wants = np.concatenate([layer.wanted for layer in layers]).astype(np.int64)
-    near = _within(problem, layers, tick_us, rows)
+    near = _within(instance, layers, tick_us, rows)
     before = int(max(takes.max(initial=1), busy.max(initial=1)))
     w = np.zeros((before + rows, len(wants)), dtype=np.int64)
     served = np.zeros((before + rows, len(columns.node_of_slot)), dtype=np.int64)
@@ -177,18 +212,19 @@ def reach(
     return w[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
-def holdings(
-    problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
+def max_gathered(
+    instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
 ) -> IntArray:
-    """`K` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+    """The most chunks that a rank can have gathered: `K` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
 
     No link may take less than a tick. `backwards` says that ports are busy at the ends of sends. Where the
     table would be too large, it knows shortest paths only.
     """
+    problem = instance.problem
     topology = problem.topology
-    by_distance = _at_best(problem, layers, tick_us, rows)
+    by_distance = _at_best(instance, layers, tick_us, rows)
     columns = _Columns.of(problem, layers, outgoing=False)
-    many = np.array([layer.may_use.sum(axis=0) for layer in layers])[columns.layer, columns.link]
+    many = np.array([layer.many_on() for layer in layers])[columns.layer, columns.link]
     many = np.minimum(many, problem.max_group)
     if many.sum() * rows > _MOST_CELLS or not len(many):
         return by_distance.reshape(rows, len(layers), problem.num_ranks)
@@ -198,8 +234,8 @@ def holdings(
     busy = ticks(topology.port_busy_us(pair, count * problem.chunk_mb), tick_us)
     single = np.flatnonzero(count == 1)
     starts, single_starts = _starts(slot), _starts(slot[single])
-    held = np.concatenate([problem.collective.pre[layer.chunks].sum(axis=0) for layer in layers])
-    most_in_slot = _most_through(problem, layers, columns)
+    held = np.concatenate([_held(instance, layer) for layer in layers])
+    most_in_slot = _most_through(instance, layers, columns)
     leave, lag = busy, np.zeros(len(columns.node_of_slot), dtype=np.int64)
     if backwards:
         leave = ticks(topology.duration_us(columns.link[row], count * problem.chunk_mb), tick_us)
@@ -233,17 +269,33 @@ def _after_port_us(problem: Problem, columns: _Columns) -> FloatArray:
     return np.asarray(alpha + later * problem.chunk_mb)
 
 
-def _within(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+def _within(instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
     """How many wanting ranks of its layer are near each node by shortest paths, shape (rows, nodes)."""
-    topology = problem.topology
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    links = [np.asarray(layer.may_use.any(axis=0)) for layer in layers]
-    distance = {usable.tobytes(): distances_us(topology, duration, usable) for usable in links}
-    near = np.zeros((rows + 1, len(layers), problem.num_ranks), dtype=np.int64)
-    for number, (layer, usable) in enumerate(zip(layers, links, strict=True)):
-        ways = distance[usable.tobytes()][:, layer.wanted]
-        np.add.at(near[:, number], (_rows_of(ways, tick_us, rows), np.arange(problem.num_ranks)[:, None]), 1)
+    num_ranks = instance.problem.num_ranks
+    near = np.zeros((rows + 1, len(layers), num_ranks), dtype=np.int64)
+    every = np.arange(num_ranks)[:, None]
+    for number, layer in enumerate(layers):
+        to_wanted = instance.once(_Distances).over(layer.uses())[:, layer.wanted]
+        np.add.at(near[:, number], (_rows_of(to_wanted, tick_us, rows), every), 1)
     return near[:-1].cumsum(axis=0).reshape(rows, -1)
+
+
+class _Distances:
+    """Least times between ranks over some links, each found once; `instance.once(_Distances)`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._over: dict[bytes, FloatArray] = {}
+
+    def over(self, usable: BoolArray) -> FloatArray:
+        """Microseconds, shape (num_ranks, num_ranks)."""
+        if usable.all():
+            return self._instance.distances_us
+        key = usable.tobytes()
+        if key not in self._over:
+            topology, durations_us = self._instance.problem.topology, self._instance.durations_us
+            self._over[key] = distances_us(topology, durations_us, usable)
+        return self._over[key]
 
 
 def _rows_of(time_us: FloatArray, tick_us: float, rows: int) -> IntArray:
@@ -251,28 +303,50 @@ def _rows_of(time_us: FloatArray, tick_us: float, rows: int) -> IntArray:
     return ticks(np.minimum(time_us, rows * tick_us), tick_us)
 
 
-def _most_through(problem: Problem, layers: Sequence[Layer], columns: _Columns) -> IntArray:
+def _starts_of(instance: Instance, layer: Layer) -> tuple[IntArray, IntArray]:
+    """Where chunks of a layer start, as two columns: their place in the layer, and the rank."""
+    demand = instance.once(demand_of)
+    place = np.full(demand.num_chunks, -1, dtype=np.int64)
+    place[layer.chunks] = np.arange(len(layer.chunks))
+    at = place[demand.starts.chunk]
+    return at[at >= 0], demand.starts.rank[at >= 0]
+
+
+def _held(instance: Instance, layer: Layer) -> IntArray:
+    """How many chunks of a layer start at each rank, shape (num_ranks,)."""
+    return np.bincount(_starts_of(instance, layer)[1], minlength=instance.problem.num_ranks)
+
+
+def _most_through(instance: Instance, layers: Sequence[Layer], columns: _Columns) -> IntArray:
     """How many chunks that do not start at a node may come to it through each of its slots."""
+    ranks = instance.problem.num_ranks
     most = np.zeros(len(columns.node_of_slot), dtype=np.int64)
+    absent = []
+    for layer in layers:
+        place, rank = _starts_of(instance, layer)
+        here = np.zeros((len(layer.may_use), ranks), dtype=np.int64)
+        np.add.at(here, (layer.class_of[place], rank), 1)
+        absent.append(layer.sizes()[:, None] - here)
     bounds = [*_starts(columns.slot).tolist(), len(columns.slot)]
     for slot, (first, end) in enumerate(itertools.pairwise(bounds)):
-        layer = layers[columns.layer[first]]
-        rank = columns.node_of_slot[slot] % problem.num_ranks
-        comes = layer.may_use[:, columns.link[first:end]].any(axis=1)
-        most[slot] = (comes & ~problem.collective.pre[layer.chunks, rank]).sum()
+        number = columns.layer[first]
+        comes = layers[number].may_use[:, columns.link[first:end]].any(axis=1)
+        most[slot] = absent[number][comes, columns.node_of_slot[slot] % ranks].sum()
     return most
 
 
-def _at_best(problem: Problem, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
+def _at_best(instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
     """How many chunks of each layer can be at each rank by shortest paths, shape (rows, nodes)."""
-    distances, kind = distances_by_limits(problem)
-    least = [
-        np.array(
-            [distances[kind[chunk]][problem.collective.pre[chunk]].min(axis=0) for chunk in layer.chunks]
+    distances, kind = instance.distances_by_limits
+    sets, set_of = instance.once(demand_of).source_sets
+    come = np.zeros((rows + 1, len(layers), instance.problem.num_ranks), dtype=np.int64)
+    every = np.arange(instance.problem.num_ranks)
+    for number, layer in enumerate(layers):
+        chunk_kind, many = np.unique(
+            kind[layer.chunks] * len(sets) + set_of[layer.chunks], return_counts=True
         )
-        for layer in layers
-    ]
-    come = np.zeros((rows + 1, len(layers), problem.num_ranks), dtype=np.int64)
-    for number, each in enumerate(least):
-        np.add.at(come[:, number], (_rows_of(each, tick_us, rows), np.arange(problem.num_ranks)), 1)
+        for each, count in zip(chunk_kind.tolist(), many.tolist(), strict=True):
+            usable, sources = divmod(each, len(sets))
+            least = distances[usable][sets[sources]].min(axis=0, initial=np.inf)
+            np.add.at(come[:, number], (_rows_of(least, tick_us, rows), every), count)
     return come[:-1].cumsum(axis=0).reshape(rows, -1)

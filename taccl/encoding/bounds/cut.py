@@ -1,0 +1,116 @@
+r"""Bounds from cuts: what must pass a narrow place, how early it can be there, how far it is after.
+
+Let W be a set of ranks and C the chunks that must enter W (`cuts`). Every chunk of C enters W at least once,
+over some link of E(W). Write, for a chunk c with sources U(c) and wanting ranks D(c),
+
+    head(c) = min over links l in E(W) of dist(U(c), src(l)),
+    tail(c) = max over r in D(c) and W of min over l in E(W) of dist(dst(l), r).
+
+The entry that first serves the farthest rank starts no earlier than head(c) and ends at least
+tail(c) before the schedule does. Links that share a port take turns, so by time T, between h and
+T - t, port p can let at most floor((T - h - t - alpha_p) / (s * beta_p)) chunks of s MB in, with alpha_p
+and beta_p as in `capacity`. Hence for every pair of thresholds (h, t)
+
+    |{c in C : head(c) >= h, tail(c) >= t}| <= sum over ports of E(W) of that floor,
+
+and the least T for which this holds is a bound. For a sum, the entry that carries the contribution
+of the *farthest* source counts, so head(c) takes the maximum over sources.
+
+COST_MODEL, lower bounds b (one port: head + load + tail) and c (a cut of several ports), joined and
+made whole: chunks are not divisible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from taccl.collectives import BoolArray
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
+from taccl.encoding.bounds.demand import demand_of
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
+from taccl.problem import FloatArray
+
+#: No more different heads than this, and tails, are tried as thresholds; any choice is valid.
+_MOST_THRESHOLDS = 32
+#: Units of work for a cut: each row of the demand is looked at a few times.
+_UNITS, _UNITS_PER_ROW = 0.3, 2e-5
+
+
+def cut_bound(instance: Instance, cuts: Sequence[Cut], budget: Budget | None = None) -> Proof:
+    """The best bound over the given cuts, of those that the budget lets it come to."""
+    best = CUT.proof(0.0, "nothing has to move")
+    for cut in cuts:
+        if budget is not None and not budget.remaining_s():
+            break
+        for crossing in instance.once(Crossings).of(cut):
+            proof = _at(instance, cut, crossing)
+            best = proof if proof.value_us > best.value_us else best
+        if budget is not None:
+            budget.spend(_UNITS + _UNITS_PER_ROW * len(instance.once(demand_of).wants))
+    return best
+
+
+def _at(instance: Instance, cut: Cut, crossing: Crossing) -> Proof:
+    problem = instance.problem
+    head, tail = _heads_and_tails(instance, members(problem.num_ranks, cut.ranks), crossing)
+    covers = instance.once(Covers).of(crossing.links)
+    best, count, through = 0.0, 0, name_ports(problem, covers[0].ports)
+    heads, tails = _thresholds(head), _thresholds(tail)
+    for cover in covers:
+        last = least_time(len(head), cover.rates)
+        for h in heads:
+            for t in tails:
+                if h + t + last <= best:
+                    continue
+                waiting = int(((head >= h) & (tail >= t)).sum())
+                value = h + t + least_time(waiting, cover.rates)
+                if waiting and value > best:
+                    best, count, through = value, waiting, name_ports(problem, cover.ports)
+    return CUT.proof(best, f"{count} chunks {cut.name} through {through}")
+
+
+def _heads_and_tails(
+    instance: Instance, inside: BoolArray, crossing: Crossing
+) -> tuple[FloatArray, FloatArray]:
+    """The head and tail of each chunk of a crossing, microseconds, two of shape (len(chunks),)."""
+    topology, distance_us = instance.problem.topology, instance.distances_us
+    demand, chunks, links = instance.once(demand_of), crossing.chunks, crossing.links
+    to_cut = distance_us[:, np.unique(topology.src[links])].min(axis=1)
+    from_cut = distance_us[np.unique(topology.dst[links])].min(axis=0)
+    starts = demand.starts.some(~inside[demand.starts.rank])
+    wants = demand.wants.some(inside[demand.wants.rank])
+    nearest = np.full(demand.num_chunks, np.inf)
+    farthest, tail = np.full((2, demand.num_chunks), -np.inf)
+    np.minimum.at(nearest, starts.chunk, to_cut[starts.rank])
+    np.maximum.at(farthest, starts.chunk, to_cut[starts.rank])
+    np.maximum.at(tail, wants.chunk, from_cut[wants.rank])
+    head = np.where(demand.reduces, farthest, nearest)
+    return head[chunks], tail[chunks]
+
+
+def _thresholds(times_us: FloatArray) -> list[float]:
+    """Some of the different times, the least and the largest among them."""
+    times = np.unique(times_us)
+    if len(times) > _MOST_THRESHOLDS:
+        times = times[np.linspace(0, len(times) - 1, _MOST_THRESHOLDS).round().astype(np.int64)]
+    return [float(each) for each in times]
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield cut_bound(view.instance, view.instance.once(Crossings).cuts, budget)
+
+
+CUT = Bound(
+    name="cut",
+    about="so many whole chunks must enter a set of ranks through its ports; none is there before the *head*, "
+    "and after the last one its *tail* still remains",
+    remedy="more or faster links there, or shorter ways to and from there",
+    prove=_prove,
+    is_quick=True,
+)

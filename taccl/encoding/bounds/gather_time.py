@@ -1,0 +1,82 @@
+r"""The gather time of one rank: how long it takes to come to hold all that it wants, in growing groups.
+
+With K from `postal` for the chunks S(r) that rank r wants,
+
+    T  >=  max over r of  min{t : K(r, t) >= |S(r)|}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.broadcast_time import a_few, first_row
+from taccl.encoding.bounds.demand import demand_of
+from taccl.encoding.bounds.postal import Layer, max_gathered
+from taccl.encoding.bounds.ticks import in_ticks
+from taccl.encoding.bounds.views import View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
+
+
+def gather_time_bound(view: View, known_us: float, budget: Budget) -> Proof:
+    """The longest that some rank takes to come to hold all that it wants; `known_us` is a yardstick."""
+    return max(_prove(view, known_us, budget), key=lambda proof: proof.value_us)
+
+
+def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    instance, problem = view.instance, view.problem
+    best_us = 0.0
+    for chunks, ranks in _classes(instance):
+        if not budget.remaining_s():
+            return
+
+        def least(
+            tick_us: float, rows: int, chunks: IntArray = chunks, ranks: IntArray = ranks
+        ) -> int | None:
+            layer = Layer.of(instance, chunks)
+            held = max_gathered(instance, [layer], tick_us, rows, view.backwards)[:, 0, ranks]
+            first = first_row(held >= len(chunks)).max()
+            return int(first) if first < rows else None
+
+        width = problem.topology.num_links * min(len(chunks), problem.max_group)
+        value_us = in_ticks(problem, known_us, problem.topology.num_links, least, budget, width)
+        if value_us > best_us:
+            best_us = value_us
+            rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"
+            witness = f"{rank} comes to hold {len(chunks)} chunks, in growing groups"
+            yield GATHER_TIME.proof(value_us, witness)
+
+
+def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
+    """Chunks, and the ranks that want just these; one of an orbit, and not many."""
+    demand, ranks = instance.once(demand_of), instance.problem.num_ranks
+    order = np.lexsort((demand.wants.chunk, demand.wants.rank))
+    first = np.searchsorted(demand.wants.rank[order], np.arange(ranks + 1))
+    wanted = [demand.wants.chunk[order[begin:end]] for begin, end in pairwise(first.tolist())]
+    number: dict[bytes, int] = {}
+    class_of = np.array([number.setdefault(chunks.tobytes(), len(number)) for chunks in wanted])
+    least = class_of[instance.group.rank_map].min(axis=0)
+    for each in a_few(np.unique(least)).tolist():
+        members = np.flatnonzero(class_of == each)
+        if len(wanted[members[0]]):
+            yield wanted[members[0]], members
+
+
+def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield GATHER_TIME.proof(0.0, "nothing has to move")
+    if known_us and not view.problem.collective.is_reduction:
+        yield from _better(view, known_us, budget)
+
+
+GATHER_TIME = Bound(
+    name="holdings",
+    about="one rank: a group is no larger than what its sender holds, so what a rank holds at best doubles, an "
+    "alpha each time (its gather time in a postal model)",
+    remedy="shorter alphas, or more ports into that rank; larger groups do not come sooner",
+    prove=_prove,
+)

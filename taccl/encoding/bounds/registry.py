@@ -1,0 +1,40 @@
+"""All bounds, the cheapest first; those of other packages join them by an entry point.
+
+A bound is one module of this room and one line here.
+"""
+
+from __future__ import annotations
+
+from taccl.encoding.bounds.bottleneck import BOTTLENECK
+from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
+from taccl.encoding.bounds.cut import CUT
+from taccl.encoding.bounds.flow import FLOW
+from taccl.encoding.bounds.gather_time import GATHER_TIME
+from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.bounds.staged_cut import STAGED_CUT
+from taccl.encoding.bounds.throughput import THROUGHPUT
+from taccl.encoding.bounds.volume import VOLUME
+from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
+from taccl.plugins import added
+
+#: The group of entry points under which other packages add theirs.
+GROUP = "taccl.bounds"
+
+BOUNDS: tuple[Bound, ...] = (
+    LATENCY,
+    CUT,
+    VOLUME,
+    THROUGHPUT,
+    BOTTLENECK,
+    FLOW,
+    WHOLE_FLOW,
+    BROADCAST_TIME,
+    GATHER_TIME,
+    STAGED_CUT,
+)
+
+
+def known_bounds() -> tuple[Bound, ...]:
+    """The bounds that come with taccl, then those of other packages."""
+    return (*BOUNDS, *added(GROUP, Bound))

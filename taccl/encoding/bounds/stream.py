@@ -1,0 +1,80 @@
+"""Proofs as a stream, the cheapest first, each within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.latency import LATENCY, latency_bound
+from taccl.encoding.bounds.registry import known_bounds
+from taccl.encoding.bounds.views import views
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem
+
+#: What is proved where nothing is.
+NOTHING = Proof(0.0, "no bound is known", "none", "more time")
+
+
+def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = None) -> Iterator[Proof]:
+    """What bounds prove of every schedule of an instance, the cheapest first.
+
+    Whoever listens may stop at any moment, and go on with other bounds later: what is proved is kept in
+    `Instance.bound_us`, and what was derived for it in the instance. Bounds that do not know the problem's
+    features are left out (`declined`).
+
+    Parameters
+    ----------
+    budget : when it is over no more bounds are begun, and the one at work yields what it has.
+    bounds : which, in this order; by default all that come with taccl and with installed packages.
+    """
+    for bound in known_bounds() if bounds is None else bounds:
+        if bound.reason_against(instance):
+            continue
+        for view in views(instance):
+            if not budget.remaining_s():
+                return
+            for proof in bound.prove(view, instance.bound_us, budget):
+                instance.proves(proof.value_us)
+                yield proof
+
+
+def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple[tuple[str, str], ...]:
+    """The bounds that say nothing of a problem because of what it uses: the name of each, and why."""
+    all_of_them = known_bounds() if bounds is None else bounds
+    reasons = ((bound.name, bound.reason_against(instance)) for bound in all_of_them)
+    return tuple((name, reason) for name, reason in reasons if reason)
+
+
+def quick_bound(problem: Problem | Instance) -> Proof:
+    """The latency bound alone, which is there at once; of a problem that it does not know, nothing."""
+    instance = _instance(problem)
+    return NOTHING if LATENCY.reason_against(instance) else latency_bound(instance)
+
+
+def lower_bound(
+    problem: Problem | Instance, time_limit_s: float = 10.0, bounds: Sequence[Bound] | None = None
+) -> Proof:
+    """The largest of `all_bounds`."""
+    return all_bounds(problem, time_limit_s, bounds)[0]
+
+
+def all_bounds(
+    problem: Problem | Instance, time_limit_s: float = 10.0, bounds: Sequence[Bound] | None = None
+) -> tuple[Proof, ...]:
+    """The best proof of each kind, largest first (COST_MODEL, lower bounds a to c, and by decomposition).
+
+    After `time_limit_s` no more are begun. There is always one, if only that nothing is known.
+    """
+    instance, budget = _instance(problem), Budget(time_limit_s)
+    best: dict[str, Proof] = {}
+    for proof in proofs(instance, budget, bounds):
+        if proof.kind not in best or proof.value_us > best[proof.kind].value_us:
+            best[proof.kind] = proof
+    if not best:
+        best["quick"] = quick_bound(instance)
+    return tuple(sorted(best.values(), key=lambda proof: -proof.value_us))
+
+
+def _instance(problem: Problem | Instance) -> Instance:
+    return problem if isinstance(problem, Instance) else Instance(problem)

@@ -1,0 +1,91 @@
+"""Problems that every program of a problem solves too, so that their bounds hold for it.
+
+A problem that only copies is bounded as it is. One with sums is bounded by what every program of it does,
+however often and wherever it adds (a program that leaves at each output each contribution exactly once):
+
+- It carries each contribution from its rank to every rank that wants the sum: distances, cuts, staged cuts.
+- Its transfers cross between the parts of any partition so often (`partitions`): volume.
+- It makes each sum at *one* of the ranks that want it, whichever one is looked at. Of a program that does
+  only that, keep for each rank and chunk the last transfer from which there is still a way to the chunk's one
+  rank, and let each rank add what came before. Then every rank passes its part on once, by a transfer of the
+  program and at its time (`staged_cut` has the argument in full), in groups that are no larger. Read backwards
+  that is a schedule of copies from the one rank on the reversed links. So bounds of those hold, if they are
+  also true where a port is busy at the end of a send; it makes a difference where a machine does not
+  read backwards (`LogicalTopology.reads_backwards`).
+- It brings *one* contribution of each sum to every rank that wants the sum, whichever one is looked at. The
+  rows that first bring to each rank something that it is part of are a schedule of copies. So bounds of
+  those hold.
+
+Two such bounds are never added: the programs that they are about may run at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import Collective, IntArray, Placement
+from taccl.encoding.instance import Instance
+from taccl.problem import FloatArray, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A problem whose bounds hold for the one in question.
+
+    `backwards` says that it is read backwards, and that ports are busy at the ends of its sends.
+    """
+
+    instance: Instance
+    backwards: bool = False
+
+    @property
+    def problem(self) -> Problem:
+        return self.instance.problem
+
+
+def views(instance: Instance) -> tuple[View, ...]:
+    """The problem; its sums, each for one of the ranks that want it; copies, each sum as one contribution."""
+    return instance.once(_views)
+
+
+def _views(instance: Instance) -> tuple[View, ...]:
+    return tuple(_each(instance))
+
+
+def _each(instance: Instance) -> Iterator[View]:
+    problem = instance.problem
+    collective = problem.collective
+    if not collective.is_reduction:
+        yield View(instance)
+        return
+    backwards = not problem.topology.reads_backwards
+    if collective.reduces.all() and (collective.num_wanted == 1).all():
+        yield View(instance.reversed, backwards)
+        return
+    yield View(instance)
+    if not collective.num_wanted.all() or not collective.num_sources.all():
+        return
+    far = instance.distances_us
+    to_all, from_all = (np.where(np.isfinite(each), each, 0.0).sum(axis=1) for each in (far, far.T))
+    sums = instance.phases_at(_one_of(collective, collective.outputs, from_all)).reduce_phase
+    copies = instance.phases_at(_one_of(collective, collective.inputs, to_all)).broadcast_phase
+    assert sums is not None and copies is not None
+    yield View(sums, backwards)
+    yield View(copies)
+
+
+def _one_of(collective: Collective, placement: Placement, far: FloatArray) -> IntArray:
+    """Of each chunk's ranks in a placement the home, or else the one that is farthest from all.
+
+    The result has shape (num_chunks,), `far` has shape (num_ranks,).
+    """
+    home = collective.home
+    order = np.lexsort((placement.rank, -far[placement.rank], placement.chunk))
+    first = np.flatnonzero(np.diff(placement.chunk[order], prepend=-1))
+    chosen = placement.rank[order][first]
+    at_home = placement.chunk[placement.rank == home[placement.chunk]]
+    chosen[at_home] = home[at_home]
+    return np.asarray(chosen)
