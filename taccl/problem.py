@@ -1,10 +1,13 @@
-"""All that an engine needs, and nothing else: a logical topology, a collective, a chunk size, and
+"""All that an engine needs, and nothing else: a logical topology, a collective, sizes and moments, and
 what the designer ruled out.
 
 A *port* is anything that serves one transfer at a time. A plain link is its own port; links that
 share a GPU's way into a switch, a NIC or a PCIe bridge share that port. A port may be faster than the
 links that use it: a trunk between switches has room for several GPUs. So how long a transfer keeps a
 port busy belongs to the pair (link, port). No engine, bound or check knows any other kind of hardware.
+
+A switch that sums or copies, or a server that adds up for others, is a rank too: a *helper*, which holds no
+data of its own.
 """
 
 from __future__ import annotations
@@ -13,19 +16,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taccl.arguments import column, number, shown, text, tuple_of, whole_number
-from taccl.collectives import BoolArray, Collective, IntArray
+from taccl.collectives import BoolArray, Collective, IntArray, Placement
 from taccl.errors import TopologyError
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MAX_TIME_US, MIN_BETA_US_PER_MB
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
 OCCUPANCIES: tuple[Occupancy, ...] = get_args(Occupancy)
+
+#: What a problem may use beyond copies of equal chunks among members, all there at 0 and done on arrival:
+#: sums; helpers, or ranks that may not sum or not copy; chunks of unequal sizes; inputs that are there later;
+#: outputs after which something follows.
+Feature = Literal["reductions", "helpers", "sizes", "ready_times", "tails"]
+FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
 
 
 def check_occupancy(occupancy: object) -> None:
@@ -40,6 +49,8 @@ NO_LIMIT = 2**31
 #: Columns of a topology, and which kinds of numbers NumPy must call them.
 _COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_us_per_mb": "fiu"}
 _MAX_CHUNK_MB = 2.0**40
+#: No chunk is so many times as large, or small, as `chunk_mb`.
+_MOST_UNITS = 2.0**30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,11 +70,17 @@ class LogicalTopology:
     port_betas : per link, the b of each of its ports, in the order of `ports`, us per MB. A transfer
         lasts as long as its slowest port, so the largest is the link's beta. None: all are, as on a
         machine whose ports are no faster than their links; what says so number by number becomes None.
+    is_helper : shape (num_ranks,) or None for no rank; the ranks that hold no data, after all others.
+    may_sum : shape (num_ranks,) or None for all; whether a rank can make one of several parts of a sum: its
+        own contribution and those that come. One that cannot passes a part on as it is.
+    may_copy : shape (num_ranks,) or None for all; whether a rank can make several of one chunk: keep it and
+        pass it on, or pass it on to several. One that cannot does one of these, once.
 
     Raises
     ------
     TopologyError : columns of unequal length, a rank, port or cost out of range, a double link or
-        port, an unknown occupancy, a link whose beta is not that of its slowest port.
+        port, an unknown occupancy, a link whose beta is not that of its slowest port, a helper that
+        stands before a member.
     """
 
     name: str
@@ -76,6 +93,9 @@ class LogicalTopology:
     port_names: tuple[str, ...]
     occupancy: Occupancy = "serial"
     port_betas: tuple[tuple[float, ...], ...] | None = None
+    is_helper: BoolArray | None = None
+    may_sum: BoolArray | None = None
+    may_copy: BoolArray | None = None
 
     def __post_init__(self) -> None:
         text(self.name, "the name of a topology", TopologyError)
@@ -126,6 +146,24 @@ class LogicalTopology:
             self._check_port_betas(self.port_betas)
             if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
                 object.__setattr__(self, "port_betas", None)
+        self._check_helpers()
+
+    def _check_helpers(self) -> None:
+        for name, usual in (("is_helper", False), ("may_sum", True), ("may_copy", True)):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            values = np.asarray(given)
+            if values.shape != (self.num_ranks,) or values.dtype.kind != "b":
+                raise TopologyError(f"{name} of {self.name!r} must be true or false for each rank")
+            object.__setattr__(self, name, None if (values == usual).all() else values)
+        if self.is_helper is not None and not self.is_helper[self.num_members :].all():
+            raise TopologyError(
+                f"a helper of {self.name!r} has a lower number than a rank that holds data",
+                hint="give the helpers the last numbers",
+            )
+        if self.num_ranks and not self.num_members:
+            raise TopologyError(f"all ranks of {self.name!r} are helpers")
 
     def _check_port_betas(self, port_betas: tuple[tuple[float, ...], ...]) -> None:
         for betas in tuple_of(port_betas, Sequence, "the port betas of a link", TopologyError):
@@ -158,6 +196,16 @@ class LogicalTopology:
     @property
     def num_ranks(self) -> int:
         return len(self.node_of)
+
+    @property
+    def num_helpers(self) -> int:
+        """Ranks that hold no data: the last ones."""
+        return 0 if self.is_helper is None else int(self.is_helper.sum())
+
+    @property
+    def num_members(self) -> int:
+        """Ranks that hold data: the first ones."""
+        return self.num_ranks - self.num_helpers
 
     @property
     def num_links(self) -> int:
@@ -294,8 +342,8 @@ class LogicalTopology:
         return self.is_serial or all(bool((each == each[0]).all()) for each in alphas)
 
     def reversed(self) -> LogicalTopology:
-        """Every link turned round, with its number, costs and ports as they were."""
-        return replace(self, src=self.dst, dst=self.src)
+        """Every link turned round, with its number, costs and ports as they were; who sums now copies."""
+        return replace(self, src=self.dst, dst=self.src, may_sum=self.may_copy, may_copy=self.may_sum)
 
     def describe_link(self, link: int) -> str:
         return f"{self.src[link]} -> {self.dst[link]}"
@@ -376,6 +424,16 @@ class Problem:
     limits : what is ruled out.
     max_group : the most chunks that may travel as one contiguous send. What a file can hold is known to its
         target, which `api.make_problem` asks; a problem that is for no target has no such limit.
+    sizes : shape (num_chunks,) or None for equal chunks; each chunk's size in units of `chunk_mb`.
+    ready_us : shape (len(inputs),) or None for 0; the moment from which each row of the collective's
+        `inputs` is there, so that nothing can be done with it before.
+    tail_us : shape (len(outputs),) or None for 0; what still follows once each row of the collective's
+        `outputs` is there. A schedule ends when all that follows has ended.
+
+    Raises
+    ------
+    TopologyError : a number or column of the wrong kind, length or range; helpers of the topology that are
+        not those of the collective.
     """
 
     topology: LogicalTopology
@@ -384,10 +442,39 @@ class Problem:
     symmetry: tuple[IntArray, ...] = ()
     limits: RoutingLimits = field(default_factory=RoutingLimits)
     max_group: int = NO_LIMIT
+    sizes: FloatArray | None = None
+    ready_us: FloatArray | None = None
+    tail_us: FloatArray | None = None
 
     def __post_init__(self) -> None:
         number(self.chunk_mb, "chunk_mb", TopologyError, most=_MAX_CHUNK_MB)
         whole_number(self.max_group, "max_group", TopologyError, least=1, most=NO_LIMIT)
+        for name, rows, of, usual in (
+            ("sizes", self.num_chunks, "chunk", 1.0),
+            ("ready_us", len(self.collective.inputs), "row of the inputs", 0.0),
+            ("tail_us", len(self.collective.outputs), "row of the outputs", 0.0),
+        ):
+            if getattr(self, name) is not None:
+                self._check_column(name, rows, of, usual)
+        if self.topology.num_helpers != self.collective.num_helpers:
+            raise TopologyError(
+                f"{self.topology.name!r} has {self.topology.num_helpers} helpers, "
+                f"and {self.collective.name} has {self.collective.num_helpers}",
+                hint="Collective.beside() widens a collective by helpers",
+            )
+
+    def _check_column(self, name: str, rows: int, of: str, usual: float) -> None:
+        values = column(getattr(self, name), name, TopologyError, kinds="fiu")
+        if len(values) != rows:
+            raise TopologyError(f"{name} must have a number for each {of}: {rows}, not {len(values)}")
+        most = _MOST_UNITS if name == "sizes" else MAX_TIME_US
+        least = 1 / _MOST_UNITS if name == "sizes" else 0.0
+        bad = np.flatnonzero(~((values >= least) & (values <= most)))
+        if len(bad):
+            raise TopologyError(
+                f"{name} must be from {least:g} to {most:g}, and number {bad[0]} is {values[bad[0]]:g}"
+            )
+        object.__setattr__(self, name, None if (values == usual).all() else values)
 
     def __repr__(self) -> str:
         return f"Problem({self.collective!r} on {self.topology!r}, chunks of {self.chunk_mb:g} MB)"
@@ -402,13 +489,51 @@ class Problem:
 
     @property
     def size_bytes(self) -> int:
-        """What nccl-tests prints as `size`."""
-        return round(self.chunk_mb * 2**20 * self.collective.chunks_per_size)
+        """What nccl-tests prints as `size`; of unequal chunks, as if all were of their mean size."""
+        mean = 1.0 if self.sizes is None else float(self.sizes.mean())
+        return round(self.chunk_mb * mean * 2**20 * self.collective.chunks_per_size)
 
-    @property
-    def features(self) -> frozenset[str]:
-        """What it uses that not every engine, bound and target knows."""
-        return frozenset({"reductions"} if self.collective.is_reduction else ())
+    @cached_property
+    def features(self) -> frozenset[Feature]:
+        """What this problem uses of `FEATURES`. An engine or bound that lacks one does not serve it."""
+        topology = self.topology
+        uses: dict[Feature, bool] = {
+            "reductions": self.collective.is_reduction,
+            "helpers": any(
+                each is not None for each in (topology.is_helper, topology.may_sum, topology.may_copy)
+            ),
+            "sizes": self.sizes is not None,
+            "ready_times": self.ready_us is not None,
+            "tails": self.tail_us is not None,
+        }
+        return frozenset(name for name, is_used in uses.items() if is_used)
+
+    @cached_property
+    def size_mb(self) -> FloatArray:
+        """The size of each chunk, MB, shape (num_chunks,)."""
+        return np.full(self.num_chunks, self.chunk_mb) if self.sizes is None else self.sizes * self.chunk_mb
+
+    def units(self, chunks: Sequence[int]) -> float:
+        """The size of a group of chunks, in units of `chunk_mb`: their number, where all are equal."""
+        return len(chunks) if self.sizes is None else float(self.sizes[list(chunks)].sum())
+
+    def duration_us(self, link: IntArray, chunk: IntArray) -> FloatArray:
+        """How long chunk i alone takes over link i, from start to end; columns of equal length."""
+        return self.topology.duration_us(link, self.size_mb[chunk])
+
+    def busy_us(self, pair: IntArray, chunk: IntArray) -> FloatArray:
+        """How long chunk i alone keeps a port busy, for pair i (link, port) of the topology's `incidence`."""
+        return self.topology.port_busy_us(pair, self.size_mb[chunk])
+
+    @cached_property
+    def ready_at(self) -> dict[tuple[int, int], float]:
+        """(chunk, rank) -> the moment from which the input is there, for those that are not there at 0."""
+        return _moments(self.ready_us, self.collective.inputs)
+
+    @cached_property
+    def tail_at(self) -> dict[tuple[int, int], float]:
+        """(chunk, rank) -> what follows the output, for those that something follows."""
+        return _moments(self.tail_us, self.collective.outputs)
 
     def usable(self, chunk: int) -> BoolArray:
         """The links that a chunk may travel over, shape (num_links,)."""
@@ -419,12 +544,23 @@ class Problem:
     def reversed(self) -> Problem:
         """The same problem backwards in time: links turned round, sums turned into copies.
 
-        A schedule of one, read backwards, is a schedule of the other (COST_MODEL: reductions).
-        "Own chunks first" is about leaving, so it says nothing of the reversed problem.
+        A schedule of one, read backwards, is a schedule of the other (COST_MODEL: reductions). What was ready
+        late has a tail, and the other way round; who may sum may copy. "Own chunks first" is about leaving,
+        so it says nothing of the reversed problem.
         """
         return replace(
             self,
             topology=self.topology.reversed(),
             collective=self.collective.reversed(),
             limits=replace(self.limits, own_first=None),
+            ready_us=self.tail_us,
+            tail_us=self.ready_us,
         )
+
+
+def _moments(times_us: FloatArray | None, placement: Placement) -> dict[tuple[int, int], float]:
+    if times_us is None:
+        return {}
+    rows = np.flatnonzero(times_us)
+    columns: list[list[Any]] = [each[rows].tolist() for each in (placement.chunk, placement.rank, times_us)]
+    return {(chunk, rank): time_us for chunk, rank, time_us in zip(*columns, strict=True)}

@@ -85,6 +85,8 @@ class _Facts:
 
         arrives = over_us(schedule.end_us, schedule.end_us - schedule.start_us)
         partial_ready = np.full(len(keys), -np.inf)
+        if schedule.problem.ready_us is not None:
+            partial_ready[starts] = over_us(schedule.problem.ready_us, 0.0)
         np.maximum.at(partial_ready, dst[adds], arrives[adds])
         root = _roots(
             collective.num_chunks, chunk, is_start & collective.reduces[chunk], src[adds], dst[adds]
@@ -181,9 +183,9 @@ def _groups_are_one_send(schedule: Schedule, facts: _Facts) -> str | None:
 
 
 def _durations_follow_the_cost_model(schedule: Schedule, facts: _Facts) -> str | None:
-    """A group of n chunks of s MB takes alpha + n * s * beta."""
+    """A group of s MB in all takes alpha + s * beta."""
     sends, problem = schedule.sends, schedule.problem
-    expected = problem.topology.duration_us(sends.link, sends.count * problem.chunk_mb)
+    expected = problem.topology.duration_us(sends.link, sends.size_mb)
     bad = _first(~lasts(sends.start_us, sends.end_us, expected))
     if bad is None:
         return None
@@ -201,7 +203,7 @@ def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: _Facts) -> str |
     """
     sends, topology = schedule.sends, schedule.problem.topology
     send, pair = topology.pairs_of(sends.link)
-    busy = topology.port_busy_us(pair, sends.count[send] * schedule.problem.chunk_mb)
+    busy = topology.port_busy_us(pair, sends.size_mb[send])
     counts = takes_time(busy)
     send, busy, port = send[counts], busy[counts], topology.incidence[1][pair[counts]]
     order = np.lexsort((busy, sends.start_us[send], port))
@@ -289,6 +291,55 @@ def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | Non
     return f"{_row(schedule, bad)}: its sender does not hold it yet ({when})"
 
 
+def _ranks_sum_only_where_they_may(schedule: Schedule, facts: _Facts) -> str | None:
+    """A rank that may not sum has one part of each sum: its own contribution, or one that comes."""
+    may_sum = schedule.problem.topology.may_sum
+    if may_sum is None:
+        return None
+    collective = schedule.problem.collective
+    if facts.derivation is not None:
+        made = [(row, int(schedule.src[row]), parts) for row, parts in facts.derivation.rows.items()]
+        bad_row = next((row for row, rank, parts in made if len(parts) > 1 and not may_sum[rank]), None)
+        if bad_row is not None:
+            return f"{_row(schedule, bad_row)}: its sender sums, and may not"
+        outputs = facts.derivation.outputs.items()
+        bad_rank = next((rank for (_, rank), parts in outputs if len(parts) > 1 and not may_sum[rank]), None)
+        return None if bad_rank is None else f"rank {bad_rank} sums, and may not"
+    into = facts.dst[schedule.reduce & collective.reduces[schedule.chunk]]
+    parts = np.bincount(into, minlength=len(facts.rank))
+    parts += facts.is_start & collective.reduces[facts.chunk]
+    bad = _first((parts > 1) & ~may_sum[facts.rank])
+    if bad is None:
+        return None
+    which = collective.describe_chunk(int(facts.chunk[bad]))
+    return f"rank {facts.rank[bad]} sums {parts[bad]} parts of {which}, and may not sum"
+
+
+def _ranks_copy_only_where_they_may(schedule: Schedule, facts: _Facts) -> str | None:
+    """A rank that may not copy does one thing with each chunk or part: it keeps it, or sends it, once."""
+    may_copy = schedule.problem.topology.may_copy
+    if may_copy is None:
+        return None
+    collective = schedule.problem.collective
+    if facts.derivation is not None:
+        used: set[tuple[int, int, int]] = set()
+        rows = facts.derivation.rows.items()
+        takes = [(int(schedule.chunk[row]), int(schedule.src[row]), parts) for row, parts in rows]
+        takes += [(chunk, rank, parts) for (chunk, rank), parts in facts.derivation.outputs.items()]
+        for chunk, rank, parts in takes:
+            for part in parts:
+                if (chunk, rank, part) in used and not may_copy[rank]:
+                    return f"rank {rank} copies {collective.describe_chunk(chunk)}, and may not"
+                used.add((chunk, rank, part))
+    uses = np.bincount(facts.src[facts.copies], minlength=len(facts.rank))
+    uses += np.bincount(facts.wanted, minlength=len(facts.rank))
+    bad = _first((uses > 1) & ~may_copy[facts.rank])
+    if bad is None:
+        return None
+    which = collective.describe_chunk(int(facts.chunk[bad]))
+    return f"rank {facts.rank[bad]} makes {uses[bad]} of {which}, and may not copy"
+
+
 def _each_rank_receives_once(schedule: Schedule, facts: _Facts) -> str | None:
     """No copy arrives where the chunk is already, or arrives a second time; nor does an explicit sum."""
     if schedule.sums is not None:
@@ -341,6 +392,8 @@ _RULES: tuple[Callable[[Schedule, _Facts], str | None], ...] = (
     _links_are_allowed,
     _each_contribution_is_added_once,
     _senders_hold_what_they_copy,
+    _ranks_sum_only_where_they_may,
+    _ranks_copy_only_where_they_may,
     _each_rank_receives_once,
     _copies_do_not_move_in_a_circle,
     _demand_is_met,

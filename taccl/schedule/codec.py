@@ -18,7 +18,7 @@ from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.fields import Fields
 from taccl.schedule.partial_sums import PartialSums, contributors
-from taccl.schedule.problem_codec import PROBLEM_KEYS, problem_values, read_problem
+from taccl.schedule.problem_codec import OPTIONAL_PROBLEM_KEYS, PROBLEM_KEYS, problem_values, read_problem
 from taccl.tolerance import contradicts
 
 FORMAT, VERSION = "taccl-schedule", 2
@@ -118,7 +118,10 @@ def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedu
     version = fields.values.get("version")
     if type(version) is not int or version not in (1, VERSION):
         fields.fail(f"its version is neither 1 nor {VERSION}", "a newer taccl, or making the file again")
-    fields.expect(_FILE if version == 1 else (*_FILE, "sums"))
+    if version == 1:
+        fields.expect(_FILE)
+    else:
+        fields.expect((*_FILE, "sums"), optional=OPTIONAL_PROBLEM_KEYS)
     try:
         problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
     except (TopologyError, CollectiveError) as fault:

@@ -66,10 +66,14 @@ class Schedule:
         """The receiving rank of each row."""
         return np.asarray(self.problem.topology.dst[self.link])
 
-    @property
+    @cached_property
     def makespan_us(self) -> float:
-        """The largest end; 0 if nothing has to move."""
-        return float(self.end_us.max(initial=0.0))
+        """The largest end, with what follows an output; 0 if nothing has to move and nothing is late."""
+        if self.problem.features.isdisjoint(("ready_times", "tails")):
+            return float(self.end_us.max(initial=0.0))
+        from taccl.schedule.finish import makespan_us
+
+        return makespan_us(self)
 
     @property
     def algbw_gbps(self) -> float:
@@ -87,10 +91,13 @@ class Schedule:
         _, first, inverse, count = np.unique(
             self.group, return_index=True, return_inverse=True, return_counts=True
         )
+        sizes = self.problem.sizes
+        units = count if sizes is None else np.bincount(inverse, sizes[self.chunk], len(first))
         return Sends(
             first_row=first,
             of_row=inverse,
             count=count,
+            size_mb=units * self.problem.chunk_mb,
             link=self.link[first],
             start_us=self.start_us[first],
             end_us=self.end_us[first],
@@ -109,7 +116,7 @@ class Schedule:
         """For how long each port is busy, shape (num_ports,)."""
         topology, sends = self.problem.topology, self.sends
         send, pair = topology.pairs_of(sends.link)
-        busy = topology.port_busy_us(pair, sends.count[send] * self.problem.chunk_mb)
+        busy = topology.port_busy_us(pair, sends.size_mb[send])
         return np.bincount(topology.incidence[1][pair], busy, topology.num_ports).astype(np.float64)
 
     def check(self) -> None:
@@ -189,12 +196,14 @@ class Schedule:
 class Sends:
     """The groups of a schedule as columns; `of_row[i]` is the send that row i belongs to.
 
-    `reduce` says whether some row of the group is a partial sum.
+    `count` and `size_mb` are how many chunks it has, and their size; `reduce` says whether some row of the
+    group is a partial sum.
     """
 
     first_row: IntArray
     of_row: IntArray
     count: IntArray
+    size_mb: FloatArray
     link: IntArray
     start_us: FloatArray
     end_us: FloatArray
@@ -224,7 +233,8 @@ def schedule_from_sends(problem: Problem, sends: Sequence[Send]) -> Schedule:
     count = np.array([len(send.chunks) for send in sends], dtype=np.int64)
     link = np.array([send.link for send in sends], dtype=np.int64)
     start = np.array([send.start_us for send in sends], dtype=np.float64)
-    end = start + problem.topology.duration_us(link, count * problem.chunk_mb)
+    units = np.array([problem.units(send.chunks) for send in sends], dtype=np.float64)
+    end = start + problem.topology.duration_us(link, units * problem.chunk_mb)
     reduce = np.repeat(np.array([send.reduce for send in sends], dtype=np.bool_), count)
     sums = None
     if any(send.sums is not None for send in sends):

@@ -38,7 +38,7 @@ class Derivation:
 def derive(schedule: Schedule) -> Derivation:
     """What every row and output of a schedule with `sums` is made of."""
     collective = schedule.problem.collective
-    holdings, whole = Holdings(collective), contributors(collective)
+    holdings, whole = Holdings(schedule.problem), contributors(collective)
     sets = sets_of_rows(schedule, whole)
     rows: dict[int, tuple[int, ...]] = {}
     summed = np.flatnonzero(collective.reduces[schedule.chunk])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collectives import BoolArray, Collective, IntArray
+from taccl.problem import Problem
 
 #: How many ways of making one sum are looked at. Real programs need one or two; a crafted file could ask
 #: for more than there is time.
@@ -105,13 +106,14 @@ OWN = -1
 class Holdings:
     """What ranks hold of reduced chunks, as it arrives: sets, where each came from, and since when."""
 
-    def __init__(self, collective: Collective) -> None:
+    def __init__(self, problem: Problem) -> None:
+        collective = problem.collective
         self._held: dict[tuple[int, int], dict[int, tuple[float, int]]] = {}
         for chunk, rank in zip(
             collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True
         ):
             if collective.reduces[chunk]:
-                self._held[chunk, rank] = {1 << rank: (-math.inf, OWN)}
+                self._held[chunk, rank] = {1 << rank: (problem.ready_at.get((chunk, rank), -math.inf), OWN)}
 
     def receive(self, chunk: int, rank: int, contributions: int, source: int, at_us: float = 0.0) -> None:
         """Note that a set arrives from `source`, a number of the caller's. What is there earlier stays."""

@@ -67,7 +67,7 @@ class Bars:
             link=sends.link,
             start_us=sends.start_us,
             end_us=sends.end_us,
-            size_mb=sends.count * problem.chunk_mb,
+            size_mb=sends.size_mb,
             source=np.where(mixed, SEVERAL, source),
             adds=sends.reduce,
         )

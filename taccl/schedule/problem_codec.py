@@ -6,6 +6,8 @@ per rank: its character l tells whether chunks of that home may travel over link
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from taccl.collectives import COLLECTIVES, BoolArray, Collective, Placement, make_collective
@@ -18,17 +20,21 @@ from taccl.schedule.fields import Fields
 _MAX_CHUNKS_PER_RANK = 2**20
 
 _PLACEMENT = ("chunk", "rank", "offset")
+_NUMBERS = ("name", "num_ranks", "num_helpers", "chunks_per_rank", "chunks_per_size", "root")
 _BY_NAME = ("name", "num_ranks", "chunks_per_rank", "root")
 _BY_COLUMNS = (*_BY_NAME, "chunks_per_size", "inputs", "outputs", "reduces", "home", "in_place_shift")
 _TOPOLOGY = (
     *("name", "occupancy", "node_of", "src", "dst", "alpha_us", "beta_us_per_mb"),
     *("ports", "port_names"),
 )
-#: Written only where a port is faster than a link that uses it, so files from before are read as they were.
+#: What is written only where a problem uses it, so files from before are read as they were.
 _PORT_BETAS = "port_betas"
+_HELPERS = ("is_helper", "may_sum", "may_copy")
+_MOMENTS = ("sizes", "ready_us", "tail_us")
 _LIMITS = ("may_use", "own_first", "link_preference", "spread_load")
-#: The keys of a problem in a file.
+#: The keys of a problem in a file, and those that it may have.
 PROBLEM_KEYS = ("topology", "collective", "chunk_mb", "max_group", "symmetry", "limits")
+OPTIONAL_PROBLEM_KEYS = _MOMENTS
 
 
 def problem_values(problem: Problem) -> dict[str, object]:
@@ -40,7 +46,13 @@ def problem_values(problem: Problem) -> dict[str, object]:
         "max_group": int(problem.max_group),
         "symmetry": [np.asarray(element).tolist() for element in problem.symmetry],
         "limits": _limits_values(problem.limits),
+        **_given(problem, _MOMENTS),
     }
+
+
+def _given(of: LogicalTopology | Problem, names: tuple[str, ...]) -> dict[str, object]:
+    """The columns that are not None."""
+    return {name: getattr(of, name).tolist() for name in names if getattr(of, name) is not None}
 
 
 def read_problem(fields: Fields, rows: int) -> Problem:
@@ -52,7 +64,7 @@ def read_problem(fields: Fields, rows: int) -> Problem:
     ScheduleError : so few rows cannot be a schedule of the collective that the file names.
     """
     topology = _topology(fields.inner("topology"))
-    return _problem(fields, topology, _collective(fields.inner("collective"), topology.num_ranks, rows))
+    return _problem(fields, topology, _collective(fields.inner("collective"), topology, rows))
 
 
 def _topology_values(topology: LogicalTopology) -> dict[str, object]:
@@ -62,6 +74,7 @@ def _topology_values(topology: LogicalTopology) -> dict[str, object]:
         **{name: getattr(topology, name).tolist() for name in _TOPOLOGY[2:7]},
         "ports": [[int(port) for port in ports] for ports in topology.ports],
         "port_names": list(topology.port_names),
+        **_given(topology, _HELPERS),
     }
     if topology.port_betas is None:
         return values
@@ -69,8 +82,9 @@ def _topology_values(topology: LogicalTopology) -> dict[str, object]:
 
 
 def _topology(fields: Fields) -> LogicalTopology:
-    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS,))
+    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS, *_HELPERS))
     node_of = fields.integers("node_of")
+    can = [fields.booleans(name, len(node_of)) if name in fields.values else None for name in _HELPERS]
     src = fields.integers("src")
     port_betas = None
     if _PORT_BETAS in fields.values:
@@ -86,6 +100,9 @@ def _topology(fields: Fields) -> LogicalTopology:
         port_names=fields.texts("port_names"),
         occupancy=_occupancy(fields),
         port_betas=port_betas,
+        is_helper=can[0],
+        may_sum=can[1],
+        may_copy=can[2],
     )
 
 
@@ -123,18 +140,17 @@ def _is_standard(collective: Collective) -> bool:
         return False
     try:
         other = make_collective(
-            collective.name, collective.num_ranks, collective.chunks_per_rank, collective.root
+            collective.name, collective.num_members, collective.chunks_per_rank, collective.root
         )
     except CollectiveError:
         return False
-    return same_collective(collective, other)
+    return same_collective(collective, other.beside(collective.num_helpers))
 
 
 def same_collective(one: Collective, other: Collective) -> bool:
     """Whether two collectives are equal, value for value."""
     return (
-        (one.name, one.num_ranks, one.chunks_per_rank, one.chunks_per_size, one.root)
-        == (other.name, other.num_ranks, other.chunks_per_rank, other.chunks_per_size, other.root)
+        all(getattr(one, name) == getattr(other, name) for name in _NUMBERS)
         and all(np.array_equal(getattr(one.inputs, c), getattr(other.inputs, c)) for c in _PLACEMENT)
         and all(np.array_equal(getattr(one.outputs, c), getattr(other.outputs, c)) for c in _PLACEMENT)
         and np.array_equal(one.reduces, other.reduces)
@@ -143,25 +159,26 @@ def same_collective(one: Collective, other: Collective) -> bool:
     )
 
 
-def _collective(fields: Fields, num_ranks: int, rows: int) -> Collective:
+def _collective(fields: Fields, topology: LogicalTopology, rows: int) -> Collective:
+    num_ranks, members = topology.num_ranks, topology.num_members
     if fields.integer("num_ranks", 1, 2**31) != num_ranks:
         fields.fail(f"collective.num_ranks must be {num_ranks}, as many as topology.node_of has entries")
     if "inputs" in fields.values:
-        return _collective_by_columns(fields, num_ranks)
+        return replace(_collective_by_columns(fields, num_ranks), num_helpers=topology.num_helpers)
     fields.expect(_BY_NAME)
     name, pieces = fields.text("name"), fields.integer("chunks_per_rank", 1, _MAX_CHUNKS_PER_RANK)
-    root = None if fields.values["root"] is None else fields.integer("root", 0, num_ranks - 1)
+    root = None if fields.values["root"] is None else fields.integer("root", 0, members - 1)
     if name not in COLLECTIVES:
         raise CollectiveError(f"unknown collective {name!r}", hint="one of " + ", ".join(COLLECTIVES))
     rooted = name in ("broadcast", "reduce", "gather", "scatter")
-    fewest = (num_ranks - 1) * pieces * (1 if rooted else num_ranks)
+    fewest = (members - 1) * pieces * (1 if rooted else members)
     if rows < fewest:
         raise ScheduleError(
             "the schedule is not valid",
             findings=[f"{name} in {pieces} chunks per rank takes at least {fewest} transfers, not {rows}"],
             path=fields.path,
         )
-    return make_collective(name, num_ranks, pieces, root)
+    return make_collective(name, members, pieces, root).beside(topology.num_helpers)
 
 
 def _collective_by_columns(fields: Fields, num_ranks: int) -> Collective:
@@ -204,6 +221,7 @@ def _problem(fields: Fields, topology: LogicalTopology, collective: Collective) 
         symmetry=tuple(symmetry),
         limits=_limits(fields.inner("limits"), topology),
         max_group=fields.integer("max_group", 1, 2**31),
+        **{name: fields.floats(name) for name in _MOMENTS if name in fields.values},
     )
 
 

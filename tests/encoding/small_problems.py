@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -211,3 +212,31 @@ def _may_use(draw: st.DrawFn, topology: LogicalTopology) -> np.ndarray:
     on_ring = (topology.src + 1) % ranks == topology.dst
     cells = draw(st.lists(st.booleans(), min_size=ranks * links, max_size=ranks * links))
     return np.asarray(np.array(cells).reshape(ranks, links) | on_ring)
+
+
+@st.composite
+def featured_problems(
+    draw: st.DrawFn, most_ranks: int = 4, names: Sequence[str] = COLLECTIVES, able: bool = False
+) -> Problem:
+    """Tiny problems with unequal chunks, late inputs, tails, and perhaps a helper as the last rank.
+
+    Unless `able`, some ranks may not sum, or not copy.
+    """
+    topology = draw(networks(most_ranks, betas=ENGINE_BETAS))
+    ranks = topology.num_ranks
+    helpers = draw(st.integers(0, 1)) if ranks > 2 else 0
+    collective = make_collective(draw(st.sampled_from(list(names))), ranks - helpers).beside(helpers)
+
+    def some(length: int, values: Sequence[float]) -> np.ndarray | None:
+        column = st.lists(st.sampled_from(list(values)), min_size=length, max_size=length).map(np.array)
+        return draw(st.none() | column)
+
+    may = {} if able else {name: some(ranks, [True, True, False]) for name in ("may_sum", "may_copy")}
+    return Problem(
+        replace(topology, is_helper=np.arange(ranks) >= ranks - helpers, **may),
+        collective,
+        1.0,
+        sizes=some(collective.num_chunks, [0.5, 1.0, 2.0]),
+        ready_us=some(len(collective.inputs), [0.0, 1.0, 5.0]),
+        tail_us=some(len(collective.outputs), [0.0, 1.0, 5.0]),
+    )

@@ -21,6 +21,35 @@ def faults(schedule: Schedule) -> set[str]:
     }
 
 
+def _size(schedule: Schedule, row: int) -> Fraction:
+    sizes = schedule.problem.sizes
+    return Fraction(1) if sizes is None else Fraction(float(sizes[schedule.chunk[row]]))
+
+
+def _ready_us(schedule: Schedule, chunk: int, rank: int) -> float:
+    """From when on an input counts as there."""
+    if schedule.problem.ready_us is None:
+        return -np.inf
+    inputs = schedule.problem.collective.inputs
+    row = np.flatnonzero((inputs.chunk == chunk) & (inputs.rank == rank))[0]
+    return float(over_us(schedule.problem.ready_us[row], 0.0))
+
+
+def makespan_us(schedule: Schedule) -> float:
+    """When a valid schedule whose sums have no names has ended, with what follows."""
+    problem, ends = schedule.problem, [0.0, *schedule.end_us.tolist()]
+    inputs, outputs = problem.collective.inputs, problem.collective.outputs
+    for wanted in range(len(outputs)):
+        at = [schedule.chunk == outputs.chunk[wanted], schedule.dst == outputs.rank[wanted]]
+        copies = schedule.end_us[at[0] & at[1] & ~schedule.reduce]
+        adds = schedule.end_us[at[0] & at[1] & schedule.reduce]
+        own = (inputs.chunk == outputs.chunk[wanted]) & (inputs.rank == outputs.rank[wanted])
+        ready = [] if problem.ready_us is None else problem.ready_us[own]
+        there = copies[0] if len(copies) else max(adds.max(initial=0.0), max(ready, default=0.0))
+        ends.append(there + (0.0 if problem.tail_us is None else problem.tail_us[wanted]))
+    return max(ends)
+
+
 def _sends(schedule: Schedule) -> dict[int, list[int]]:
     rows = defaultdict(list)
     for row, group in enumerate(schedule.group):
@@ -46,7 +75,8 @@ def _local_faults(schedule: Schedule) -> set[str]:
             schedule.end_us[rows[0]],
             0,
         )
-        body = topology.beta_us_per_mb[link] * problem.chunk_mb * len(rows)
+        units = sum(_size(schedule, row) for row in rows)
+        body = topology.beta_us_per_mb[link] * problem.chunk_mb * float(units)
         alpha = topology.alpha_us[link]
         if not lasts(start, end, alpha + body):
             found.add("duration")
@@ -54,7 +84,7 @@ def _local_faults(schedule: Schedule) -> set[str]:
         if topology.port_betas is not None:
             betas = topology.port_betas[link]
         for port, beta in zip(topology.ports[link], betas, strict=True):
-            takes = Fraction(float(beta)) * Fraction(problem.chunk_mb) * len(rows)
+            takes = Fraction(float(beta)) * Fraction(problem.chunk_mb) * units
             if topology.occupancy == "serial":
                 takes += Fraction(float(alpha))
             if takes:
@@ -96,12 +126,18 @@ def _flow_faults(schedule: Schedule, chunk: int) -> set[str]:
         return _named_faults(schedule, chunk, rows)
     start_at = [rank for rank in range(schedule.problem.num_ranks) if collective.pre[chunk, rank]]
     if collective.reduces[chunk]:
-        held = _play_sums(schedule, adds, start_at, found)
+        held = _play_sums(schedule, chunk, adds, start_at, found)
     else:
-        held = dict.fromkeys(start_at, -np.inf)
+        held = {rank: _ready_us(schedule, chunk, rank) for rank in start_at}
         if adds:
             found.add("sum")
     _play_copies(schedule, copies, held, found)
+    may_copy = schedule.problem.topology.may_copy
+    if may_copy is not None:
+        uses = Counter([int(schedule.src[row]) for row in copies])
+        uses.update(rank for rank in range(schedule.problem.num_ranks) if collective.post[chunk, rank])
+        if any(count > 1 and not may_copy[rank] for rank, count in uses.items()):
+            found.add("may not copy")
     if any(collective.post[chunk, rank] and rank not in held for rank in range(schedule.problem.num_ranks)):
         found.add("demand")
     return found
@@ -116,7 +152,9 @@ def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
         for row in rows
     }
     carried = {row: named[row] if schedule.reduce[row] else every for row in rows}
-    arrived: dict[int, list[tuple[frozenset[int], float]]] = {r: [(frozenset([r]), -np.inf)] for r in every}
+    arrived: dict[int, list[tuple[frozenset[int], float]]] = {
+        r: [(frozenset([r]), _ready_us(schedule, chunk, r))] for r in every
+    }
 
     def makes(rank: int, by_us: float) -> set[frozenset[int]]:
         made = {frozenset()}
@@ -146,10 +184,14 @@ def _named_faults(schedule: Schedule, chunk: int, rows: list[int]) -> set[str]:
     return found
 
 
-def _play_sums(schedule: Schedule, adds: list[int], start_at: list[int], found: set[str]) -> dict[int, float]:
+def _play_sums(
+    schedule: Schedule, chunk: int, adds: list[int], start_at: list[int], found: set[str]
+) -> dict[int, float]:
     """Each rank adds up what reaches it and passes the sum on once; all must meet in one place."""
     value = {rank: Counter([rank]) for rank in start_at}
     ready: dict[int, float] = defaultdict(lambda: -np.inf)
+    ready |= {rank: _ready_us(schedule, chunk, rank) for rank in start_at}
+    parts = Counter(start_at)
     waiting = list(adds)
     passed_on = set()
     while waiting:
@@ -166,6 +208,10 @@ def _play_sums(schedule: Schedule, adds: list[int], start_at: list[int], found: 
         passed_on.add(src)
         value.setdefault(dst, Counter()).update(value.get(src, Counter()))
         ready[dst] = max(ready[dst], _arrives_us(schedule, row))
+        parts[dst] += 1
+    may_sum = schedule.problem.topology.may_sum
+    if may_sum is not None and any(count > 1 and not may_sum[rank] for rank, count in parts.items()):
+        found.add("may not sum")
     ends = [rank for rank in value if rank not in passed_on]
     if len(ends) != 1 or value[ends[0]] != Counter(start_at):
         found.add("sum")

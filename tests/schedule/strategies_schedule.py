@@ -1,6 +1,7 @@
 """Random small machines, valid schedules on them made by placing sends one after another, and mutations."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -92,13 +93,20 @@ def _placement(ranks_of_chunk: list[list[int]]) -> Placement:
 
 @st.composite
 def problems(draw) -> Problem:
-    """A random collective on a random machine, with or without limits."""
+    """A random collective on a random machine, with or without limits, helpers, sizes and moments."""
     topology = draw(topologies())
     ranks, links = topology.num_ranks, topology.num_links
+    helpers = draw(st.sampled_from([0, 0, 1])) if ranks > 2 else 0
+    topology = replace(topology, is_helper=np.arange(ranks) >= ranks - helpers)
+    collective = draw(collectives(ranks - helpers)).beside(helpers)
+
+    def some(length: int, values: list[float]) -> st.SearchStrategy:
+        return st.none() | st.lists(st.sampled_from(values), min_size=length, max_size=length).map(np.array)
+
     bits = st.lists(st.booleans(), min_size=links, max_size=links)
     return Problem(
         topology=topology,
-        collective=draw(collectives(ranks)),
+        collective=collective,
         chunk_mb=draw(st.sampled_from([0.5, 1.0, 1 / 3])),
         symmetry=tuple(np.array(draw(st.permutations(range(ranks)))) for _ in range(draw(st.integers(0, 2)))),
         limits=RoutingLimits(
@@ -107,6 +115,9 @@ def problems(draw) -> Problem:
             spread_load=draw(st.booleans()),
         ),
         max_group=draw(st.integers(2, 71)),
+        sizes=draw(some(collective.num_chunks, [0.25, 1.0, 3.0])),
+        ready_us=draw(some(len(collective.inputs), [0.0, 0.5, 7.0])),
+        tail_us=draw(some(len(collective.outputs), [0.0, 0.5, 7.0])),
     )
 
 
@@ -115,7 +126,30 @@ def schedules(draw) -> Schedule:
     """A valid schedule of a random problem; often, links that it does not use are ruled out."""
     chance = random.Random(draw(st.integers(0, 2**32)))
     schedule = placed(draw(problems()), chance)
+    if draw(st.booleans()):
+        schedule = _unable(schedule, chance)
     return _ruled_out(schedule, chance) if draw(st.booleans()) else schedule
+
+
+def _unable(schedule: Schedule, chance: random.Random) -> Schedule:
+    """The schedule among ranks some of which may not sum or not copy, where they do not."""
+    collective, topology = schedule.problem.collective, schedule.problem.topology
+    parts, uses = Counter(), Counter()
+    for chunk, rank in zip(collective.inputs.chunk, collective.inputs.rank, strict=True):
+        parts[chunk, rank] += bool(collective.reduces[chunk])
+    uses.update(zip(collective.outputs.chunk, collective.outputs.rank, strict=True))
+    for row in range(len(schedule)):
+        if schedule.reduce[row]:
+            parts[schedule.chunk[row], schedule.dst[row]] += 1
+        else:
+            uses[schedule.chunk[row], schedule.src[row]] += 1
+
+    def may(many: Counter) -> np.ndarray:
+        needed = {rank for (_, rank), count in many.items() if count > 1}
+        return np.array([rank in needed or chance.random() < 0.5 for rank in range(topology.num_ranks)])
+
+    topology = replace(topology, may_sum=may(parts), may_copy=may(uses))
+    return replace(schedule, problem=replace(schedule.problem, topology=topology))
 
 
 def _ruled_out(schedule: Schedule, chance: random.Random) -> Schedule:
@@ -142,7 +176,7 @@ class _Board:
         topology = self.problem.topology
         start = max([ready, *(self.free[port] for port in topology.ports[link])])
         start += self.chance.choice([0.0, 0.0, 0.0, 0.5])
-        size = len(chunks) * self.problem.chunk_mb
+        size = self.problem.units(chunks) * self.problem.chunk_mb
         first = int(topology.first_pair[link])
         for pair, port in enumerate(topology.ports[link], first):
             self.free[port] = start + float(topology.port_busy_us(np.int64(pair), size))
@@ -154,9 +188,7 @@ def placed(problem: Problem, chance: random.Random) -> Schedule:
     """A valid schedule: sums travel along random trees, then copies spread in random order and groups."""
     collective, board = problem.collective, _Board(problem, chance)
     held = [
-        _summed(problem, board, chunk)
-        if collective.reduces[chunk]
-        else dict.fromkeys(map(int, np.flatnonzero(collective.pre[chunk])), 0.0)
+        _summed(problem, board, chunk) if collective.reduces[chunk] else _starts(problem, chunk)
         for chunk in range(problem.num_chunks)
     ]
     wanted = {(int(c), int(r)) for c, r in zip(*np.nonzero(collective.post), strict=True)}
@@ -168,6 +200,13 @@ def placed(problem: Problem, chance: random.Random) -> Schedule:
         for chunk in chunks:
             held[chunk][dst] = end
     return schedule_from_sends(problem, board.sends)
+
+
+def _starts(problem: Problem, chunk: int) -> dict[int, float]:
+    """The ranks where a chunk starts, and from when it is there."""
+    inputs, ready_us = problem.collective.inputs, problem.ready_us
+    rows = np.flatnonzero(inputs.chunk == chunk).tolist()
+    return {int(inputs.rank[row]): 0.0 if ready_us is None else float(ready_us[row]) for row in rows}
 
 
 def _useful(problem: Problem, held: list[dict], wanted: set) -> Iterator[tuple[int, list[int]]]:
@@ -194,7 +233,7 @@ def _summed(problem: Problem, board: _Board, chunk: int) -> dict[int, float]:
         link = chance.choice(links)
         parent[int(topology.src[link])] = link
         order.append(int(topology.src[link]))
-    ready = dict.fromkeys(map(int, np.flatnonzero(problem.collective.pre[chunk])), 0.0)
+    ready = _starts(problem, chunk)
     for rank in reversed(order[1:]):
         if rank in ready:
             end = board.send([chunk], parent[rank], ready.pop(rank), reduce=True)

@@ -4,7 +4,7 @@ import random
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from slow_rules import faults
+from slow_rules import faults, makespan_us
 from strategies_schedule import mutated, schedules
 
 from taccl.errors import ScheduleError
@@ -34,6 +34,7 @@ def findings(schedule: Schedule) -> tuple[str, ...]:
 def test_a_schedule_made_by_placing_sends_is_valid_for_both(schedule: Schedule) -> None:
     assert not findings(schedule)
     assert not faults(schedule)
+    assert schedule.makespan_us == makespan_us(schedule)
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))

@@ -69,7 +69,7 @@ def critical_sends(schedule: Schedule) -> IntArray:
         return np.zeros(0, dtype=np.int64)
     used = [topology.ports[link] for link in sends.link.tolist()]
     user, pair = topology.pairs_of(sends.link)
-    busy = topology.port_busy_us(pair, sends.count[user] * problem.chunk_mb)
+    busy = topology.port_busy_us(pair, sends.size_mb[user])
     user, pair, busy = user[busy > 0], pair[busy > 0], busy[busy > 0]
     port_users = InOrder(topology.incidence[1][pair], user, sends.start_us[user] + busy, topology.num_ports)
     arrivals = InOrder(

@@ -66,7 +66,11 @@ def _sets_or_copies(schedule: Schedule) -> list[int]:
 
 
 class Ports:
-    """When each port is free, as sends are placed one after another."""
+    """When each port is free, as sends are placed one after another.
+
+    The size of a send is in units of the problem's `chunk_mb` (`Problem.units`): where all chunks are equal,
+    how many there are.
+    """
 
     def __init__(self, problem: Problem) -> None:
         topology, chunk_mb = problem.topology, problem.chunk_mb
@@ -89,14 +93,14 @@ class Ports:
         """The moments at which ports of a link become free: several where some are faster than others."""
         return {self.free_us[port] for port in self._ports[link]}
 
-    def duration(self, link: int, count: int) -> float:
-        """From start to end of `count` contiguous chunks."""
-        return self._alpha[link] + count * self._cost[link]
+    def duration(self, link: int, units: float) -> float:
+        """From start to end of contiguous chunks of so many units."""
+        return self._alpha[link] + units * self._cost[link]
 
-    def place(self, link: int, count: int, start_us: float) -> float:
+    def place(self, link: int, units: float, start_us: float) -> float:
         """Occupy the ports of a link from `start_us` on, each at its rate; returns the end of the send."""
         alpha, free = self._alpha[link], self.free_us
-        body = count * self._cost[link]
+        body = units * self._cost[link]
         end = start_us + alpha + body
         if self._costs is None:
             busy_until = end if self._serial else start_us + body
@@ -105,7 +109,7 @@ class Ports:
             return end
         begun = start_us + alpha if self._serial else start_us
         for port, cost in zip(self._ports[link], self._costs[link], strict=True):
-            free[port] = begun + count * cost
+            free[port] = begun + units * cost
         return end
 
 
@@ -122,12 +126,12 @@ def in_order(
         return _in_order_explicitly(problem, decisions, before or predecessors(problem, decisions))
     ports = Ports(problem)
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
-    ready: dict[tuple[int, int], float] = defaultdict(float)
+    ready: dict[tuple[int, int], float] = defaultdict(float, problem.ready_at)
     sends = []
     for decision in decisions:
         link, sender, receiver = decision.link, src[decision.link], dst[decision.link]
         start = max(ports.ready(link), *(ready[chunk, sender] for chunk in decision.chunks))
-        end = ports.place(link, len(decision.chunks), start)
+        end = ports.place(link, problem.units(decision.chunks), start)
         for chunk in decision.chunks:
             ready[chunk, receiver] = max(ready[chunk, receiver], end)
         sends.append(Send(decision.chunks, link, start, decision.reduce))
@@ -141,10 +145,22 @@ def _in_order_explicitly(
     ports, ends, sends = Ports(problem), [0.0] * len(decisions), []
     for index, (decision, waits) in enumerate(zip(decisions, before, strict=True)):
         ready = max((ends[earlier] for earlier in waits), default=0.0)
-        start = max(ports.ready(decision.link), ready)
-        ends[index] = ports.place(decision.link, len(decision.chunks), start)
+        start = max(ports.ready(decision.link), ready, _own_ready_us(problem, decision))
+        ends[index] = ports.place(decision.link, problem.units(decision.chunks), start)
         sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
     return schedule_from_sends(problem, sends)
+
+
+def _own_ready_us(problem: Problem, decision: Decision) -> float:
+    """When the sender's own inputs are there, of those that are in what it sends."""
+    if not problem.ready_at:
+        return 0.0
+    sender = int(problem.topology.src[decision.link])
+    named = decision.sums or (0,) * len(decision.chunks)
+    own = [
+        chunk for chunk, each in zip(decision.chunks, named, strict=True) if not each or each >> sender & 1
+    ]
+    return max((problem.ready_at.get((chunk, sender), 0.0) for chunk in own), default=0.0)
 
 
 def without_dead_ends(copies: Schedule) -> Schedule:
@@ -206,7 +222,7 @@ def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[i
 def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
     collective = problem.collective
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
-    holdings, whole = Holdings(collective), contributors(collective)
+    holdings, whole = Holdings(problem), contributors(collective)
     copy_into: dict[tuple[int, int], int] = {}
     before = []
     for index, (decision, waits) in enumerate(
@@ -251,11 +267,15 @@ def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[s
 
 
 def tails_us(problem: Problem, decisions: Sequence[Decision], before: list[list[int]]) -> list[float]:
-    """For each send, the least time from its start to the end of all that waits for it."""
-    count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
+    """For each send, the least time from its start to the end of all that waits for it or follows it."""
+    units = np.array([problem.units(decision.chunks) for decision in decisions], dtype=np.float64)
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
-    tail: list[float] = problem.topology.duration_us(link, count * problem.chunk_mb).tolist()
-    own = list(tail)
+    own: list[float] = problem.topology.duration_us(link, units * problem.chunk_mb).tolist()
+    tail = list(own)
+    if problem.tail_at:
+        for index, decision in enumerate(decisions):
+            receiver = int(problem.topology.dst[decision.link])
+            tail[index] += max(problem.tail_at.get((chunk, receiver), 0.0) for chunk in decision.chunks)
     for index in reversed(topological(before)):
         for earlier in before[index]:
             tail[earlier] = max(tail[earlier], own[earlier] + tail[index])
@@ -299,8 +319,8 @@ def list_schedule(
         for earlier in waits:
             after[earlier].append(index)
     ports = Ports(problem)
-    ready = [0.0] * len(decisions)
-    heap = [(0.0, -priority[i], i) for i, count in enumerate(missing) if not count]
+    ready = [_own_ready_us(problem, decision) for decision in decisions]
+    heap = [(ready[i], -priority[i], i) for i, count in enumerate(missing) if not count]
     heapq.heapify(heap)
     sends: list[Send] = []
     while heap:
@@ -310,7 +330,7 @@ def list_schedule(
         if possible > start:
             heapq.heappush(heap, (possible, rank, index))
             continue
-        end = ports.place(decision.link, len(decision.chunks), start)
+        end = ports.place(decision.link, problem.units(decision.chunks), start)
         sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
         for later in after[index]:
             ready[later] = max(ready[later], end)

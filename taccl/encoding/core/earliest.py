@@ -1,0 +1,73 @@
+"""How early each output can be there, at best, whatever a problem uses of its features.
+
+A copy is there no sooner than it can come from the nearest of its sources, each from its ready time on; a
+sum no sooner than every contribution can come, each by itself. What travels in a group, or waits for a port
+or for what it is added to, is no earlier for it; nor is it where a rank may not sum or not copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taccl.collectives import IntArray
+from taccl.encoding.core.distance import distances_us
+from taccl.problem import FloatArray, Problem
+
+#: Distances are for no more sizes than this; others count as the next smaller one.
+_MOST_SIZES = 16
+
+
+def earliest_us(problem: Problem) -> FloatArray:
+    """For each row of the collective's outputs: no schedule is done with it, and its tail, sooner.
+
+    Returns microseconds, shape (len(outputs),); inf where no way leads there.
+    """
+    collective = problem.collective
+    inputs, outputs = collective.inputs, collective.outputs
+    ready = np.zeros(len(inputs)) if problem.ready_us is None else problem.ready_us
+    tail = np.zeros(len(outputs)) if problem.tail_us is None else problem.tail_us
+    distances, kind = _distances(problem)
+    starts, wanted = (np.argsort(placement.chunk, kind="stable") for placement in (inputs, outputs))
+    first, first_wanted = (
+        np.searchsorted(placement.chunk[order], np.arange(collective.num_chunks + 1))
+        for placement, order in ((inputs, starts), (outputs, wanted))
+    )
+    earliest = np.array(tail)
+    for chunk in range(collective.num_chunks):
+        here = starts[first[chunk] : first[chunk + 1]]
+        there = wanted[first_wanted[chunk] : first_wanted[chunk + 1]]
+        if len(here) and len(there):
+            way = distances[kind[chunk]][np.ix_(inputs.rank[here], outputs.rank[there])]
+            arrival = way + ready[here][:, None]
+            earliest[there] += arrival.max(axis=0) if collective.reduces[chunk] else arrival.min(axis=0)
+    return earliest
+
+
+def _distances(problem: Problem) -> tuple[FloatArray, IntArray]:
+    """Least times between ranks for each kind of chunk, and the kind of each; no time is too long."""
+    topology, collective = problem.topology, problem.collective
+    sizes, size_of = np.unique(problem.size_mb, return_inverse=True)
+    if len(sizes) > _MOST_SIZES:
+        kept = np.unique(np.quantile(sizes, np.linspace(0.0, 1.0, _MOST_SIZES), method="lower"))
+        size_of = np.searchsorted(kept, problem.size_mb, side="right") - 1
+        sizes = kept
+    may_use = problem.limits.may_use
+    everything = np.ones((1, topology.num_links), dtype=np.bool_)
+    limits, limit_of_home = (
+        (everything, np.zeros(problem.num_ranks, dtype=np.int64))
+        if may_use is None
+        else np.unique(may_use, axis=0, return_inverse=True)
+    )
+    pairs = size_of.ravel() * len(limits) + limit_of_home.ravel()[collective.home]
+    used, kind = np.unique(pairs, return_inverse=True)
+    every = np.arange(topology.num_links)
+    distances = [
+        distances_us(
+            topology,
+            topology.duration_us(every, float(sizes[pair // len(limits)])),
+            limits[pair % len(limits)],
+        )
+        for pair in used.tolist()
+    ]
+    shape = (len(used), problem.num_ranks, problem.num_ranks)
+    return np.array(distances).reshape(shape), kind.ravel()

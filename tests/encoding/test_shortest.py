@@ -1,0 +1,142 @@
+"""The engine that knows every feature: each chunk along shortest paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from small_problems import featured_problems, machine, problem, ring
+
+from taccl.collectives import make_collective
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.earliest import earliest_us
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.shortest import serves, shortest
+from taccl.encoding.instance import Instance
+from taccl.problem import FEATURES, LogicalTopology, Problem, RoutingLimits
+from taccl.schedule import Schedule, schedule_from_json, schedule_to_json
+
+
+def found(problem: Problem) -> Schedule | None:
+    updates = list(shortest(Instance(problem), SearchOptions(), Budget(10.0), None))
+    return updates[0].schedule if updates else None
+
+
+def star(members: int, **can: np.ndarray) -> LogicalTopology:
+    """Ranks around a hub, which is the last rank and a helper; every link takes 1 + 2 us for a chunk."""
+    links = [(a, members, 1.0, 2.0) for a in range(members)]
+    links += [(members, a, 1.0, 2.0) for a in range(members)]
+    topology = machine(members + 1, links)
+    return replace(topology, is_helper=np.arange(members + 1) == members, **can)
+
+
+def around(members: int, name: str, **can: np.ndarray) -> Problem:
+    return Problem(star(members, **can), make_collective(name, members).beside(1), 1.0)
+
+
+def all_but_the_hub(members: int) -> np.ndarray:
+    return np.arange(members + 1) < members
+
+
+def test_a_hub_that_sums_and_copies_makes_the_sum() -> None:
+    """Four contributions come at once, and four copies leave at once: each link is used once each way."""
+    schedule = found(around(4, "reduce"))
+    schedule.check()
+    assert schedule.makespan_us == 6.0
+    summed = found(around(4, "allreduce"))
+    summed.check()
+    assert (
+        summed.makespan_us == 15.0
+    )  # four sums go in over each link, one after another, and the last goes out
+
+
+def test_a_hub_that_may_not_sum_passes_on_what_comes() -> None:
+    asked = around(3, "reduce", may_sum=all_but_the_hub(3))
+    assert found(asked) is None  # the only way of each contribution is through the hub, which has one part
+    asked = Problem(asked.topology, make_collective("gather", 3).beside(1), 1.0)
+    found(asked).check()
+
+
+def test_a_hub_that_may_not_copy_carries_a_chunk_to_one() -> None:
+    asked = around(3, "broadcast", may_copy=all_but_the_hub(3))
+    assert found(asked) is None
+    found(Problem(asked.topology, make_collective("alltoall", 3).beside(1), 1.0)).check()
+
+
+def test_a_rank_that_may_not_copy_is_the_end_of_a_way() -> None:
+    """On a line both ways round, rank 1 keeps the chunk, so rank 2 gets it from the other side."""
+    topology = replace(ring(4, alpha_us=1.0, beta=2.0), may_copy=np.array([True, False, True, True]))
+    assert found(problem(topology, "broadcast")) is None
+    both = machine(4, [(a, (a + d) % 4, 1.0, 2.0) for a in range(4) for d in (1, 3)])
+    both = replace(both, may_copy=np.array([True, False, True, True]))
+    schedule = found(problem(both, "broadcast"))
+    schedule.check()
+    assert 1 not in schedule.src
+
+
+def test_late_contributions_decide_where_the_sum_is_made() -> None:
+    """Rank 2's contribution is there at 20: no sum is made at rank 0, from where it would have to go back."""
+    line = machine(3, [(a, b, 1.0, 2.0) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))])
+    late = replace(problem(line, "allreduce"), ready_us=np.tile([0.0, 0.0, 20.0], (3, 1)).T.ravel())
+    schedule = found(late)
+    schedule.check()
+    assert not (schedule.reduce & (schedule.dst == 0)).any()
+    assert earliest_us(late).max() == 26.0
+
+
+def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> None:
+    scatter = problem(machine(2, [(0, 1, 1.0, 2.0)]), "scatter")
+    asked = replace(scatter, ready_us=[0.0, 7.0], tail_us=[12.0, 1.5], sizes=[1.0, 3.0])
+    schedule = found(asked)
+    schedule.check()
+    assert schedule.start_us.tolist() == [7.0]
+    assert schedule.end_us.tolist() == [14.0]
+    assert schedule.makespan_us == 15.5
+    assert earliest_us(asked).tolist() == [12.0, 15.5]
+
+
+def test_links_that_are_ruled_out_are_not_used() -> None:
+    both = machine(3, [(0, 1, 1.0, 2.0), (1, 2, 1.0, 2.0), (0, 2, 9.0, 9.0)])
+    may_use = np.ones((3, 3), dtype=np.bool_)
+    may_use[0, 1] = False
+    schedule = found(problem(both, "broadcast", limits=RoutingLimits(may_use)))
+    schedule.check()
+    assert sorted(schedule.link.tolist()) == [0, 2]
+
+
+def test_it_declines_what_it_could_not_order_in_time() -> None:
+    many = Instance(problem(ring(2), "broadcast", 2**19))
+    assert "it orders single transfers" in serves(many).reason
+    assert serves(Instance(problem(ring(2), "broadcast")))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(featured_problems())
+def test_what_it_finds_is_valid_and_no_earlier_than_can_be(asked: Problem) -> None:
+    schedule = found(asked)
+    if schedule is None:
+        assert "helpers" in asked.features
+        return
+    schedule.check()
+    assert schedule.makespan_us >= earliest_us(asked).max() * (1 - 1e-12)
+    assert schedule_from_json(schedule_to_json(schedule)).schedule.makespan_us == schedule.makespan_us
+
+
+def test_the_problems_above_use_every_feature() -> None:
+    used: set[str] = set()
+
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @given(featured_problems())
+    def collect(asked: Problem) -> None:
+        used.update(asked.features)
+
+    collect()
+    assert used == FEATURES
+
+
+@pytest.mark.parametrize("name", ["allgather", "reducescatter", "allreduce", "alltoall"])
+def test_among_members_alone_it_is_an_engine_like_others(name: str) -> None:
+    schedule = found(problem(ring(4), name))
+    schedule.check()
