@@ -70,20 +70,25 @@ class Journal:
     def kept(self, name: str, budget: Budget, updates: Iterator[Update]) -> Iterator[Update]:
         """The updates of an engine's turn, with a note of each here.
 
-        An engine that breaks down ends its turn, and no more: what others found is kept, and others go on.
+        One that breaks down ends its turn, and no more: what others found is kept, and others go on.
         """
         run = self._runs.get(name, EngineRun(name, 0.0))
         began_s = budget.remaining_s()
         try:
-            for update in updates:
+            for update in self.guarded(name, updates):
                 if update.schedule is not None:
                     run = replace(run, time_us=update.schedule.makespan_us)
                 run = replace(run, lower_bound_us=max(run.lower_bound_us, update.lower_bound_us))
                 yield update
-        except Exception as fault:  # a bug of one engine must not lose what another found
-            self.fails(name, fault)
         finally:
             self._runs[name] = replace(run, seconds=run.seconds + began_s - budget.remaining_s())
+
+    def guarded(self, name: str, updates: Iterator[Update]) -> Iterator[Update]:
+        """The updates until they end or break down, which is noted."""
+        try:
+            yield from updates
+        except Exception as fault:  # a bug of one engine or bound must not lose what another found
+            self.fails(name, fault)
 
 
 def told(fault: Exception) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.bounds import lower_bound, quick_bound
+from taccl.encoding.bounds import proofs, quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
@@ -16,6 +16,7 @@ from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import YES, Engine, Run
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.polish import polished
 from taccl.encoding.portfolio.stages import PHASES, Stage, first_engines, is_huge, plan_for, verdict_on
@@ -24,8 +25,9 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import is_optimal
 
-#: Parts of the time for bounds: of the problem, and of each phase before its engines.
-_BOUNDS, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8
+#: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
+#: for, and of each phase before its engines.
+_BOUNDS, _BOUNDS_BETWEEN, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8, 1 / 8
 
 
 def solve(problem: Problem, options: SearchOptions, journal: Journal | None = None) -> Iterator[Update]:
@@ -81,6 +83,7 @@ class _Search:
 
     def __init__(self, instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> None:
         self._instance, self._options, self._budget, self._journal = instance, options, budget, journal
+        self._bounds = BoundsBeside(instance, journal)
         self._best: Schedule | None = None
 
     def run(self, asked: Engine | None) -> Iterator[Update]:
@@ -95,6 +98,7 @@ class _Search:
                 yield update
                 self._best = update.schedule or self._best
                 self._instance.proves(update.lower_bound_us)
+            yield from self._bounds.within(self._budget.share(_BOUNDS_BETWEEN))
         if asked is None and not is_huge(self._instance) and self._best is not None:
             yield from polished(self._instance, self._best, self._options, self._budget, self._journal)
 
@@ -113,11 +117,11 @@ class _Search:
         else:
             raise NoScheduleInTime(self._why_no_first())
         self._best = first.schedule
-        quick = quick_bound(self._instance.problem)
+        quick = quick_bound(self._instance)
+        self._instance.proves(quick.value_us)
         yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
-        bound = lower_bound(self._instance.problem, self._budget.remaining_s() * _BOUNDS)
-        self._instance.proves(bound.value_us)
-        yield Update("bound", None, bound.value_us, bound.witness)
+        yield from self._bounds.quick(self._budget)
+        yield from self._bounds.within(self._budget.share(_BOUNDS))
 
     def _why_no_first(self) -> str:
         failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
@@ -149,7 +153,7 @@ class _Search:
         ) -> Iterator[Update]:
             best = incumbent
             if not phase.bound_us and len(table) > 1:
-                phase.proves(lower_bound(phase.problem, budget.remaining_s() * _BOUNDS_OF_PHASE).value_us)
+                _prove(phase, budget.share(_BOUNDS_OF_PHASE))
             number = 0
             for stage in table:
                 if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
@@ -168,6 +172,12 @@ class _Search:
                         return
 
         return run
+
+
+def _prove(phase: Instance, budget: Budget) -> None:
+    """Let the phase know what can be proved of it within a budget."""
+    for _ in proofs(phase, budget):
+        pass
 
 
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:

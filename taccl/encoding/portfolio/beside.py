@@ -1,0 +1,48 @@
+"""Bounds beside the search: the cheap ones at once, the dearer ones between the turns of engines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from taccl.encoding.bounds import Bound, declined, known_bounds, proofs
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.update import Update
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import Journal
+
+
+class BoundsBeside:
+    """The bounds of an instance that had no turn yet.
+
+    What they prove is kept in the instance, so engines know it, too; only what is better than all before is
+    told. A bound that breaks down is noted, and the others go on.
+    """
+
+    def __init__(self, instance: Instance, journal: Journal) -> None:
+        self._instance, self._journal = instance, journal
+        self._waiting = deque(known_bounds())
+        for name, reason in declined(instance):
+            journal.declines(f"bound {name}", reason)
+
+    def quick(self, budget: Budget) -> Iterator[Update]:
+        """What the bounds say that are there at once on any machine, whatever is left of the budget."""
+        quick = [bound for bound in self._waiting if bound.is_quick]
+        for bound in quick:
+            self._waiting.remove(bound)
+            yield from self._told(bound, budget)
+
+    def within(self, budget: Budget) -> Iterator[Update]:
+        """What the next bounds say, as many as there is time for."""
+        while self._waiting and budget.remaining_s():
+            yield from self._told(self._waiting.popleft(), budget)
+
+    def _told(self, bound: Bound, budget: Budget) -> Iterator[Update]:
+        return self._journal.guarded(f"bound {bound.name}", self._proved(bound, budget))
+
+    def _proved(self, bound: Bound, budget: Budget) -> Iterator[Update]:
+        best_us = self._instance.bound_us
+        for proof in proofs(self._instance, budget, (bound,)):
+            if proof.value_us > best_us:
+                best_us = proof.value_us
+                yield Update("bound", None, proof.value_us, proof.witness)
