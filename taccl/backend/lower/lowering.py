@@ -8,6 +8,7 @@ from dataclasses import replace
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
+from taccl.backend.lower.carried import check_features
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
@@ -47,11 +48,13 @@ def lower(
     Raises
     ------
     ProgramLimitError : over a limit of a runtime, which the message names.
-    CollectiveError : a collective that the runtimes do not know, or fewer than one instance.
+    CollectiveError : a collective that the runtimes do not know, fewer than one instance, or a problem with
+        helpers, unequal chunks or inputs that come late.
     UnitError : no size lies from `min_bytes` to `max_bytes`.
     """
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
+    check_features(schedule.problem)
     collective = schedule.problem.collective
     files = dialects(collective.name, runtimes)
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))

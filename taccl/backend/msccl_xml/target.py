@@ -10,6 +10,7 @@ from pathlib import Path
 from taccl import units
 from taccl.backend.limits import LIMITS, limits_of
 from taccl.backend.lower import lower
+from taccl.backend.lower.carried import FEATURES, REASONS, check_features
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.msccl_xml.reader import Document, parse_document
@@ -33,6 +34,8 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         limits=TargetLimits(max_group=limits.count, ranks=limits.ranks, instances=limits.channels),
         lower=partial(_lower, runtimes=runtimes),
         write=to_xml,
+        features=FEATURES,
+        reasons=REASONS,
         read=parse_document,
         verify=_verify,
         protocols=tuple(protocol.value for protocol in Protocol),
@@ -48,6 +51,7 @@ def _readers_of(collective: str, *, runtimes: tuple[str, ...]) -> Sequence[tuple
 
 
 def _refuse(problem: Problem, options: LoweringOptions) -> None:
+    check_features(problem)
     sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
 
 

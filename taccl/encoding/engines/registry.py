@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from taccl.encoding.engines import combining, cp, flows, greedy, milp, orders, textbook, trees
+from taccl.encoding.engines import combining, cp, flows, greedy, milp, orders, shortest, textbook, trees
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, beginning_with, everything
 from taccl.errors import SolverError
 from taccl.plugins import added
+from taccl.problem import FEATURES
 
 #: Problems that use no more than this are what most engines know.
 COPIES_AND_SUMS = frozenset({"reductions"})
@@ -122,6 +123,14 @@ ENGINES: tuple[Engine, ...] = (
         run=beginning_with(_first_by_greedy, orders.smt),
         takes_sums=True,
         older_names=("smt",),
+    ),
+    Engine(
+        name="shortest",
+        about="each chunk along its shortest paths, for problems with features that no other engine knows",
+        features=FEATURES,
+        serves=shortest.serves,
+        run=shortest.shortest,
+        takes_sums=True,
     ),
 )
 

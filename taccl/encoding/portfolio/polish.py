@@ -21,6 +21,8 @@ def polished(
 ) -> Iterator[Update]:
     """Better schedules with the routes of `best`, in turns, as long as that helps."""
     groups, orders = engine_named("groups"), engine_named("orders")
+    if not (groups.can(instance) and orders.can(instance)):
+        return
     time_us = float("inf")
     while best.makespan_us < time_us and budget.remaining_s():
         regrouped = groups.run(instance, options, budget.share(_GROUPS), best)

@@ -19,7 +19,15 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.polish import polished
-from taccl.encoding.portfolio.stages import PHASES, Stage, first_engines, is_huge, plan_for, verdict_on
+from taccl.encoding.portfolio.stages import (
+    PHASES,
+    Stage,
+    first_engines,
+    is_huge,
+    knows_phases,
+    plan_for,
+    verdict_on,
+)
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -109,7 +117,8 @@ class _Search:
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
         for engine in first_engines(self._instance):
-            run = by_phases(engine.at_once or engine.run)
+            run = engine.at_once or engine.run
+            run = run if engine.takes_sums else by_phases(run)
             updates = run(self._instance, self._options, self._budget.share(0.0), None)
             first = next(self._journal.kept(engine.name, self._budget, updates), None)
             if first is not None and first.schedule is not None:
@@ -138,7 +147,9 @@ class _Search:
             joint = engine_named("joint")
             is_asked = any(row.engine == "cp" for row in each_phase)
             jointly = joint.run if is_asked and joint.can(self._instance) else None
-            run, name = by_phases(self._turns(each_phase), jointly), "phases"
+            turns = self._turns(each_phase)
+            run = by_phases(turns, jointly) if knows_phases(self._instance) else turns
+            name = "phases"
         else:
             engine = engine_named(stage.engine)
             run, name = engine.run if engine.takes_sums else by_phases(engine.run), engine.name

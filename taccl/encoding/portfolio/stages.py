@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
-from taccl.encoding.engines.registry import added_engines, engine_named
+from taccl.encoding.engines.registry import COPIES_AND_SUMS, added_engines, all_engines, engine_named
 from taccl.encoding.instance import Instance
 
 #: The row that stands for the second table.
@@ -116,6 +116,15 @@ def _too_many_paths(instance: Instance) -> Verdict:
     return no(f"CP uses the time: no more than {_MOST_ON_PATHS:,} pairs of a chunk and a link on short paths")
 
 
+def knows_phases(instance: Instance) -> bool:
+    """Whether the problem uses nothing but copies and sums, so that its phases say all there is to say."""
+    return instance.features <= COPIES_AND_SUMS
+
+
+def _has_other_features(instance: Instance) -> Verdict:
+    return no("other engines know this problem") if knows_phases(instance) else YES
+
+
 WHOLE: tuple[Stage, ...] = (
     Stage("textbook", "there are textbook algorithms for the demand", "15%", always, fixed(0.15)),
     Stage("all-programs", "a small problem with sums that several ranks want", "35%", always, fixed(0.35)),
@@ -135,6 +144,13 @@ WHOLE: tuple[Stage, ...] = (
     ),
     Stage(PHASES, "always", "90%; 45% before all-programs", always, _share_of_phases),
     Stage("all-programs", "a small problem with sums that several ranks want", "90%", always, fixed(0.9)),
+    Stage(
+        "shortest",
+        "unequal chunks, late inputs, tails or helpers: what the engines above do not know",
+        "the rest",
+        _has_other_features,
+        fixed(1.0),
+    ),
 )
 
 EACH_PHASE: tuple[Stage, ...] = (
@@ -253,6 +269,9 @@ def explained(instance: Instance, plan: Plan) -> Iterator[Explained]:
 
 
 def _parts(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    if not knows_phases(instance):
+        yield "whole", instance
+        return
     parts = instance.phases
     if parts.reduce_phase is not None:
         yield "reduce phase", parts.reduce_phase
@@ -269,6 +288,8 @@ def _explained(part: str, stage: Stage, instance: Instance) -> Explained:
 def first_engines(instance: Instance) -> tuple[Engine, ...]:
     """Engines that may have a schedule at once, in the order in which they are asked."""
     problem = instance.problem
+    if not knows_phases(instance):
+        return tuple(engine for engine in all_engines() if engine.takes_sums and engine.can(instance))
     greedy, combining = engine_named("greedy"), engine_named("combining")
     if problem.num_chunks * problem.topology.num_links > _MOST_FOR_FIRST_GREEDY:
         return combining, greedy
