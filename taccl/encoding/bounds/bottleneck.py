@@ -1,4 +1,4 @@
-r"""The bottleneck cut: the set of ranks that is hardest to get all chunks into, where all ranks want them all.
+r"""The bottleneck cut: the set of ranks that is hardest to get all chunks into, where all ranks want all.
 
 With w(u) chunks starting at rank u and B(W) the bandwidth into a set W of ranks, throughput is limited
 by the cut that maximises (chunks outside W) / B(W), a minimum ratio cut. COST_MODEL, lower bound c: from a
@@ -102,7 +102,7 @@ class _Network:
         return self._min_cut(np.where(inside, 0.0, np.inf), inside)[0]
 
     def narrower(self, weight: IntArray, ratio: float) -> BoolArray | None:
-        """A set of ranks with a larger (chunks outside) / bandwidth than `ratio`, or None, or if time is over."""
+        """A set of ranks with a larger (chunks outside) / bandwidth than `ratio`; None: none in time."""
         need = weight.sum() / ratio
         for target in range(self._ranks):
             if self._budget is not None and not self._budget.remaining_s():
@@ -147,7 +147,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 BOTTLENECK = replace(
     CUT,
     name="bottleneck",
-    about="the same as cut, volume and throughput, at the set of ranks that is hardest to get all chunks into "
+    about="cut, volume and throughput again, at the set of ranks that is hardest to get all chunks into "
     "(where each is copied to all ranks)",
     prove=_prove,
     is_quick=False,

@@ -20,7 +20,7 @@ class Proof:
     witness : why, in a few words: the chunk, the ranks, the ports.
     kind : the argument, by the name of its `Bound`.
     remedy : what would move it: a change of the machine, the sketch or the request.
-    holds_for_any_chunks : whether it stays true when the same size is cut into another number of equal chunks.
+    holds_for_any_chunks : whether it stays true when the same size is cut into other equal chunks.
     """
 
     value_us: float
@@ -72,10 +72,10 @@ class Bound:
         return f"it knows no {lacking[0].replace('_', ' ')}" if lacking else ""
 
 
-#: What an engine proved by looking at every schedule. It is no argument of this room, so it stands in no list.
+#: What an engine proved by looking at every schedule. It is no argument of this room and stands in no list.
 BY_SEARCH = Bound(
     name="search",
-    about="an engine has looked at every schedule, in a model that leaves nothing out, and found none that fast",
+    about="an engine has looked at every schedule, in a model that leaves nothing out: none is that fast",
     remedy="another machine, sketch, size or number of chunks; a search names no single link to blame",
     prove=lambda view, known_us, budget: iter(()),
 )

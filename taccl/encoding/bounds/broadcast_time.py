@@ -20,11 +20,12 @@ from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.problem import Problem
 
 #: More classes of chunks or ranks than this are not looked at.
 _MOST_CLASSES = 8
-#: Of more nodes than this, the farthest from a chunk are looked at.
-_MOST_NODES = 8
+#: Of more nodes than this, the farthest from a chunk are looked at; fewer where there are many links.
+_MOST_NODES, _MOST_LINKS_OF_NODES = 8, 100_000
 
 
 def broadcast_time_bound(view: View, known_us: float, budget: Budget) -> Proof:
@@ -48,8 +49,7 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             return first if first < rows else None
 
         links = problem.topology.num_links
-        regions = 1 + min(_MOST_NODES, problem.topology.num_nodes)
-        value_us = in_ticks(problem, known_us, links, least, budget, links * regions)
+        value_us = in_ticks(problem, known_us, links, least, budget, links * (1 + _nodes_looked_at(problem)))
         if value_us > best_us:
             best_us = value_us
             what = problem.collective.describe_chunk(int(chunks[0]))
@@ -93,13 +93,18 @@ def _all_informed(view: View, layer: Layer, chunk: int, tick_us: float, rows: in
     return int(first_row(together >= need).max())
 
 
+def _nodes_looked_at(problem: Problem) -> int:
+    topology = problem.topology
+    return min(topology.num_nodes, _MOST_NODES, _MOST_LINKS_OF_NODES // max(1, topology.num_links))
+
+
 def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:
     """Each node, of many those that are farthest from a chunk, and the whole machine."""
     node_of = instance.problem.topology.node_of
     sets, set_of = instance.once(demand_of).source_sets
     away_us = instance.distances_us[sets[set_of[chunk]]].min(axis=0, initial=np.inf)
     farthest = sorted(np.unique(node_of).tolist(), key=lambda node: -away_us[node_of == node].max())
-    for node in farthest[:_MOST_NODES]:
+    for node in farthest[: _nodes_looked_at(instance.problem)]:
         yield node_of == node
     yield np.ones(len(node_of), dtype=np.bool_)
 
@@ -117,8 +122,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 BROADCAST_TIME = Bound(
     name="spread",
-    about="one chunk, alone on the network: each rank that has it serves one link of a port after the other, so "
-    "ranks at best double (its broadcast time in a postal model)",
+    about="one chunk, alone on the network: each rank that has it serves one link of a port after the other, "
+    "so ranks at best double (its broadcast time in a postal model)",
     remedy="shorter alphas, or more ports at each rank, so that it has more copies sooner",
     prove=_prove,
 )

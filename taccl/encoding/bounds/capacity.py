@@ -66,8 +66,8 @@ class Covers:
     def of(self, links: IntArray) -> list[Cover]:
         """Several covers, the one with the least bandwidth first; there is at least one link.
 
-        A trunk that four GPUs fill has the bandwidth of all four, but lets their chunks through one by one. So
-        where ports have rates of their own, covers of equal bandwidth give different bounds; elsewhere the
+        A trunk that four GPUs fill has the bandwidth of all four, but lets their chunks through one by one.
+        So where ports have rates of their own, covers of equal bandwidth give different bounds; elsewhere the
         first is enough.
         """
         key = links.tobytes()
@@ -90,10 +90,12 @@ def name_ports(problem: Problem, ports: IntArray) -> str:
 def _choices(problem: Problem, links: IntArray) -> list[IntArray]:
     """For each of the links one of its pairs, in several ways.
 
-    Each link's first port, each one's last (the sender's and the receiver's side of a switch), a greedy cover,
-    and where ports have rates of their own each link's slowest.
+    Each link's first port, each one's last (the sender's and the receiver's side of a switch), a greedy
+    cover, and where ports have rates of their own each link's slowest.
     """
     topology = problem.topology
+    if topology.num_pairs == topology.num_links:
+        return [topology.first_pair[links]]  # each link has one port
     choices = [
         topology.first_pair[links],
         topology.first_pair[links + 1] - 1,
@@ -107,7 +109,10 @@ def _choices(problem: Problem, links: IntArray) -> list[IntArray]:
 
 
 def _greedy_cover(topology: LogicalTopology, links: IntArray) -> IntArray:
-    """For each link one of its pairs: ports that are some link's only one, then by how many they still cover."""
+    """For each link one of its pairs, greedily.
+
+    First the ports that are some link's only one, then others by how many links they still cover.
+    """
     position, pair = topology.pairs_of(links)
     port = topology.incidence[1][pair]
     chosen = np.full(len(links), -1, dtype=np.int64)

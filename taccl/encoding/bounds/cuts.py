@@ -18,7 +18,7 @@ from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
-#: On machines with more ranks only ranks that look different are cut off, and no more than this; so are nodes.
+#: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
 _MOST_RANKS, _MOST_NODES = 32, 8
 #: With more ports that are faster than links, hardly one is a bottleneck.
 _MOST_FAST_PORTS = 64
@@ -45,7 +45,7 @@ class Crossing:
 def simple_cuts(instance: Instance) -> list[Cut]:
     """Each rank alone and all but it; each node alone and all but it; what lies beyond a fast port.
 
-    On large machines, of ranks and nodes that look alike one.
+    On large machines, of ranks and nodes that look alike one, and halves.
     """
     problem = instance.problem
     everyone = frozenset(range(problem.num_ranks))
@@ -53,7 +53,7 @@ def simple_cuts(instance: Instance) -> list[Cut]:
     for rank in _narrow_ranks(instance) if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
-    return cuts + node_cuts(instance) + fast_port_cuts(problem)
+    return cuts + node_cuts(instance) + fast_port_cuts(problem) + half_cuts(problem)
 
 
 def node_cuts(instance: Instance) -> list[Cut]:
@@ -65,6 +65,23 @@ def node_cuts(instance: Instance) -> list[Cut]:
         inside = frozenset(np.flatnonzero(problem.topology.node_of == node).tolist())
         cuts.append(Cut(inside, f"into node {node}"))
         cuts.append(Cut(everyone - inside, f"out of node {node}"))
+    return cuts
+
+
+def half_cuts(problem: Problem) -> list[Cut]:
+    """Halves of a large machine by a digit of the rank's number, as machines are numbered: half of its rows.
+
+    Smaller machines have programs of flows that see such bottlenecks, and others.
+    """
+    ranks = problem.num_ranks
+    if ranks <= _MOST_RANKS:
+        return []
+    cuts = []
+    for size in (size for size in range(2, ranks + 1) if ranks % size == 0):
+        inside = frozenset(rank for rank in range(ranks) if rank % size < size // 2)
+        which = f"under {size // 2}" if size == ranks else f"with rank % {size} under {size // 2}"
+        cuts.append(Cut(inside, f"into the ranks {which}"))
+        cuts.append(Cut(frozenset(range(ranks)) - inside, f"out of the ranks {which}"))
     return cuts
 
 
@@ -160,7 +177,7 @@ class Crossings:
         return simple_cuts(self._instance)
 
     def of(self, cut: Cut) -> list[Crossing]:
-        """A crossing for each set of chunks that may enter by the same links, and then one for all together."""
+        """A crossing for each set of chunks that may enter by the same links, then one for all together."""
         if cut.ranks not in self._of:
             self._of[cut.ranks] = self._find(members(self._problem.num_ranks, cut.ranks))
         return self._of[cut.ranks]

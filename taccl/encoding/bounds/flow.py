@@ -45,7 +45,7 @@ def flow_bound(instance: Instance, budget: Budget) -> Proof:
 
 
 def has_flow(instance: Instance) -> bool:
-    """Whether the program is asked: every chunk from one rank to one rank, on a machine that is not too large."""
+    """Whether the program is asked: each chunk goes from one rank to one, on a machine not too large."""
     topology = instance.problem.topology
     return bool(
         instance.problem.num_chunks
@@ -87,7 +87,7 @@ def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArr
 
 
 def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray | None]]:
-    """A rank, the ranks that want its chunks (one for each chunk), and the links that these may use (None: all).
+    """A rank, the ranks that want its chunks, one for each, and the links that these may use (None: all).
 
     Chunks of different homes, which may use different links, come one after the other.
     """

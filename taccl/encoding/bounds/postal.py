@@ -112,7 +112,7 @@ class Layer:
 
     def may_use_any(self, links: IntArray) -> BoolArray:
         """Whether each of the chunks may use some of these links, shape (len(chunks),)."""
-        usable: BoolArray = self.may_use[:, links].any(axis=1)
+        usable = np.asarray(self.may_use[:, links].any(axis=1))
         return usable[self.class_of]
 
     def sizes(self) -> IntArray:
@@ -177,9 +177,10 @@ def _starts(slot: IntArray) -> IntArray:
 def max_informed(
     instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
 ) -> IntArray:
-    """The most ranks that a chunk can have informed: `w` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+    """The most ranks that a chunk can have informed: `w`, shape (rows, num_layers, num_ranks).
 
-    No link may take less than a tick. `backwards` says that ports are busy at the ends of sends.
+    The rows are after 0, 1, 2, ... ticks. No link may take less than a tick. `backwards` says that ports are
+    busy at the ends of sends.
     """
     problem = instance.problem
     columns = _Columns.of(problem, layers, outgoing=True)
@@ -215,10 +216,10 @@ def max_informed(
 def max_gathered(
     instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
 ) -> IntArray:
-    """The most chunks that a rank can have gathered: `K` after 0, 1, 2, ... ticks, shape (rows, num_layers, num_ranks).
+    """The most chunks that a rank can have gathered: `K`, shape (rows, num_layers, num_ranks).
 
-    No link may take less than a tick. `backwards` says that ports are busy at the ends of sends. Where the
-    table would be too large, it knows shortest paths only.
+    The rows are after 0, 1, 2, ... ticks. No link may take less than a tick. `backwards` says that ports are
+    busy at the ends of sends. Where the table would be too large, it knows shortest paths only.
     """
     problem = instance.problem
     topology = problem.topology

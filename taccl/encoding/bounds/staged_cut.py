@@ -64,8 +64,9 @@ from taccl.problem import FloatArray
 _MOST_CLASSES = 4
 #: Cuts into more sets of ranks than this are not looked at for sums.
 _MOST_CUTS_OF_SUMS = 8
-#: So many times the turns on the ports are gone through to find the least end.
-_PASSES = 10
+#: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
+#: through again and again to find the least end.
+_PASSES = 30
 
 
 def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
@@ -294,9 +295,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 STAGED_CUT = Bound(
     name="entry",
-    about="a node: the time before its narrow ways in, on them (over all ways of grouping) and after them, each "
-    "exactly (a staged cut: gather, cross, scatter). For sums also a rank and all but it: what leaves before "
-    "all was collected, or comes late, is worth a part of a sum",
+    about="a node: the time before its narrow links in, on them (over all ways of grouping) and after them, "
+    "each exactly (a staged cut: gather, cross, scatter). For sums also a rank and all but it: what leaves "
+    "before all was collected, or comes late, is worth a part of a sum",
     remedy="more or faster links there, or shorter ways to and from there",
     prove=_prove,
 )

@@ -53,20 +53,21 @@ def quick_bound(problem: Problem | Instance) -> Proof:
 
 
 def lower_bound(
-    problem: Problem | Instance, time_limit_s: float = 10.0, bounds: Sequence[Bound] | None = None
+    problem: Problem | Instance, limit: float | Budget = 10.0, bounds: Sequence[Bound] | None = None
 ) -> Proof:
     """The largest of `all_bounds`."""
-    return all_bounds(problem, time_limit_s, bounds)[0]
+    return all_bounds(problem, limit, bounds)[0]
 
 
 def all_bounds(
-    problem: Problem | Instance, time_limit_s: float = 10.0, bounds: Sequence[Bound] | None = None
+    problem: Problem | Instance, limit: float | Budget = 10.0, bounds: Sequence[Bound] | None = None
 ) -> tuple[Proof, ...]:
     """The best proof of each kind, largest first (COST_MODEL, lower bounds a to c, and by decomposition).
 
-    After `time_limit_s` no more are begun. There is always one, if only that nothing is known.
+    There is always one, if only that nothing is known. After `limit`, seconds or a budget, no more are begun.
     """
-    instance, budget = _instance(problem), Budget(time_limit_s)
+    instance = _instance(problem)
+    budget = limit if isinstance(limit, Budget) else Budget(limit)
     best: dict[str, Proof] = {}
     for proof in proofs(instance, budget, bounds):
         if proof.kind not in best or proof.value_us > best[proof.kind].value_us:

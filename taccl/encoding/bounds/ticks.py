@@ -24,8 +24,10 @@ _COARSE = 1.1
 _MOST_CELLS = 8_000_000
 #: So a table may have no more columns than this.
 MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
-#: Nominal units of work for filling tables, and for each cell of them.
-_UNITS, _UNITS_PER_CELL = 5.0, 1e-4
+#: Nominal units of work for filling tables, for each row of them and for each cell.
+_UNITS, _UNITS_PER_ROW, _UNITS_PER_CELL = 5.0, 0.05, 2e-5
+#: More than this at once is not worth it: beside such tables there is no look at the budget.
+_MOST_UNITS = 2000.0
 
 
 def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
@@ -54,9 +56,14 @@ def in_ticks(
         return 0.0
 
     def found(horizon_us: float, rows: int) -> float | None:
-        if not _pays(budget, rows * (cells_per_row or width)):
+        tick_us = _tick_near(problem, horizon_us / rows)
+        if tick_us is None or horizon_us / tick_us > 5 * _MOST_ROWS:
             return 0.0
-        return _found_within(problem, horizon_us, rows, least)
+        rows = math.ceil(horizon_us / tick_us) + 1
+        if not _pays(budget, rows, cells_per_row or width):
+            return 0.0
+        ticks_needed = least(tick_us, rows)
+        return None if ticks_needed is None else ticks_needed * tick_us
 
     horizon_us = 2 * known_us
     for _ in range(_LOOKS):
@@ -70,23 +77,13 @@ def in_ticks(
     return 0.0
 
 
-def _pays(budget: Budget, cells: int) -> bool:
-    """Whether tables of so many cells can be filled in what is left; the work is spent if so."""
-    units = _UNITS + _UNITS_PER_CELL * cells
-    if units > budget.remaining_s() * UNITS_PER_S:
+def _pays(budget: Budget, rows: int, cells_per_row: int) -> bool:
+    """Whether tables of that size can be filled in what is left; the work is spent if so."""
+    units = _UNITS + rows * (_UNITS_PER_ROW + _UNITS_PER_CELL * cells_per_row)
+    if units > min(_MOST_UNITS, budget.remaining_s() * UNITS_PER_S):
         return False
     budget.spend(units)
     return True
-
-
-def _found_within(
-    problem: Problem, horizon_us: float, rows: int, least: Callable[[float, int], int | None]
-) -> float | None:
-    tick_us = _tick_near(problem, horizon_us / rows)
-    if tick_us is None or horizon_us / tick_us > 5 * _MOST_ROWS:
-        return 0.0
-    found = least(tick_us, math.ceil(horizon_us / tick_us) + 1)
-    return None if found is None else found * tick_us
 
 
 def _tick_near(problem: Problem, about_us: float) -> float | None:

@@ -6,12 +6,12 @@ however often and wherever it adds (a program that leaves at each output each co
 - It carries each contribution from its rank to every rank that wants the sum: distances, cuts, staged cuts.
 - Its transfers cross between the parts of any partition so often (`partitions`): volume.
 - It makes each sum at *one* of the ranks that want it, whichever one is looked at. Of a program that does
-  only that, keep for each rank and chunk the last transfer from which there is still a way to the chunk's one
-  rank, and let each rank add what came before. Then every rank passes its part on once, by a transfer of the
-  program and at its time (`staged_cut` has the argument in full), in groups that are no larger. Read backwards
-  that is a schedule of copies from the one rank on the reversed links. So bounds of those hold, if they are
-  also true where a port is busy at the end of a send; it makes a difference where a machine does not
-  read backwards (`LogicalTopology.reads_backwards`).
+  only that, keep for each rank and chunk the last transfer from which there is still a way to the chunk's
+  one rank, and let each rank add what came before. Then every rank passes its part on once, by a transfer
+  of the program and at its time (`staged_cut` has the argument in full), in groups that are no larger. Read
+  backwards that is a schedule of copies from the one rank on the reversed links. So bounds of those hold,
+  if they are also true where a port is busy at the end of a send; it makes a difference where a machine
+  does not read backwards (`LogicalTopology.reads_backwards`).
 - It brings *one* contribution of each sum to every rank that wants the sum, whichever one is looked at. The
   rows that first bring to each rank something that it is part of are a schedule of copies. So bounds of
   those hold.

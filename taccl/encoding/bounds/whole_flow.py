@@ -3,13 +3,13 @@ r"""Flows of whole chunks: what the flow bound says again once chunks cannot be 
 For collectives in which every chunk has one source and one destination. Both bounds hold for any prices
 y >= 0 of the ports; with Y_l the sum of y over the ports of link l, and B_l the sum of y_p beta_lp:
 
-*Integer capacity.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with alpha_p
-and beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
+*Integer capacity.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with
+alpha_p and beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
 
     sum over p of y_p N_p(T)  >=  sum over chunks of dist_Y(u_c, v_c).
 
-*Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some go
-over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
+*Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some
+go over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
 shortest ways and round those of ways that begin with another link,
 
     T  >=  sum over pairs (u, v) of min(k round(u, v), Y_uv alpha_uv + k dist(u, v)).
@@ -156,8 +156,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 WHOLE_FLOW = Bound(
     name="whole-flow",
-    about="the same for whole chunks: by some moment a port has let through only so many (integer capacities); "
-    "and each pair of ranks takes a way round or pays an alpha of its own (a fixed charge)",
+    about="flow for whole chunks: by some moment a port has let through only so many (integer capacity); and "
+    "each pair of ranks takes a way round or pays an alpha of its own (fixed charge)",
     remedy="more or faster links on the busiest ways, shorter alphas, or more --chunks",
     prove=_prove,
 )
