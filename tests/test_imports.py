@@ -5,6 +5,7 @@ and engines know each other only through the registry.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -106,6 +107,28 @@ def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
         for name in names:
             if name.startswith("taccl."):
                 yield node.lineno, name
+
+
+def test_the_page_tells_the_rule_that_is_tested() -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rule = page[page.index("    nouns   ") : page.index("`errors` stands first")]
+    nouns = rule.split("    nouns ")[1].split("import each other")[0]
+    assert re.findall(r"\w+", nouns) == list(NOUNS)
+    top = rule.split("    top ")[1].split("import nouns")[0]
+    assert re.findall(r"\w+", top) == [room for room in TOP if room != "__main__"]
+
+
+@pytest.mark.parametrize("room", [room for room in (*NOUNS, *VERBS, *TOP) if room != "__main__"])
+def test_the_page_says_what_lives_in_a_room(room: str) -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert f"`{room}.py`" in page or f"`{room}/`" in page
+
+
+@pytest.mark.parametrize("room", [room.split(".")[0] for room in ENCODING])
+def test_the_page_says_what_lives_in_a_room_of_encoding(room: str) -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = page.split("## The rooms of `encoding`")[1]
+    assert f"| `{room}.py` |" in rooms or f"| `{room}/` |" in rooms
 
 
 def test_every_module_belongs_to_a_room() -> None:
