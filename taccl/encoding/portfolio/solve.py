@@ -109,7 +109,7 @@ class _Search:
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
         for engine in first_engines(self._instance):
-            run = by_phases(engine.at_once or engine.run)
+            run = engine.run if engine.takes_sums else by_phases(engine.at_once or engine.run)
             updates = run(self._instance, self._options, self._budget.share(0.0), None)
             first = next(self._journal.kept(engine.name, self._budget, updates), None)
             if first is not None and first.schedule is not None:
