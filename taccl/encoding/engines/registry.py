@@ -22,6 +22,15 @@ _greedy = Engine(
     run=greedy.greedy,
 )
 _first_by_greedy = by_phases(greedy.greedy)
+_along_trees = Engine(
+    name="along-trees",
+    about="one schedule at once, at any size: each chunk along a tree of its own",
+    features=COPIES_AND_SUMS,
+    serves=greedy.serves_along_trees,
+    run=greedy.along_trees,
+    takes_sums=True,
+    part_of="greedy",
+)
 
 ENGINES: tuple[Engine, ...] = (
     Engine(
@@ -33,6 +42,7 @@ ENGINES: tuple[Engine, ...] = (
         takes_sums=True,
     ),
     _greedy,
+    _along_trees,
     Engine(
         name="combining",
         about="few large sends, by simulated annealing",

@@ -27,8 +27,9 @@ _SMALL = 2_000
 #: MILP and CP.
 _MOST_ON_PATHS = 60_000
 _LONG_PATHS = 1.5
-#: With more pairs of a chunk and a link than this, a greedy pass takes seconds.
-_MOST_FOR_FIRST_GREEDY = 1_500_000
+#: With more pairs of a chunk and a link, or more places where a chunk is or is wanted, a greedy pass may take
+#: seconds.
+_MOST_LINKS_FOR_GREEDY, _MOST_PLACES_FOR_GREEDY = 500_000, 10_000
 #: More triples of a chunk, a rank and a link make a problem huge.
 _HUGE = 200_000_000
 
@@ -290,7 +291,11 @@ def first_engines(instance: Instance) -> tuple[Engine, ...]:
     problem = instance.problem
     if not knows_phases(instance):
         return tuple(engine for engine in all_engines() if engine.takes_sums and engine.can(instance))
-    greedy, combining = engine_named("greedy"), engine_named("combining")
-    if problem.num_chunks * problem.topology.num_links > _MOST_FOR_FIRST_GREEDY:
-        return combining, greedy
-    return (greedy,)
+    greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
+    links, places = (
+        problem.topology.num_links,
+        len(problem.collective.inputs) + len(problem.collective.outputs),
+    )
+    if problem.num_chunks * links <= _MOST_LINKS_FOR_GREEDY and places <= _MOST_PLACES_FOR_GREEDY:
+        return (greedy,)
+    return (along_trees,) if along_trees.can(instance) else (combining, greedy)

@@ -1,0 +1,375 @@
+"""A first schedule at any size: each chunk along a tree of its own, the trees of all sources grown at once.
+
+Chunks that many ranks want take a tree that grows by the link that is cheapest to use next: its own time, and
+a part of the time at which its sender has the chunk and is free. So a tree crosses to another node once, and
+what it brought there spreads inside (between Prim's tree, 1957, and Dijkstra's, 1959; Alpert et al. 1995
+weigh the two so). Chunks that one rank wants take a shortest path. Then the transfers are placed on their
+ports one after another: by how many links the chunk has passed, then by when it is there, then the one with
+the longest way before it. The work is that of sorting the transfers, and one step for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.sequence import in_sequence, of_columns
+from taccl.encoding.core.timing import Ports
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
+from taccl.problem import FloatArray, LogicalTopology, Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: What it counts that a sender has a chunk later, beside the time of the link.
+_LATENESS = 0.25
+#: What tells links of equal cost apart, beside their cost: far below what they differ by otherwise.
+_TIE = 1e-7
+#: A table of more cells (sources x ranks, or ranks x ranks for each kind of limits) is not built.
+MOST_CELLS = 2**25
+#: With more rows than this the quotient is answered, where there is one.
+_MANY_ROWS = 1_000_000
+#: About so many rows take a unit of work.
+ROWS_PER_UNIT = 300
+#: With no more than so many offers, all that have a chunk make theirs anew in every step.
+_MOST_OFFERS = 2**25
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether nothing is asked for that ways of their own cannot keep, and the tables have room."""
+    problem = instance.problem
+    if problem.symmetry:
+        return no("a symmetry is asked for, and trees grow without one")
+    if problem.limits.own_first is not None:
+        return no("a link is to carry its sender's own chunks first")
+    limits = problem.limits.may_use
+    kinds = 1 if limits is None else len(np.unique(limits, axis=0))
+    if kinds * problem.num_ranks**2 > MOST_CELLS:
+        return no(f"a table for its ranks would have more than {MOST_CELLS:,} cells")
+    return YES
+
+
+def along_trees(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield the one schedule that there is, of copies, of sums, or of both; nothing if it is no better."""
+    schedule = at_once(instance) if serves(instance) else None
+    if schedule is None:
+        return
+    budget.spend(len(schedule) / ROWS_PER_UNIT)
+    if incumbent is None or schedule.makespan_us < incumbent.makespan_us - TOLERANCE_US:
+        yield Update("along trees", schedule)
+
+
+def at_once(instance: Instance) -> Schedule | None:
+    """The schedule of an instance that this serves; None if a rank is not reached."""
+    schedule = _in_both_phases(instance, _MANY_ROWS)
+    if schedule is not None:
+        return schedule
+    quotient, small = instance.quotient, instance.quotient_instance
+    part = None if small is None else _in_both_phases(small, None)
+    if part is None or quotient is None:
+        return _in_both_phases(instance, None)
+    return quotient.lifted(part)
+
+
+def _in_both_phases(instance: Instance, most_rows: int | None) -> Schedule | None:
+    """None also if there are more than so many rows."""
+    parts = instance.phases
+    copies = None if parts.broadcast_phase is None else _copied(parts.broadcast_phase.problem, most_rows)
+    if parts.reduce_phase is None:
+        return copies
+    sums = _copied(parts.reduce_phase.problem, most_rows)
+    if sums is None or (copies is None and parts.broadcast_phase is not None):
+        return None
+    order = np.lexsort((-sums.start_us, -sums.end_us))
+    chunk, link = sums.chunk[order], sums.link[order]
+    reduce = np.ones(len(chunk), dtype=np.bool_)
+    if copies is not None:
+        chunk, link = np.concatenate([chunk, copies.chunk]), np.concatenate([link, copies.link])
+        reduce = np.arange(len(chunk)) < len(sums)
+    return in_sequence(instance.problem, chunk, link, reduce, np.arange(len(chunk)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sources:
+    """What chunks have in common that go the same ways: where they start, and what they may use.
+
+    Parameters
+    ----------
+    of_chunk : shape (num_chunks,); which of the S kinds of sources a chunk has.
+    holds : shape (S, num_ranks); where such chunks start.
+    limits : shape (S,); which row of `usable` such chunks keep to.
+    usable : shape (K, num_links).
+    """
+
+    of_chunk: IntArray
+    holds: BoolArray
+    limits: IntArray
+    usable: BoolArray
+
+
+def _copied(problem: Problem, most_rows: int | None) -> Schedule | None:
+    """The schedule of a problem that only copies; None if that takes more than so many rows."""
+    topology, collective = problem.topology, problem.collective
+    sources = _sources(problem)
+    if sources is None:
+        return None
+    outputs = collective.outputs
+    is_there = sources.holds[sources.of_chunk[outputs.chunk], outputs.rank]
+    chunk, rank = outputs.chunk[~is_there], outputs.rank[~is_there]
+    many = np.bincount(chunk, minlength=collective.num_chunks) > 1
+    is_spread = np.bincount(sources.of_chunk, many, len(sources.holds)) > 0
+    via = np.full(sources.holds.shape, -1, dtype=np.int64)
+    for each, grow in ((is_spread, _trees), (~is_spread, _shortest)):
+        if each.any():
+            via[each] = grow(problem, sources, np.flatnonzero(each))
+    key = _rows(topology, sources, via, chunk, rank, bool(many.any()), most_rows)
+    if key is None:
+        return None
+    return _placed(problem, sources, via, key)
+
+
+def _sources(problem: Problem) -> _Sources | None:
+    topology, collective = problem.topology, problem.collective
+    ranks, chunks = topology.num_ranks, collective.num_chunks
+    usable, limits_of = np.ones((1, topology.num_links), dtype=np.bool_), np.zeros(ranks, dtype=np.int64)
+    if problem.limits.may_use is not None:
+        usable, limits_of = np.unique(problem.limits.may_use, axis=0, return_inverse=True)
+    inputs = collective.inputs
+    if len(inputs) == chunks:  # one source each
+        source = np.zeros(chunks, dtype=np.int64)
+        source[inputs.chunk] = inputs.rank
+        kinds, of_start = np.unique(source, return_inverse=True)
+        starts = np.zeros((len(kinds), ranks), dtype=np.bool_)
+        starts[np.arange(len(kinds)), kinds] = True
+    elif chunks * ranks <= MOST_CELLS:
+        starts, of_start = np.unique(collective.pre, axis=0, return_inverse=True)
+    else:
+        return None
+    limits = limits_of.ravel()[collective.home]
+    both, of_chunk = np.unique(of_start.ravel() * len(usable) + limits, return_inverse=True)
+    start, kind = np.divmod(both, len(usable))
+    if max(len(both), ranks * len(usable)) * ranks > MOST_CELLS:
+        return None
+    return _Sources(of_chunk, starts[start], kind, usable)
+
+
+def _costs(problem: Problem, usable: BoolArray) -> tuple[IntArray, FloatArray]:
+    """The link between each two ranks, shape (R, R), -1 for none, and its time for each of K limits."""
+    topology, ranks = problem.topology, problem.num_ranks
+    link = np.full((ranks, ranks), -1, dtype=np.int64)
+    link[topology.src, topology.dst] = np.arange(topology.num_links)
+    duration = _durations(problem)
+    cost = np.full((len(usable), ranks, ranks), np.inf)
+    for kind, allowed in enumerate(usable):
+        cost[kind, topology.src[allowed], topology.dst[allowed]] = duration[allowed]
+    return link, cost
+
+
+def _durations(problem: Problem) -> FloatArray:
+    return problem.topology.duration_us(np.arange(problem.topology.num_links), problem.chunk_mb)
+
+
+def _turned(topology: LogicalTopology, first: IntArray) -> FloatArray:
+    """How far each rank stands from each of `first`, in its node and then by nodes, shape (S, R)."""
+    order = np.argsort(topology.node_of, kind="stable")
+    _, begins = np.unique(topology.node_of[order], return_index=True)
+    node = np.zeros(topology.num_ranks, dtype=np.int64)
+    node[order] = np.searchsorted(begins, np.arange(len(order)), side="right") - 1
+    local = np.empty_like(node)
+    local[order] = np.arange(len(order)) - begins[node[order]]
+    places, nodes = int(local.max()) + 1, len(begins)
+    by_place = (local[None] - local[first][:, None]) % places
+    return np.asarray(by_place * nodes + (node[None] - node[first][:, None]) % nodes, dtype=np.float64)
+
+
+def _trees(problem: Problem, sources: _Sources, which: IntArray) -> IntArray:
+    """For some sources the link by which each rank gets their chunks, -1 at the source, shape (S, R)."""
+    topology = problem.topology
+    link, cost = _costs(problem, sources.usable)
+    shares = _shared_ports(topology)
+    each, kinds = np.arange(len(which)), sources.limits[which]
+    holds = sources.holds[which]
+    turned = _turned(topology, holds.argmax(axis=1))
+    duration = _durations(problem)
+    tie = _TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
+    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
+    at = np.where(holds, 0.0, np.inf)
+    price, sender = np.full(holds.shape, np.inf), np.full(holds.shape, -1, dtype=np.int64)
+    outside = ~holds
+    via = np.full(holds.shape, -1, dtype=np.int64)
+
+    def offer(ranks: IntArray) -> None:
+        """What it would cost to reach the others from these ranks, one for each source."""
+        over = link[ranks]
+        ready = np.maximum(at[each, ranks], free[each, shares[ranks]])
+        new = cost[kinds, ranks] + (_LATENESS * ready + tie[each, ranks])[:, None] + tie
+        better = ((new < price) | (sender == ranks[:, None])) & outside & (over >= 0)
+        price[better] = new[better]
+        sender[better] = np.broadcast_to(ranks[:, None], better.shape)[better]
+
+    first = holds.argmax(axis=1)
+    for rank in np.flatnonzero(holds.any(axis=0)).tolist():
+        offer(np.where(holds[:, rank], rank, first))
+    has_time_for_all = len(which) * topology.num_ranks**3 <= _MOST_OFFERS
+    for _ in range(topology.num_ranks):
+        price[~outside] = np.inf
+        nearest = price.argmin(axis=1)
+        row = np.flatnonzero(np.isfinite(price[each, nearest]))
+        if not len(row):
+            break
+        came, to = sender[row, nearest[row]], nearest[row]
+        over = link[came, to]
+        start = np.maximum(at[row, came], free[row, shares[came]])
+        via[row, to], outside[row, to], at[row, to] = over, False, start + duration[over]
+        shared = shares[came] >= 0
+        free[row[shared], shares[came[shared]]] = (start + busy[over])[shared]
+        if has_time_for_all:
+            price[:] = np.inf
+            for rank in np.flatnonzero(np.isfinite(at).any(axis=0)).tolist():
+                offer(np.full(len(which), rank))
+            continue
+        again, new = first.copy(), first.copy()
+        again[row], new[row] = came, to
+        offer(again)
+        offer(new)
+    return via
+
+
+def _shared_ports(topology: LogicalTopology) -> IntArray:
+    """For each rank, a number of its own if its links share a port on their way out, else -1."""
+    shares = np.full(topology.num_ranks, -1, dtype=np.int64)
+    number = 0
+    for rank, links in enumerate(topology.links_from):
+        if len(links) > 1 and len({topology.ports[link][0] for link in links}) < len(links):
+            shares[rank], number = number, number + 1
+    return shares
+
+
+def _shortest(problem: Problem, sources: _Sources, which: IntArray) -> IntArray:
+    """The last links of shortest paths from some sources to all ranks, -1 at the sources, shape (S, R).
+
+    Of several, sources take different ones in turn.
+    """
+    topology = problem.topology
+    weight = _durations(problem)
+    via = np.full((len(which), topology.num_ranks), -1, dtype=np.int64)
+    for kind, usable in enumerate(sources.usable):
+        mine = np.flatnonzero(sources.limits[which] == kind)
+        if not len(mine):
+            continue
+        distance = distances_us(topology, weight, None if usable.all() else usable)
+        holds = sources.holds[which[mine]]
+        reach = np.array([distance[each].min(axis=0) for each in holds])
+        via[mine] = _last_links(topology, weight, usable, reach, which[mine])
+        via[mine] = np.where(holds, -1, via[mine])
+    return via
+
+
+def _last_links(
+    topology: LogicalTopology, weight: FloatArray, usable: BoolArray, reach: FloatArray, number: IntArray
+) -> IntArray:
+    """For each source and rank a usable link on a shortest path, shape (S, R), -1 where there is none."""
+    links = np.flatnonzero(usable)
+    links = links[np.argsort(topology.dst[links], kind="stable")]
+    into = topology.dst[links]
+    turn = np.arange(len(links)) - np.searchsorted(into, into)
+    most = int(turn.max(initial=-1)) + 1
+    best, rank_of = np.full(reach.shape, -1, dtype=np.int64), np.full(reach.shape, most, dtype=np.int64)
+    for each in range(most):
+        some = links[turn == each]
+        to = topology.dst[some]
+        arrival = reach[:, topology.src[some]] + weight[some]
+        tight = np.isfinite(arrival) & (arrival <= reach[:, to] * (1 + 1e-12))
+        place = (each - number[:, None]) % most
+        better = tight & (place < rank_of[:, to])
+        best[:, to] = np.where(better, some, best[:, to])
+        rank_of[:, to] = np.where(better, place, rank_of[:, to])
+    return best
+
+
+def _rows(
+    topology: LogicalTopology,
+    sources: _Sources,
+    via: IntArray,
+    chunk: IntArray,
+    rank: IntArray,
+    meet: bool,
+    most_rows: int | None,
+) -> IntArray | None:
+    """The (chunk, receiver) of each transfer, as chunk * R + receiver.
+
+    None if some rank is not reached, or there are more rows than `most_rows`.
+
+    `meet` says whether the ways of one chunk may meet, so that the part before is to count once.
+    """
+    ranks = topology.num_ranks
+    now = chunk * ranks + rank
+    every, rows = [now], len(now)
+    while len(now):
+        if most_rows is not None and rows > most_rows:
+            return None
+        chunk, rank = np.divmod(now, ranks)
+        over = via[sources.of_chunk[chunk], rank]
+        if (over < 0).any():
+            return None
+        before = topology.src[over]
+        now = (chunk * ranks + before)[~sources.holds[sources.of_chunk[chunk], before]]
+        if meet:
+            now = np.setdiff1d(now, np.concatenate(every))
+        every.append(now)
+        rows += len(now)
+    return np.concatenate(every)
+
+
+def _placed(problem: Problem, sources: _Sources, via: IntArray, key: IntArray) -> Schedule:
+    """The transfers into these (chunk, receiver), those on a first link first, each as early as it can be."""
+    topology, ranks = problem.topology, problem.num_ranks
+    key = np.sort(key)
+    chunk, rank = np.divmod(key, ranks)
+    link = via[sources.of_chunk[chunk], rank]
+    sender = chunk * ranks + topology.src[link]
+    before = np.minimum(np.searchsorted(key, sender), max(0, len(key) - 1))
+    before = np.where(key[before] == sender, before, -1) if len(key) else before
+    depth = _depths(before)
+    far = _remaining(before, depth)
+    shift = (rank - topology.src[link]) % ranks
+    ports, start, end = Ports(problem), np.zeros(len(key)), np.zeros(len(key) + 1)
+    by_depth = np.argsort(depth, kind="stable")
+    for level in np.split(by_depth, np.cumsum(np.bincount(depth))[:-1]) if len(key) else ():
+        ready = end[before[level]]  # the last is 0: what starts there is there
+        order = level[np.lexsort((chunk[level], shift[level], -far[level], ready))]
+        for row, over, at in zip(
+            order.tolist(), link[order].tolist(), end[before[order]].tolist(), strict=True
+        ):
+            start[row] = begun = max(at, ports.ready(over))
+            end[row] = ports.place(over, 1, begun)
+    return of_columns(problem, chunk, link, start, np.zeros(len(chunk), dtype=np.bool_))
+
+
+def _depths(before: IntArray) -> IntArray:
+    """How many rows stand before each, one leading to the next, shape (rows,)."""
+    depth, at = np.zeros(len(before), dtype=np.int64), before.copy()
+    while (at >= 0).any():
+        more = at >= 0
+        depth[more] += 1
+        at[more] = before[at[more]]
+    return depth
+
+
+def _remaining(before: IntArray, depth: IntArray) -> IntArray:
+    """How many rows follow each on the longest way on, shape (rows,)."""
+    far = np.zeros(len(before), dtype=np.int64)
+    order = np.argsort(-depth, kind="stable")
+    for level in np.split(order, np.cumsum(np.bincount(depth)[::-1])[:-1]) if len(before) else ():
+        inner = level[before[level] >= 0]
+        np.maximum.at(far, before[inner], far[inner] + 1)
+    return far
