@@ -29,13 +29,14 @@ class NetworkMap:
 
     Parameters
     ----------
-    ranks, links, ports : the image of each.
+    ranks, links, ports, pairs : the image of each; pairs (link, port) as in `topology.incidence`.
     is_exact : whether all costs are equal to the last bit to those of their images.
     """
 
     ranks: IntArray
     links: IntArray
     ports: IntArray
+    pairs: IntArray
     is_exact: bool
 
 
@@ -44,6 +45,14 @@ class Broken:
     """Why a permutation is no automorphism, as the end of a sentence."""
 
     reason: str
+
+
+def same_costs(topology: LogicalTopology, links: IntArray, pairs: IntArray) -> bool:
+    """Whether all costs count as equal to those of such images of links and pairs."""
+    columns = [(topology.alpha_us, links), (topology.beta_us_per_mb, links)]
+    if topology.port_betas is not None:
+        columns.append((topology.pair_betas, pairs))
+    return all(bool((differences(cost, cost[image]) <= SAME_COST).all()) for cost, image in columns)
 
 
 def differences(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -67,7 +76,7 @@ def network_map(ranks: IntArray, topology: LogicalTopology, limits: RoutingLimit
     reason = _broken_rates(links, pairs, topology) or _broken_limits(ranks, links, topology, limits)
     if reason is not None:
         return Broken(reason)
-    return NetworkMap(ranks, links, ports, _is_exact(links, pairs, topology))
+    return NetworkMap(ranks, links, ports, pairs, _is_exact(links, pairs, topology))
 
 
 def broken_by(ranks: IntArray, topology: LogicalTopology, limits: RoutingLimits) -> str | None:

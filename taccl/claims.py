@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.encoding.bounds import Proof, lower_bound
-from taccl.encoding.symmetry.search import is_automorphism
+from taccl.encoding.symmetry.check import is_automorphism
 from taccl.problem import Problem
 from taccl.schedule import SavedSchedule
 from taccl.tolerance import is_above

@@ -23,7 +23,7 @@ def test_nothing_is_looked_for_unless_asked() -> None:
 def test_what_is_found_is_in_the_problem_and_a_note_says_so() -> None:
     stated = make_problem("allgather", topology="ring:4", size="4KB", symmetry="auto")
     assert stated.problem.symmetry[0].tolist() == [1, 2, 3, 0]
-    assert stated.notes == ("symmetry auto: 4 renamings of the ranks, made by (0 1 2 3)",)
+    assert stated.notes == ("symmetry auto: 4 permutations of the ranks, made by (0 1 2 3)",)
 
 
 def test_the_schedule_has_the_symmetry_that_was_found() -> None:
@@ -47,7 +47,7 @@ def test_the_schedule_has_the_symmetry_that_was_found() -> None:
         for c, l, t in zip(schedule.chunk, schedule.link, schedule.start_us, strict=True)
     }
     assert rows == turned
-    assert any(note.startswith("symmetry auto: 4 renamings") for note in result.notes)
+    assert any(note.startswith("symmetry auto: 4 permutations") for note in result.notes)
 
 
 def test_bounds_are_the_same_with_and_without() -> None:
@@ -68,4 +68,6 @@ def test_the_command_line_passes_it_on() -> None:
     asked = ["bound", "--topology", "ring:4", "--size", "4KB", "--symmetry", "auto", "--json"]
     shown = CliRunner().invoke(main, asked)
     assert shown.exit_code == 0
-    assert json.loads(shown.stdout)["notes"] == ["symmetry auto: 4 renamings of the ranks, made by (0 1 2 3)"]
+    assert json.loads(shown.stdout)["notes"] == [
+        "symmetry auto: 4 permutations of the ranks, made by (0 1 2 3)"
+    ]

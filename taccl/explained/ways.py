@@ -17,6 +17,7 @@ from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import shortest_path
+from taccl.encoding.symmetry.action import compositions
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
@@ -142,7 +143,8 @@ class _Finder:
 
     def __init__(self, collective: Collective, apart: TakenApart, max_hops: int | None) -> None:
         self.collective, self.apart, self.max_hops = collective, apart, max_hops
-        self.permutations = _generated(_kept_symmetries(apart))
+        generated = compositions(_kept_symmetries(apart), collective.num_ranks, most=_MOST_IMAGES)
+        self.permutations: Sequence[IntArray] = () if generated is None else list(generated.ranks[1:])
 
     def gaps(self, rules: Collection[int]) -> Iterator[Demand]:
         """The demands that cannot be met with these rules."""
@@ -242,21 +244,6 @@ def _kept_symmetries(apart: TakenApart) -> list[IntArray]:
     """The symmetries of the sketch that its network has; what has one cut off has its images cut off."""
     logical, limits = apart.network(range(len(apart.rules)))
     return [ranks for _, ranks in apart.symmetries if broken_by(ranks, logical, limits) is None]
-
-
-def _generated(generators: Sequence[IntArray]) -> list[IntArray]:
-    """Compositions of permutations, without the identity, up to a number."""
-    if not generators:
-        return []
-    elements = [np.arange(len(generators[0]))]
-    seen = {elements[0].tobytes()}
-    for element in elements:
-        for generator in generators:
-            image = generator[element]
-            if image.tobytes() not in seen and len(elements) < _MOST_IMAGES:
-                seen.add(image.tobytes())
-                elements.append(image)
-    return elements[1:]
 
 
 def _moved(demand: Demand, ranks: IntArray) -> Demand:

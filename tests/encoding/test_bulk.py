@@ -21,12 +21,12 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.core.phases import owners_of, phases
 from taccl.encoding.core.timing import in_order
-from taccl.encoding.engines.combining.alike import with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.begin import as_moves, doubling
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Played, Route, Spread
 from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 

@@ -17,7 +17,6 @@ from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
-from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.board import Board, Move
@@ -27,7 +26,8 @@ from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.play import Played
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
-from taccl.encoding.symmetry.group import symmetry_group, without_shared_ports
+from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
+from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import derive

@@ -21,8 +21,8 @@ from taccl.encoding.bounds import all_bounds, lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.portfolio.solve import ENGINES, solve
+from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.quotient import quotient
-from taccl.encoding.symmetry.search import is_automorphism
 from taccl.problem import LogicalTopology, Occupancy, Problem
 from taccl.schedule import Schedule
 from taccl.topologies import build_topology, load_topology, parse_topology

@@ -14,7 +14,7 @@ from taccl.collectives import COLLECTIVES
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.symmetry.quotient import Quotient, one_of_each_kind, quotient
+from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -143,12 +143,6 @@ def test_a_symmetry_that_is_asked_for_is_the_one_that_is_used() -> None:
 def test_a_symmetry_that_keeps_a_port_has_no_quotient() -> None:
     shared = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)], shared=[[0, 1]])
     assert quotient(problem(shared, "allgather", symmetry=[[1, 0]])) is None
-
-
-def test_of_ranks_that_are_alike_one_is_named() -> None:
-    assert one_of_each_kind(problem(grid(3, 4), "allgather")).tolist() == [0]
-    assert one_of_each_kind(problem(two_nodes(), "allgather")).tolist() == [0, 1]
-    assert one_of_each_kind(problem(ring(3), "broadcast")).tolist() == [0, 1, 2]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

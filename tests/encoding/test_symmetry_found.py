@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.collectives import make_collective
+from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.encoding.symmetry.search import is_automorphism, with_symmetry_found
+from taccl.encoding.symmetry.search import with_symmetry_found
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
 
@@ -68,7 +69,7 @@ def test_what_a_sketch_states_is_kept() -> None:
     more, note = with_symmetry_found(stated)
     assert more.symmetry[0].tolist() == [1, 0, 3, 2]
     assert len(symmetry_group(more)) == 4
-    assert note.startswith("symmetry auto: 4 renamings of the ranks, made by (0 ")
+    assert note.startswith("symmetry auto: 4 permutations of the ranks, made by (0 ")
 
 
 def test_without_time_nothing_is_found_and_the_note_says_so() -> None:

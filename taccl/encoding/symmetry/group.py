@@ -7,16 +7,19 @@ engines have one variable per orbit instead of one per (chunk, link), and no sym
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from taccl.automorphism import Broken, same_costs
 from taccl.collectives import IntArray
+from taccl.encoding.symmetry.action import Action, Compositions, compositions
+from taccl.encoding.symmetry.check import action_of
 from taccl.errors import SketchError
 from taccl.problem import LogicalTopology, Problem
-from taccl.schedule import TOLERANCE_US
+from taccl.schedule import TOLERANCE_US, Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,41 +61,131 @@ class SymmetryGroup:
             least = np.minimum(least, chunks[chunk] * size + others[other])
         return np.asarray(least)
 
-
-def link_map(problem: Problem, rank_map: IntArray) -> IntArray | None:
-    """Where a permutation of ranks takes each link, shape (num_links,); None if it breaks a link."""
-    topology = problem.topology
-    images = zip(rank_map[topology.src].tolist(), rank_map[topology.dst].tolist(), strict=True)
-    mapped = [topology.link_index.get(pair, -1) for pair in images]
-    return None if -1 in mapped else np.array(mapped, dtype=np.int64)
+    def only(self, elements: list[int]) -> SymmetryGroup:
+        """Some of the elements, which must be closed under composition."""
+        return SymmetryGroup(self.rank_map[elements], self.chunk_map[elements], self.link_map[elements])
 
 
-def symmetry_group(problem: Problem) -> SymmetryGroup:
-    """The group that `problem.symmetry` generates, without generators by which a rank would stay in place.
+@dataclass
+class Growing:
+    """A group of automorphisms in which only the identity leaves a rank in its place, as it grows.
 
     A symmetry that moves some ranks and not others can take a transfer to another one of the same
     chunk into the same rank, and a schedule with both is not valid. In a group without such symmetries,
     which has at most `num_ranks` elements, the images of a transfer are all different.
 
+    Parameters
+    ----------
+    problem : whose automorphisms they are.
+    fits : what more a larger group must be, if anything; asked with its generators and its elements.
+    """
+
+    problem: Problem
+    fits: Callable[[list[Action], Compositions], bool] | None = None
+    generators: list[Action] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.elements = _identity(self.problem.num_ranks)
+
+    @property
+    def is_largest(self) -> bool:
+        """Whether there are as many elements as ranks, and so no room for another."""
+        return len(self.elements) == self.problem.num_ranks
+
+    def has(self, ranks: IntArray) -> bool:
+        """Whether a permutation is an element."""
+        return bool((self.elements.ranks == ranks).all(axis=1).any())
+
+    def add(self, ranks: IntArray) -> None:
+        """Let the group grow by a permutation, if that is an automorphism and fits to those before."""
+        if self.is_largest or self.has(ranks):
+            return
+        permutations = [*(each.ranks for each in self.generators), ranks]
+        larger = compositions(permutations, self.problem.num_ranks, moving=True)
+        if larger is None:
+            return
+        action = action_of(self.problem, ranks)
+        if isinstance(action, Broken):
+            return
+        generators = [*self.generators, action]
+        if _keep_costs(self.problem.topology, generators, larger) and (
+            self.fits is None or self.fits(generators, larger)
+        ):
+            self.generators, self.elements = generators, larger
+
+    def add_all(self, permutations: Iterable[IntArray]) -> None:
+        """Let the group grow by those permutations that are automorphisms, first come first counts."""
+        for ranks in permutations:
+            if self.is_largest:
+                return
+            self.add(ranks)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all costs are to the last bit those of their images."""
+        return all(generator.is_exact for generator in self.generators)
+
+    @property
+    def links(self) -> IntArray:
+        """Where each element takes each link, shape (num_elements, num_links)."""
+        return self.elements.images([each.links for each in self.generators], self.problem.topology.num_links)
+
+    @property
+    def ports(self) -> IntArray:
+        """Where each element takes each port, shape (num_elements, num_ports)."""
+        return self.elements.images([each.ports for each in self.generators], self.problem.topology.num_ports)
+
+    @property
+    def chunks(self) -> IntArray:
+        """Where each element takes each chunk, shape (num_elements, num_chunks)."""
+        return self.elements.images([each.chunks for each in self.generators], self.problem.num_chunks)
+
+    def group(self) -> SymmetryGroup:
+        """The group as it is now."""
+        return SymmetryGroup(self.elements.ranks, self.chunks, self.links)
+
+
+def _identity(num_ranks: int) -> Compositions:
+    return Compositions(np.arange(num_ranks)[None], (-1,), (0,))
+
+
+def _keep_costs(topology: LogicalTopology, generators: list[Action], elements: Compositions) -> bool:
+    """Whether costs count as equal to those of their images under all elements, not only the generators."""
+    if all(generator.is_exact for generator in generators):
+        return True
+    links = elements.images([each.links for each in generators], topology.num_links)
+    pairs = links[:, :0]
+    if topology.port_betas is not None:
+        pairs = elements.images([each.pairs for each in generators], topology.num_pairs)
+    return all(same_costs(topology, *images) for images in zip(links, pairs, strict=True))
+
+
+def symmetry_group(problem: Problem) -> SymmetryGroup:
+    """The group that `problem.symmetry` generates, without generators by which a rank would stay in place.
+
     Raises
     ------
-    SketchError : a generator is no automorphism (the sketch room checks this first, and says why).
+    SketchError : a generator is no automorphism (the sketch room checks this first, and says where).
     """
-    generators: list[IntArray] = []
-    elements = [np.arange(problem.num_ranks)]
+    return growing_from(problem).group()
+
+
+def growing_from(
+    problem: Problem, fits: Callable[[list[Action], Compositions], bool] | None = None
+) -> Growing:
+    """The group of `problem.symmetry`, which may grow.
+
+    Raises
+    ------
+    SketchError : a generator is no automorphism.
+    """
+    growing = Growing(problem, fits)
     for permutation in problem.symmetry:
-        generator = np.asarray(permutation, dtype=np.int64)
-        if link_map(problem, generator) is None or problem.collective.chunk_map(generator) is None:
-            raise SketchError("a symmetry of the problem does not map its links or chunks to each other")
-        larger = _generated([*generators, generator])
-        if larger is not None:
-            generators.append(generator)
-            elements = larger
-    return SymmetryGroup(
-        rank_map=np.array(elements),
-        chunk_map=np.array([problem.collective.chunk_map(element) for element in elements]),
-        link_map=np.array([link_map(problem, element) for element in elements]),
-    )
+        ranks = np.asarray(permutation, dtype=np.int64)
+        if not growing.has(ranks) and isinstance(broken := action_of(problem, ranks), Broken):
+            raise SketchError(f"a symmetry of the problem is none: {broken.reason}")
+        growing.add(ranks)
+    return growing
 
 
 def without_shared_ports(topology: LogicalTopology, group: SymmetryGroup) -> SymmetryGroup:
@@ -107,12 +200,13 @@ def without_shared_ports(topology: LogicalTopology, group: SymmetryGroup) -> Sym
     for element in np.flatnonzero(apart).tolist():
         if element in kept:
             continue
-        larger = _generated([*generators, group.rank_map[element]])
-        numbers = [] if larger is None else [number[each.tobytes()] for each in larger]
-        if numbers and all(apart[i] for i in numbers if i):
+        larger = compositions([*generators, group.rank_map[element]], topology.num_ranks)
+        assert larger is not None, "without a condition all compositions are given"
+        numbers = [number[each.tobytes()] for each in larger.ranks]
+        if all(apart[i] for i in numbers if i):
             generators.append(group.rank_map[element])
             kept = numbers
-    return SymmetryGroup(group.rank_map[kept], group.chunk_map[kept], group.link_map[kept])
+    return group.only(kept)
 
 
 def _is_apart(topology: LogicalTopology, links: IntArray) -> bool:
@@ -124,29 +218,18 @@ def _is_apart(topology: LogicalTopology, links: IntArray) -> bool:
     )
 
 
-def extended(generators: Sequence[IntArray], more: IntArray) -> list[IntArray] | None:
-    """The group that `more` makes of the one of `generators`; None if an element leaves a rank in place.
+def kept_by(schedule: Schedule, group: SymmetryGroup) -> SymmetryGroup:
+    """The symmetries of the group that a schedule has: they take each of its rows to one of its rows."""
+    start = np.round(schedule.start_us / TOLERANCE_US).astype(np.int64)
+    rows = _in_order(schedule.chunk, schedule.link, start)
+    return group.only(
+        [
+            i
+            for i, (chunks, links) in enumerate(zip(group.chunk_map, group.link_map, strict=True))
+            if np.array_equal(_in_order(chunks[schedule.chunk], links[schedule.link], start), rows)
+        ]
+    )
 
-    As in `symmetry_group`, a generator that would do so is left out of the first.
-    """
-    kept: list[IntArray] = []
-    for generator in generators:
-        if _generated([*kept, generator]) is not None:
-            kept.append(generator)
-    return _generated([*kept, more])
 
-
-def _generated(generators: list[IntArray]) -> list[IntArray] | None:
-    """All compositions of permutations, the identity first; None if one leaves some ranks in place."""
-    identity = np.arange(len(generators[0]))
-    elements, seen = [identity], {identity.tobytes()}
-    for element in elements:
-        for generator in generators:
-            image = generator[element]
-            if image.tobytes() in seen:
-                continue
-            if (image == identity).any():
-                return None
-            seen.add(image.tobytes())
-            elements.append(image)
-    return elements
+def _in_order(*columns: IntArray) -> IntArray:
+    return np.array(columns)[:, np.lexsort(columns)]

@@ -1,14 +1,10 @@
-"""Symmetries found, where no sketch states them: renamings of the ranks that leave the problem as it was.
+"""Symmetries found, where no sketch states them.
 
-An automorphism of a problem keeps nodes together, takes every link to one of the same cost, every port to a
-port that is as fast, every rule of the sketch to itself, and every chunk to a chunk. What is looked for is a
-group of them in which none but the identity leaves a rank in place, because only those shrink a model
-(`symmetry`).
-
-Tried first are renamings that machines are built with: ranks moved on in a ring, in equal groups or all
-together, and ranks with bits of their numbers flipped (the hypercubes of NVLink). Then a search: ranks are
-coloured by what they hold, want and are linked to, again and again (Weisfeiler and Leman), and rank 0 is
-taken to each rank of its colour, the others after it one by one, as long as all links between them agree.
+What is looked for is a group of automorphisms in which none but the identity leaves a rank in place, because
+only those shrink a model (`group`). Tried first are permutations that machines are built by (`candidates`).
+Then a search: ranks are coloured by what they hold, want and are linked to, again and again (Weisfeiler and
+Leman), and rank 0 is taken to each rank of its colour, the others after it one by one, as long as all links
+between them agree.
 """
 
 from __future__ import annotations
@@ -18,37 +14,95 @@ from dataclasses import replace
 
 import numpy as np
 
+from taccl.automorphism import SAME_COST, differences
 from taccl.collectives import IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.symmetry.group import extended, link_map, symmetry_group
-from taccl.problem import LogicalTopology, Problem
+from taccl.encoding.symmetry.action import Action
+from taccl.encoding.symmetry.candidates import candidates
+from taccl.encoding.symmetry.check import action_of
+from taccl.encoding.symmetry.group import Growing, growing_from
+from taccl.problem import FloatArray, Problem
 
 #: Machines with more ranks are left to their sketches.
 _MOST_RANKS = 256
+#: Costs that differ by no more than this part of them may be meant to be equal.
+_NEARLY = 0.1
+
+
+def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
+    """The problem as it is if it has symmetries, else with those that machines are built by.
+
+    A search over orbits is so much faster that it pays to look for some that nobody asked for.
+    """
+    if problem.symmetry:
+        return problem
+    growing = Growing(problem)
+    growing.add_all(candidates(problem.num_ranks, exchanges_first))
+    return replace(problem, symmetry=tuple(each.ranks for each in growing.generators))
 
 
 def with_symmetry_found(problem: Problem, time_limit_s: float = 2.0) -> tuple[Problem, str]:
     """The problem with as many symmetries more as are found, and a sentence about what was found."""
-    generators = list(problem.symmetry)
-    before = len(symmetry_group(problem))
     if problem.num_ranks > _MOST_RANKS:
         return problem, f"symmetry auto: more than {_MOST_RANKS} ranks are not searched"
-    budget = Budget(time_limit_s)
-    search = _Search(problem, budget)
+    growing, budget = growing_from(problem), Budget(time_limit_s)
+    before, stated = len(growing.elements), len(growing.generators)
     # The elements of such a group take rank 0 to different ranks.
-    reached = set(symmetry_group(problem).rank_map[:, 0].tolist())
-    for candidate in search.candidates():
-        if not budget.remaining_s() or len(reached) == problem.num_ranks:
+    for candidate in _Search(problem, budget).candidates():
+        if not budget.remaining_s() or growing.is_largest:
             break
-        if int(candidate[0]) in reached or not is_automorphism(problem, candidate):
-            continue
-        if extended(generators, candidate) is not None:
-            generators.append(candidate)
-            reached = set(
-                symmetry_group(replace(problem, symmetry=tuple(generators))).rank_map[:, 0].tolist()
+        if candidate[0] not in growing.elements.ranks[:, 0]:
+            growing.add_all([candidate])
+    found = [each.ranks for each in growing.generators[stated:]]
+    note = _note(len(growing.elements), before, found, budget)
+    lost = None if len(growing.elements) > 1 else lost_by_costs(problem)
+    return replace(problem, symmetry=(*problem.symmetry, *found)), note + (f"; {lost}" if lost else "")
+
+
+def lost_by_costs(problem: Problem) -> str | None:
+    """A sentence, if costs that are nearly equal keep a machine from looking the same from its ranks.
+
+    So it may be with measured costs, each with its own decimals. None if it looks the same from several ranks
+    as it is, or would not with equal costs either.
+    """
+    topology = problem.topology
+    columns = (topology.alpha_us, topology.beta_us_per_mb, topology.pair_betas)
+    if problem.symmetry or problem.num_ranks > _MOST_RANKS or not any(map(_has_near_values, columns)):
+        return None
+    growing = Growing(problem)
+    growing.add_all(candidates(problem.num_ranks))
+    if len(growing.elements) > 1:
+        return None
+    ones = np.ones(topology.num_links)
+    blind = replace(problem, topology=replace(topology, alpha_us=ones, beta_us_per_mb=ones, port_betas=None))
+    growing, most = Growing(blind), 0.0
+    for ranks in candidates(problem.num_ranks):
+        if growing.is_largest:
+            break
+        action = action_of(blind, ranks)
+        if isinstance(action, Action):
+            apart = max(
+                float(differences(cost, cost[image]).max(initial=0.0))
+                for cost, image in zip(columns, (action.links, action.links, action.pairs), strict=True)
             )
-    found = replace(problem, symmetry=tuple(generators))
-    return found, _note(len(reached), before, generators[len(problem.symmetry) :], budget)
+            before = len(growing.elements)
+            if apart <= _NEARLY:
+                growing.add(ranks)
+            if len(growing.elements) > before:
+                most = max(most, apart)
+    if len(growing.elements) == 1:
+        return None
+    return (
+        f"the machine would look the same from {len(growing.elements)} ranks, and be decided once for them, "
+        f"but for costs that differ by up to {100 * most:.2g}%"
+    )
+
+
+def _has_near_values(costs: FloatArray) -> bool:
+    """Whether two costs are nearly equal and not equal."""
+    values = np.unique(costs)
+    apart = differences(values[1:], values[:-1])
+    return bool(((apart > SAME_COST) & (apart <= _NEARLY)).any())
 
 
 def _note(size: int, before: int, found: list[IntArray], budget: Budget) -> str:
@@ -60,7 +114,7 @@ def _note(size: int, before: int, found: list[IntArray], budget: Budget) -> str:
             else f"symmetry auto: found none{end}"
         )
     shown = ", ".join(_cycles(each) for each in found[:3]) + (", ..." if len(found) > 3 else "")
-    return f"symmetry auto: {size} renamings of the ranks, made by {shown}{end}"
+    return f"symmetry auto: {size} permutations of the ranks, made by {shown}{end}"
 
 
 def _cycles(permutation: IntArray) -> str:
@@ -78,91 +132,35 @@ def _cycles(permutation: IntArray) -> str:
     return text + ("..." if len(cycles) > 4 else "")
 
 
-def is_automorphism(problem: Problem, ranks: IntArray) -> bool:
-    """Whether renaming every rank r to `ranks[r]` leaves topology, limits and collective as they were."""
-    topology, limits = problem.topology, problem.limits
-    links = link_map(problem, ranks)
-    if links is None or not _keeps_nodes(topology.node_of, ranks):
-        return False
-    for cost in (topology.alpha_us, topology.beta_us_per_mb):
-        if not np.allclose(cost, cost[links], rtol=1e-9, atol=0.0):
-            return False
-    for column in (limits.own_first, limits.link_preference):
-        if column is not None and (column != column[links]).any():
-            return False
-    if limits.may_use is not None and (limits.may_use != limits.may_use[np.ix_(ranks, links)]).any():
-        return False
-    if _ports_moved(topology, links) != _ports_moved(topology, np.arange(topology.num_links)):
-        return False
-    return problem.collective.chunk_map(ranks) is not None
-
-
-def _ports_moved(topology: LogicalTopology, links: IntArray) -> list[list[tuple[int, str]]]:
-    """Each port as the images of its links, with the rates that it has for them; all in order."""
-    link, beta = topology.incidence[0], topology.pair_betas
-    return sorted(
-        sorted((int(links[link[pair]]), f"{beta[pair]:.9g}") for pair in pairs.tolist())
-        for pairs in topology.port_pairs
-    )
-
-
-def _keeps_nodes(node_of: IntArray, ranks: IntArray) -> bool:
-    """Whether ranks of one node go to one node, and those of two to two."""
-    pairs = np.unique(np.stack([node_of, node_of[ranks]]), axis=1)
-    nodes = len(np.unique(node_of))
-    return pairs.shape[1] == nodes and len(np.unique(pairs[1])) == nodes
-
-
 class _Search:
-    """Renamings worth a check, likely ones first."""
+    """Permutations worth a check, likely ones first."""
 
     def __init__(self, problem: Problem, budget: Budget) -> None:
         topology, collective = problem.topology, problem.collective
-        home = np.bincount(collective.home, minlength=topology.num_ranks)
-        self._role = list(zip(collective.pre.sum(axis=0), collective.post.sum(axis=0), home, strict=True))
+        self._role = np.stack(
+            [
+                np.bincount(each, minlength=topology.num_ranks)
+                for each in (collective.inputs.rank, collective.outputs.rank, collective.home)
+            ],
+            axis=1,
+        )
         self._ranks, self._budget = topology.num_ranks, budget
-        shares = [tuple(sorted(len(topology.port_links[p]) for p in ports)) for ports in topology.ports]
-        kinds: dict[object, int] = {}
         same_node = topology.node_of[:, None] == topology.node_of[None, :]
         self._kind = np.where(same_node, -1, -2)
-        columns = zip(
-            topology.src.tolist(),
-            topology.dst.tolist(),
-            topology.alpha_us.tolist(),
-            topology.beta_us_per_mb.tolist(),
-            shares,
-            topology.port_betas or ((),) * topology.num_links,
-            strict=True,
-        )
-        for src, dst, alpha, beta, shared, betas in columns:
-            rates = tuple(sorted(f"{each:.9g}" for each in betas))
-            kind = (f"{alpha:.9g}", f"{beta:.9g}", shared, rates, bool(same_node[src, dst]))
-            self._kind[src, dst] = kinds.setdefault(kind, len(kinds))
+        self._kind[topology.src, topology.dst] = _kinds_of_links(problem)
 
     def candidates(self) -> Iterator[IntArray]:
         colour = self._colours()
         if np.bincount(colour).min() == 1:
             return  # nothing is like that rank, so it stays in place
-        yield from self._built_in()
+        yield from candidates(self._ranks)
         order = self._order()
         for image in np.flatnonzero(colour == colour[0])[1:].tolist():
             yield from self._placed(colour, order, image)
 
-    def _built_in(self) -> Iterator[IntArray]:
-        ranks = np.arange(self._ranks)
-        for group in range(self._ranks, 1, -1):
-            if self._ranks % group:
-                continue
-            base, within = ranks // group * group, ranks % group
-            for step in range(1, group):
-                yield base + (within + step) % group
-                if group & (group - 1) == 0:
-                    yield base + (within ^ step)
-
     def _colours(self) -> IntArray:
         """Ranks that may be images of each other have one colour, shape (num_ranks,)."""
-        roles = {role: i for i, role in enumerate(dict.fromkeys(self._role))}
-        colour = np.array([roles[role] for role in self._role])
+        colour = np.unique(self._role, axis=0, return_inverse=True)[1].ravel()
         while True:
             seen = [
                 (
@@ -189,7 +187,7 @@ class _Search:
         return order
 
     def _placed(self, colour: IntArray, order: list[int], first: int) -> Iterator[IntArray]:
-        """Renamings that take rank 0 to `first`, move every rank, and keep links between all pairs."""
+        """Permutations that take rank 0 to `first`, move every rank, and keep links between all pairs."""
         image = np.full(self._ranks, -1, dtype=np.int64)
         image[0] = first
         choices: list[Iterator[int]] = [iter(())]
@@ -218,3 +216,26 @@ class _Search:
         fits &= (self._kind[:, image[before]] == self._kind[rank, before]).all(axis=1)
         fits &= (self._kind[image[before]] == self._kind[before, rank][:, None]).all(axis=0)
         return iter(np.flatnonzero(fits).tolist())
+
+
+def _kinds_of_links(problem: Problem) -> IntArray:
+    """Links of one kind cost the same, share ports with as many, and stay or do not stay inside a node."""
+    topology = problem.topology
+    link, port = topology.incidence
+    users, rate = np.bincount(port, minlength=topology.num_ports)[port], _numbered(topology.pair_betas)
+    order = np.lexsort((rate, users, link))
+    shared: dict[bytes, int] = {}
+    ports = [
+        shared.setdefault(np.stack([users[pairs], rate[pairs]]).tobytes(), len(shared))
+        for pairs in np.split(order, topology.first_pair[1:-1])[: topology.num_links]
+    ]
+    columns = (_numbered(topology.alpha_us), _numbered(topology.beta_us_per_mb), topology.internode)
+    return np.asarray(
+        np.unique(np.stack([*columns, np.array(ports)], axis=1), axis=0, return_inverse=True)[1].ravel()
+    )
+
+
+def _numbered(costs: FloatArray) -> IntArray:
+    """The same number for costs that count as equal."""
+    values, which = np.unique(costs, return_inverse=True)
+    return np.asarray(np.cumsum(differences(values, np.roll(values, 1)) > SAME_COST)[which])

@@ -10,7 +10,6 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.alike import with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.begin import as_moves, as_moves_on, doubling, gossip
 from taccl.encoding.engines.combining.board import Board, Move
@@ -18,6 +17,7 @@ from taccl.encoding.engines.combining.play import Played, Player, Route, Spread
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 

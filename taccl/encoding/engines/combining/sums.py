@@ -16,7 +16,6 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.alike import kept_by, with_symmetry
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.board import Board, Move
@@ -29,7 +28,8 @@ from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
+from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, symmetry_group, without_shared_ports
+from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 

@@ -1,0 +1,91 @@
+"""What an automorphism of a problem does to its ranks, links, ports and chunks, and compositions of such."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collectives import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """Where an automorphism takes everything.
+
+    Parameters
+    ----------
+    ranks, links, ports, pairs, chunks : the image of each; pairs (link, port) as in `topology.incidence`.
+    is_exact : whether every link costs to the last bit what its image costs.
+    """
+
+    ranks: IntArray
+    links: IntArray
+    ports: IntArray
+    pairs: IntArray
+    chunks: IntArray
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Compositions:
+    """All compositions of some permutations of the ranks, the identity first.
+
+    Each element but the first is one of the permutations after an earlier element, so that maps of links or
+    chunks are made of the permutations' own with one look-up a cell (`images`).
+
+    Parameters
+    ----------
+    ranks : shape (num_elements, num_ranks).
+    last : of each element, which permutation comes last; -1 for the identity.
+    before : of each element, the element that comes before it.
+    """
+
+    ranks: IntArray
+    last: tuple[int, ...]
+    before: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def images(self, maps: Sequence[IntArray], size: int) -> IntArray:
+        """Where each element takes each of `size` things, shape (num_elements, size).
+
+        `maps` says where the permutations take them, in their order.
+        """
+        images = np.empty((len(self), size), dtype=np.int64)
+        images[0] = np.arange(size)
+        for element in range(1, len(self)):
+            np.take(maps[self.last[element]], images[self.before[element]], out=images[element])
+        return images
+
+
+def compositions(
+    permutations: Sequence[IntArray], num_ranks: int, most: int | None = None, moving: bool = False
+) -> Compositions | None:
+    """What some permutations of the ranks generate, in order of the number of factors.
+
+    Parameters
+    ----------
+    most : stop at so many elements; all if None.
+    moving : None instead, if an element other than the identity leaves a rank in its place.
+    """
+    identity = np.arange(num_ranks)
+    elements, last, before = [identity], [-1], [0]
+    seen = {identity.tobytes()}
+    for number, element in enumerate(elements):
+        for which, permutation in enumerate(permutations):
+            image = permutation[element]
+            name = image.tobytes()
+            if name in seen:
+                continue
+            if moving and (image == identity).any():
+                return None
+            if most is not None and len(elements) >= most:
+                break
+            seen.add(name)
+            elements.append(image)
+            last.append(which)
+            before.append(number)
+    return Compositions(np.array(elements), tuple(last), tuple(before))
