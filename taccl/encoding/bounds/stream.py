@@ -45,7 +45,7 @@ def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple
 
 
 def quick_bound(problem: Problem | Instance) -> Proof:
-    """The latency bound alone, which is there at once; the arrival bound of a problem that it does not know."""
+    """The latency bound alone, which is there at once; or for what that does not know, the arrival bound."""
     instance = _instance(problem)
     return arrival_bound(instance) if LATENCY.reason_against(instance) else latency_bound(instance)
 
