@@ -168,3 +168,97 @@ def test_a_reversed_problem_sums_what_the_problem_copies_and_forgets_who_leaves_
     assert turned.limits.own_first is None
     assert turned.limits.may_use is limits.may_use
     assert (turned.limits.spread_load, turned.max_group, turned.chunk_mb) == (True, 7, 0.5)
+
+
+# -- sizes, ready times, tails and helpers -------------------------------------------------------
+
+
+def gathered(**changes) -> Problem:
+    """AllGather on the triangle: chunk r starts at rank r, and all ranks want it."""
+    return Problem(triangle(), make_collective("allgather", 3), 2.0, **changes)
+
+
+def with_hub(**changes) -> LogicalTopology:
+    """The triangle, whose rank 2 is a helper."""
+    return triangle(is_helper=np.array([False, False, True]), **changes)
+
+
+def test_without_the_columns_a_problem_is_what_it_was() -> None:
+    plain = gathered()
+    assert plain.features == frozenset()
+    assert (plain.units([0, 2]), plain.size_mb.tolist()) == (2, [2.0, 2.0, 2.0])
+    said = gathered(sizes=np.ones(3), ready_us=[0, 0, 0], tail_us=np.zeros(9))
+    assert (said.sizes, said.ready_us, said.tail_us) == (None, None, None)
+
+
+def test_a_chunk_may_have_a_size_of_its_own() -> None:
+    uneven = gathered(sizes=[0.5, 1.0, 3.0])
+    assert uneven.features == {"sizes"}
+    assert uneven.size_mb.tolist() == [1.0, 2.0, 6.0]
+    assert uneven.units([0, 2]) == 3.5
+    assert uneven.size_bytes == 9 * 2**20
+    assert uneven.duration_us(np.array([0, 1]), np.array([0, 2])).tolist() == [11.0, 122.0]
+    assert uneven.busy_us(np.array([0]), np.array([0])).tolist() == [11.0]
+
+
+def test_moments_belong_to_inputs_and_outputs() -> None:
+    late = gathered(ready_us=[0.0, 4.0, 0.0], tail_us=[1.0] + [0.0] * 8)
+    assert late.features == {"ready_times", "tails"}
+    assert late.ready_at == {(1, 1): 4.0}
+    assert late.tail_at == {(0, 0): 1.0}
+
+
+def test_backwards_what_was_ready_late_has_a_tail_and_who_may_sum_may_copy() -> None:
+    topology = triangle(may_sum=np.array([True, False, True]))
+    late = Problem(topology, make_collective("reduce", 3), 1.0, ready_us=[0.0, 4.0, 0.0])
+    back = late.reversed()
+    assert back.tail_at == {(0, 1): 4.0}
+    assert back.ready_us is None
+    assert back.topology.may_copy.tolist() == [True, False, True]
+    assert back.topology.may_sum is None
+    assert back.reversed().ready_at == late.ready_at
+
+
+def test_helpers_hold_no_data_and_are_not_counted() -> None:
+    beside = Problem(with_hub(), make_collective("allreduce", 2).beside(1), 1.0)
+    assert beside.features == {"helpers", "reductions"}
+    assert (beside.topology.num_members, beside.topology.num_helpers, beside.num_ranks) == (2, 1, 3)
+    assert beside.collective.busbw_factor == 1.0
+    assert beside.size_bytes == 2 * 2**20
+    assert triangle(is_helper=np.zeros(3, bool), may_sum=np.ones(3, bool)).is_helper is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": [1.0, 2.0]}, "sizes must have a number for each chunk: 3, not 2"),
+        ({"sizes": [1.0, 0.0, 2.0]}, "sizes must be from 9.31323e-10 to .*, and number 1 is 0"),
+        ({"sizes": [1.0, np.nan, 2.0]}, "sizes must be from .* number 1 is nan"),
+        ({"sizes": "abc"}, "sizes must be a column of numbers"),
+        ({"ready_us": [0.0]}, "ready_us must have a number for each row of the inputs: 3, not 1"),
+        ({"ready_us": [0.0, -1.0, 0.0]}, "ready_us must be from 0 to 1e\\+12, and number 1 is -1"),
+        ({"tail_us": [np.inf] * 9}, "tail_us must be from 0 to 1e\\+12, and number 0 is inf"),
+        ({"topology": with_hub()}, "'triangle' has 1 helpers, and allgather has 0"),
+        ({"collective": make_collective("allgather", 2).beside(1)}, "has 0 helpers, and allgather has 1"),
+    ],
+)
+def test_a_problem_looks_at_its_columns(changes: dict, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        replace(gathered(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"is_helper": np.array([True, False, False])},
+            "a helper of 'triangle' has a lower number than a rank",
+        ),
+        ({"is_helper": np.ones(3, bool)}, "all ranks of 'triangle' are helpers"),
+        ({"is_helper": np.array([0, 0, 1])}, "is_helper of 'triangle' must be true or false for each rank"),
+        ({"may_sum": np.ones(2, bool)}, "may_sum of 'triangle' must be true or false for each rank"),
+    ],
+)
+def test_a_topology_looks_at_its_helpers(changes: dict, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        triangle(**changes)

@@ -22,6 +22,9 @@ only what some fastest program does without:
 every rank that wants the sum; nor before the ports into a rank can have let in every chunk that it lacks,
 those out of a rank every contribution that is nowhere else, and all ports every transfer that must still
 be. Two branches in the same state have the same future, also if they differ in the names of chunks.
+
+Chunks may be unequal, inputs may come late, outputs may have tails, and some ranks may not sum: such a rank
+has what it holds and what comes, and makes nothing of it. Ranks that may not copy are not known here.
 """
 
 from __future__ import annotations
@@ -81,11 +84,11 @@ class Program:
         held: dict[tuple[int, int], list[tuple[frozenset[int], float]]] = {}
         for chunk, rank in zip(*collective.pre.nonzero(), strict=True):
             own = frozenset({int(rank)}) if collective.reduces[chunk] else frozenset()
-            held[int(chunk), int(rank)] = [(own, 0.0)]
+            held[int(chunk), int(rank)] = [(own, self.problem.ready_at.get((int(chunk), int(rank)), 0.0))]
         served: dict[int, list[tuple[float, float]]] = {}
         for step in sorted(self.steps, key=lambda each: each.end_us):
             src, dst = int(topology.src[step.link]), int(topology.dst[step.link])
-            alpha, body = topology.alpha_us[step.link], len(step.rows) * self.problem.chunk_mb
+            alpha, body = topology.alpha_us[step.link], _body_mb(self.problem, step)
             assert 1 <= len(step.rows) <= self.problem.max_group
             assert len({chunk for chunk, _ in step.rows}) == len(step.rows)
             assert abs(step.start_us + alpha + body * topology.beta_us_per_mb[step.link] - step.end_us) < 1e-6
@@ -94,22 +97,36 @@ class Program:
             for chunk, ranks in step.rows:
                 assert self.problem.usable(chunk)[step.link]
                 there = [one for one, since in held.get((chunk, src), []) if since <= step.start_us + 1e-6]
-                assert _is_sum_of(ranks, there), f"rank {src} lacks {set(ranks)} of chunk {chunk}"
+                can = _is_sum_of(ranks, there) if _may_sum(topology)[src] else ranks in there
+                assert can, f"rank {src} lacks {set(ranks)} of chunk {chunk}"
                 held.setdefault((chunk, dst), []).append((ranks, step.end_us))
         for port in served.values():
             takes_time = sorted(busy for busy in port if busy[1] > 1e-6)
             for (start, length), (then, _) in itertools.pairwise(takes_time):
                 assert then >= start + length - 1e-6, "a port serves two sends at once"
         for chunk, rank in zip(*collective.post.nonzero(), strict=True):
-            there = [one for one, since in held.get((chunk, rank), []) if since <= self.makespan_us + 1e-6]
-            assert _is_sum_of(wholes[chunk], there), f"rank {rank} never has chunk {chunk}"
+            by_us = self.makespan_us - self.problem.tail_at.get((int(chunk), int(rank)), 0.0)
+            there = [one for one, since in held.get((chunk, rank), []) if since <= by_us + 1e-6]
+            can = _is_sum_of(wholes[chunk], there) if _may_sum(topology)[rank] else wholes[chunk] in there
+            assert can, f"rank {rank} never has chunk {chunk}"
+
+
+def _body_mb(problem: Problem, step: Step) -> float:
+    """The size of what a send carries."""
+    if problem.sizes is None:
+        return len(step.rows) * problem.chunk_mb
+    return sum(float(problem.sizes[chunk]) for chunk, _ in step.rows) * problem.chunk_mb
+
+
+def _may_sum(topology: LogicalTopology) -> list[bool]:
+    return [True] * topology.num_ranks if topology.may_sum is None else topology.may_sum.tolist()
 
 
 def _busy_us(problem: Problem, step: Step) -> dict[int, float]:
     """How long a send keeps each of its link's ports busy."""
     topology, link = problem.topology, step.link
     alpha = float(topology.alpha_us[link]) if topology.occupancy == "serial" else 0.0
-    body = len(step.rows) * problem.chunk_mb
+    body = _body_mb(problem, step)
     betas = _port_betas(topology)[link]
     return {port: alpha + body * beta for port, beta in zip(topology.ports[link], betas, strict=True)}
 
@@ -167,6 +184,13 @@ class _Search:
             [_ticks(beta * problem.chunk_mb) for beta in betas] for betas in _port_betas(topology)
         ]
         self.serial = topology.occupancy == "serial"
+        assert topology.may_copy is None, "this search knows no ranks that may not copy"
+        self.may_sum = _may_sum(topology)
+        self.size = [1.0] * self.num_chunks if problem.sizes is None else problem.sizes.tolist()
+        self.ready, self.tail = (
+            [[_ticks(known.get((chunk, rank), 0.0)) for rank in self.ranks] for chunk in self.chunks]
+            for known in (problem.ready_at, problem.tail_at)
+        )
         self.contributors = [_contributors(problem, chunk) for chunk in self.chunks]
         #: A chunk that is copied has one contribution, with many sources.
         self.whole = [(1 << max(1, len(ranks))) - 1 for ranks in self.contributors]
@@ -183,14 +207,14 @@ class _Search:
         self.alike = self._alike()
         self.known: dict[_Family, list[int]] = {}
 
-    def busy(self, link: int, port: int, count: int) -> int:
-        """How long a send of `count` chunks keeps one of its link's ports busy, from its start on."""
+    def busy(self, link: int, port: int, size: float) -> int:
+        """How long a send of that size keeps one of its link's ports busy, from its start on."""
         each = self.port_cost[link][self.ports[link].index(port)]
-        return count * each + (self.alpha[link] if self.serial else 0)
+        return round(size * each) + (self.alpha[link] if self.serial else 0)
 
-    def takes(self, link: int, count: int) -> int:
-        """How long a send of `count` chunks takes."""
-        return self.alpha[link] + count * self.cost[link]
+    def takes(self, link: int, size: float) -> int:
+        """How long a send of that size takes; sizes are in units of the problem's chunks."""
+        return self.alpha[link] + round(size * self.cost[link])
 
     def _distances(self, chunk: int) -> list[list[int]]:
         """Least times between ranks for one chunk (Floyd, Warshall)."""
@@ -198,7 +222,7 @@ class _Search:
         for link in self.links:
             if self.usable[chunk][link]:
                 a, b = self.src[link], self.dst[link]
-                far[a][b] = min(far[a][b], self.takes(link, 1))
+                far[a][b] = min(far[a][b], self.takes(link, self.size[chunk]))
         for via, a, b in itertools.product(self.ranks, repeat=3):
             far[a][b] = min(far[a][b], far[a][via] + far[via][b])
         return far
@@ -210,13 +234,14 @@ class _Search:
 
     def _ways(self, links: Sequence[int]) -> list[list[tuple[int, int, int, int]]]:
         """Choices of a port for each link: (port, time before or after, for each send, for each chunk)."""
-        choices = []
+        choices, least = [], min(self.size, default=1.0)
         for which in (0, -1):
             ports: dict[int, tuple[int, int, int]] = {}
             for link in links:
                 port = self.ports[link][which]
-                once, twice = self.busy(link, port, 1), self.busy(link, port, 2)
-                each, lag = twice - once, min(self.takes(link, n) - self.busy(link, port, n) for n in (1, 2))
+                once, twice = self.busy(link, port, least), self.busy(link, port, 2 * least)
+                each = twice - once
+                lag = min(self.takes(link, n * least) - self.busy(link, port, n * least) for n in (1, 2))
                 old = ports.get(port, (_NEVER, _NEVER, _NEVER))
                 ports[port] = min(old[0], lag), min(old[1], once - each), min(old[2], each)
             rows = [(port, *costs) for port, costs in ports.items()]
@@ -232,7 +257,7 @@ class _Search:
             family[0] = 0
             if self.pre[chunk][rank]:
                 part = self.contributors[chunk].index(rank) if self.contributors[chunk] else 0
-                family[1 << part] = 0
+                family[1 << part] = self.ready[chunk][rank]
             families.append(tuple(family))
         start = _State(tuple(families), (0,) * self.problem.topology.num_ports, 0, (-1, False), frozenset())
         self.best: list[Step] | None = None
@@ -287,7 +312,10 @@ class _Search:
         """Chunks that start, are wanted and may go alike."""
         kinds: dict[tuple[object, ...], list[int]] = {}
         for chunk in self.chunks:
-            kind = (self.contributors[chunk], self.pre[chunk], self.wanting[chunk], self.usable[chunk])
+            kind = (
+                *(self.contributors[chunk], self.pre[chunk], self.wanting[chunk], self.usable[chunk]),
+                *(self.ready[chunk], self.tail[chunk], [self.size[chunk]]),
+            )
             kinds.setdefault(tuple(map(tuple, kind)), []).append(chunk)
         return list(kinds.values())
 
@@ -296,7 +324,7 @@ class _Search:
         for chunk, part in rows:
             ranks = (rank for bit, rank in enumerate(self.contributors[chunk]) if part >> bit & 1)
             carried.append((chunk, frozenset(ranks)))
-        end = start + self.takes(link, len(rows))
+        end = start + self.takes(link, sum(self.size[chunk] for chunk, _ in rows))
         return Step(link, start * _TICK_US, end * _TICK_US, tuple(carried))
 
     def _end(self, state: _State) -> int | None:
@@ -305,7 +333,7 @@ class _Search:
         for chunk in self.chunks:
             whole, first = self.whole[chunk], chunk * self.num_ranks
             for rank in self.wanting[chunk]:
-                end = max(end, state.families[first + rank][whole])
+                end = max(end, state.families[first + rank][whole] + self.tail[chunk][rank])
         return end if end < _NEVER else None
 
     def _sends(self, state: _State) -> Iterator[tuple[int, tuple[_Row, ...], int]]:
@@ -322,7 +350,7 @@ class _Search:
             return []
         here = state.families[chunk * self.num_ranks + self.src[link]]
         there = state.families[chunk * self.num_ranks + self.dst[link]]
-        whole, takes = self.whole[chunk], self.takes(link, 1)
+        whole, takes = self.whole[chunk], self.takes(link, self.size[chunk])
         if whole == 1 and there[1] < _NEVER:
             return []
         found = []
@@ -339,8 +367,8 @@ class _Search:
         chunks = [chunk for chunk in self.chunks if options[chunk]]
         dst = self.dst[link]
         for size in range(1, min(len(chunks), self.problem.max_group) + 1):
-            takes = self.takes(link, size)
             for members in itertools.combinations(chunks, size):
+                takes = self.takes(link, sum(self.size[chunk] for chunk in members))
                 for parts in itertools.product(*(options[chunk] for chunk in members)):
                     start = max(ports, *(since for _, since in parts))
                     if start < state.now or self._is_out_of_turn(state, link, start):
@@ -363,6 +391,8 @@ class _Search:
                 for rank in wanting
             ):
                 return False
+        if not self.may_sum[dst]:
+            return True
         here = state.families[first + self.src[link]]
         for other in range(whole, 0, -1):
             if here[other] <= start and there[whole ^ other] <= end:
@@ -375,24 +405,26 @@ class _Search:
         return takes_time and start == state.now and link < last
 
     def _after(self, state: _State, link: int, rows: tuple[_Row, ...], start: int) -> _State:
-        takes, dst = self.takes(link, len(rows)), self.dst[link]
+        size, dst = sum(self.size[chunk] for chunk, _ in rows), self.dst[link]
+        takes = self.takes(link, size)
         families, relays = list(state.families), set(state.relays)
         for chunk, part in rows:
             cell = chunk * self.num_ranks + dst
             relays.discard(chunk * self.num_ranks + self.src[link])
             if dst not in self.wanting[chunk]:
                 relays.add(cell)
-            families[cell] = self._with(families[cell], part, start + takes, self.whole[chunk])
+            others = self.apart[self.whole[chunk]][part] if self.may_sum[dst] else [0]
+            families[cell] = self._with(families[cell], part, start + takes, others)
         free = list(state.free)
         for port in self.ports[link]:
-            if busy := self.busy(link, port, len(rows)):
+            if busy := self.busy(link, port, size):
                 free[port] = start + busy
         return _State(tuple(families), tuple(free), start, (link, takes > 0), frozenset(relays))
 
-    def _with(self, family: _Family, part: int, at: int, whole: int) -> _Family:
-        """A family after the arrival of one more sum: it can be added to all that is disjoint from it."""
+    def _with(self, family: _Family, part: int, at: int, others: list[int]) -> _Family:
+        """A family after the arrival of one more sum, which can be added to the others."""
         times = list(family)
-        for other in self.apart[whole][part]:
+        for other in others:
             since = max(at, family[other])
             if since < times[other | part]:
                 times[other | part] = since

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
 import brute_force_trees
+import numpy as np
 import pytest
 from brute_force import _NEVER, Program, TooLarge, _Row, _Search, _State, fastest, program_before
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
-from small_problems import custom, full, machine, ring
+from small_problems import custom, featured_problems, full, machine, ring
 
+from taccl.encoding.bounds import all_bounds
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.shortest import shortest
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
 _EVERYONE = (0, 1, 2, 3)
@@ -148,3 +155,74 @@ def test_sums_take_no_longer_than_where_each_is_made_once(seed: int) -> None:
         return
     program.check()
     assert program.makespan_us <= other.makespan_us + 1e-5
+
+
+# -- sizes, ready times, tails, and ranks that may not sum ---------------------------------------
+
+
+def test_a_late_contribution_is_added_last_and_a_tail_is_served_first() -> None:
+    """On a line 0 -> 1 -> 2, each hop 1 + 1 us: rank 1's contribution is there at 7, so the sum is at 9."""
+    line = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0)])
+    one = Problem(line, custom(3, [((0, 1, 2), (2,), True)]), 1.0, ready_us=[0.0, 7.0, 0.0], tail_us=[3.0])
+    program = fastest(one)
+    program.check()
+    assert program.makespan_us == pytest.approx(12.0)
+    two = custom(2, [((0,), (1,), False), ((0,), (1,), False)])
+    uneven = Problem(machine(2, [(0, 1, 1.0, 1.0)]), two, 1.0, sizes=[3.0, 1.0], tail_us=[0.0, 4.0])
+    program = fastest(uneven)
+    program.check()
+    assert [step.rows[0][0] for step in program.steps] == [1, 0]
+    assert program.makespan_us == pytest.approx(6.0)
+
+
+def test_a_rank_that_may_not_sum_passes_on_what_comes() -> None:
+    """Rank 1 between 0 and 2 takes both contributions on by themselves, one after the other."""
+    links = [(0, 1, 1.0, 1.0), (3, 1, 1.0, 1.0), (1, 2, 1.0, 1.0)]
+    unable = replace(machine(4, links), may_sum=np.array([True, False, True, True]))
+    asked = Problem(unable, custom(4, [((0, 3), (2,), True)]), 1.0)
+    program = fastest(asked)
+    program.check()
+    assert program.makespan_us == pytest.approx(6.0)
+    assert len(program.steps) == 4
+    assert fastest(replace(asked, topology=machine(4, links))).makespan_us == pytest.approx(4.0)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(featured_problems(most_ranks=3, names=["allgather", "alltoall", "broadcast", "gather", "scatter"]))
+def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
+    asked: Problem,
+) -> None:
+    asked = replace(asked, topology=replace(asked.topology, may_copy=None))
+    program = _within_reach(asked)
+    schedule = program.schedule()
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(program.makespan_us, rel=1e-6)
+    _nothing_is_faster(asked, program)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(featured_problems(most_ranks=3, names=["reducescatter", "reduce", "allreduce"]))
+def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(asked: Problem) -> None:
+    asked = replace(asked, topology=replace(asked.topology, may_copy=None))
+    _nothing_is_faster(asked, _within_reach(asked))
+
+
+def _within_reach(asked: Problem) -> Program:
+    try:
+        program = program_before(asked, math.inf, 3_000)
+    except TooLarge:
+        program = None
+    assume(program is not None)
+    assert program is not None
+    program.check()
+    return program
+
+
+def _nothing_is_faster(asked: Problem, program: Program) -> None:
+    slack = 1e-5
+    for bound in all_bounds(asked):
+        assert bound.value_us <= program.makespan_us + slack, bound
+    for update in shortest(Instance(asked), SearchOptions(), Budget(10.0), None):
+        assert update.schedule is not None
+        update.schedule.check()
+        assert update.schedule.makespan_us >= program.makespan_us - slack

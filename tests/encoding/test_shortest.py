@@ -9,14 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from small_problems import featured_problems, machine, problem, ring
 
+from taccl.backend.lower import lower
 from taccl.collectives import make_collective
+from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.shortest import serves, shortest
 from taccl.encoding.instance import Instance
+from taccl.errors import CollectiveError, SolverError
 from taccl.problem import FEATURES, LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule, schedule_from_json, schedule_to_json
+from taccl.search import search
 
 
 def found(problem: Problem) -> Schedule | None:
@@ -95,6 +99,9 @@ def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> No
     assert schedule.end_us.tolist() == [14.0]
     assert schedule.makespan_us == 15.5
     assert earliest_us(asked).tolist() == [12.0, 15.5]
+    proof = lower_bound(asked)
+    assert (proof.value_us, proof.kind) == (15.5, "arrival")
+    assert proof.witness == "chunk 1 (piece 0 of rank 0's part) at rank 1"
 
 
 def test_links_that_are_ruled_out_are_not_used() -> None:
@@ -110,6 +117,38 @@ def test_it_declines_what_it_could_not_order_in_time() -> None:
     many = Instance(problem(ring(2), "broadcast", 2**19))
     assert "it orders single transfers" in serves(many).reason
     assert serves(Instance(problem(ring(2), "broadcast")))
+
+
+def test_auto_asks_this_engine_where_no_other_knows_the_problem() -> None:
+    asked = around(4, "allreduce")
+    done = search(asked, SearchOptions(time_limit_s=2.0))
+    assert done.schedule.makespan_us == 15.0
+    assert 0 < done.lower_bound_us <= 15.0
+    with pytest.raises(SolverError, match="the engine greedy does not serve this problem: it knows no help"):
+        search(asked, SearchOptions(time_limit_s=2.0, engine="greedy"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sizes": [1.0, 2.0]}, "knows no sizes: its chunks are all of one size"),
+        (
+            {"ready_us": [0.0, 1.0]},
+            "knows no ready times: it takes all inputs to be there when the call begins",
+        ),
+    ],
+)
+def test_a_file_of_msccl_xml_refuses_what_it_cannot_carry_out(change: dict, words: str) -> None:
+    plain = problem(ring(2), "allgather")
+    lower(found(replace(plain, tail_us=[0.0, 1.0, 2.0, 3.0])))
+    with pytest.raises(CollectiveError) as refused:
+        lower(found(replace(plain, **change)))
+    assert words in str(refused.value)
+
+
+def test_a_file_of_msccl_xml_refuses_helpers() -> None:
+    with pytest.raises(CollectiveError, match="knows no helpers: its ranks all hold data, sum and copy"):
+        lower(found(around(3, "allgather")))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -509,3 +509,81 @@ def test_checks_look_only_at_cells_that_matter() -> None:
     schedule = planned(collective, [([0, 1], (0, 1), 0.0), ([0, 1], (1, 2), 5.0)])
     schedule.check()
     assert not {"pre", "post"} & vars(collective).keys()  # dense, and made when first asked for
+
+
+# -- sizes, ready times, tails and helpers -------------------------------------------------------
+
+
+def test_a_group_takes_as_long_as_its_chunks_are_large() -> None:
+    chain(sizes=[1.0, 1.0]).check()
+    uneven = chain(sizes=[0.5, 1.0])
+    assert uneven.end_us[0] == 4.0  # 1 us, and 2 us for each of 1.5 MB
+    uneven.check()
+    assert findings(edited(uneven, [0, 1], end_us=5.0))[0].endswith(
+        "5.000000 us, the link's cost is 4.000000 us"
+    )
+
+
+def test_nothing_leaves_before_it_is_ready() -> None:
+    late = chain(ready_us=[0.0, 2.0])
+    assert "its sender does not hold it yet (does from 2.000 us on)" in findings(late)[0]
+    replace(late, start_us=late.start_us + 2.0, end_us=late.end_us + 2.0).check()
+
+
+def test_no_contribution_leaves_before_it_is_ready() -> None:
+    late = replace(sum_chain(), problem=replace(sum_chain().problem, ready_us=[0.0, 4.0, 0.0]))
+    assert findings(late)[0].endswith("leaves before all contributions to it have arrived")
+    moved = edited(edited(late, [1], start_us=4.0), [1], end_us=7.0)
+    moved.check()
+    assert moved.makespan_us == 7.0
+
+
+def test_a_schedule_ends_when_what_follows_has_ended() -> None:
+    assert chain(tail_us=[0.0, 0.0, 0.0, 3.0, 0.0, 0.0]).makespan_us == 10.0
+    tails = dict(zip(((0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)), range(6), strict=True))
+    outputs = chain().problem.collective.outputs
+    cells = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
+    assert chain(tail_us=[float(tails[cell]) for cell in cells]).makespan_us == 15.0
+    assert planned(sum_of([1], wanted=[1]), [], ready_us=[4.0], tail_us=[3.0]).makespan_us == 7.0
+
+
+def test_a_rank_that_may_not_sum_passes_on_one_part() -> None:
+    asked = sum_chain()
+    unable = replace(asked.problem.topology, may_sum=np.array([True, False, True]))
+    broken = replace(asked, problem=replace(asked.problem, topology=unable))
+    assert findings(broken) == ("rank 1 sums 2 parts of chunk 0 (piece 0 of rank 0's part), and may not sum",)
+    relayed = planned(
+        sum_of([0, 2], wanted=[0]), [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0, "add")], unable
+    )
+    relayed.check()
+
+
+def test_a_rank_that_may_not_copy_keeps_a_chunk_or_passes_it_on() -> None:
+    unable = machine(3, LINKS, may_copy=np.array([True, False, True]))
+    broken = planned("broadcast", [([0], (0, 1), 0.0), ([0], (1, 2), 3.0)], unable)
+    assert findings(broken) == ("rank 1 makes 2 of chunk 0 (piece 0 of rank 0's part), and may not copy",)
+    planned(
+        "scatter", [([1], (0, 2), 0.0), ([1], (2, 1), 3.0), ([2], (0, 1), 0.0), ([2], (1, 2), 3.0)], unable
+    ).check()
+
+
+def test_partial_sums_that_say_what_they_carry_are_made_where_they_may_be() -> None:
+    """Each of two ranks sends its contribution to the other; both have the sum then."""
+    swap = [Send((0,), 0, 0.0, True, (1,)), Send((0,), 1, 0.0, True, (2,))]
+    topology = machine(2, [(0, 1), (1, 0)])
+    collective = sum_of([0, 1], wanted=[0, 1], num_ranks=2)
+
+    def swapped(**changes) -> Schedule:
+        return schedule_from_sends(Problem(replace(topology, **changes), collective, 1.0), swap)
+
+    swapped().check()
+    one = np.array([True, False])
+    assert findings(swapped(may_sum=one)) == ("rank 1 sums, and may not",)
+    assert findings(swapped(may_copy=one)) == (
+        "rank 1 copies chunk 0 (piece 0 of rank 0's part), and may not",
+    )
+    late = replace(swapped(), problem=replace(swapped().problem, ready_us=[0.0, 1.0], tail_us=[5.0, 0.0]))
+    assert "its sender cannot make the sum of ranks 1 from what it holds by then" in findings(late)[0]
+    moved = edited(edited(late, [1], start_us=1.0), [1], end_us=4.0)
+    moved.check()
+    assert moved.makespan_us == 9.0

@@ -266,3 +266,34 @@ def test_a_file_that_is_missing_a_folder_or_no_text_is_bad_input(tmp_path) -> No
     ):
         with pytest.raises(FileError, match=message):
             read_schedule(tmp_path / name)
+
+
+def test_what_a_problem_does_not_use_is_not_in_its_file() -> None:
+    content = json.loads(schedule_to_json(broadcast()))
+    assert not {"sizes", "ready_us", "tail_us"} & {*content}
+    assert not {"is_helper", "may_sum", "may_copy"} & {*content["topology"]}
+
+
+def test_sizes_moments_and_helpers_are_read_back() -> None:
+    topology = machine(3, [(0, 2), (2, 1)], is_helper=np.arange(3) == 2, may_sum=np.arange(3) < 2)
+    problem = Problem(
+        topology,
+        make_collective("broadcast", 2, 2).beside(1),
+        chunk_mb=1.0,
+        sizes=[1.0, 2.0],
+        ready_us=[0.0, 3.0],
+        tail_us=[0.0, 0.5, 0.0, 0.25],
+    )
+    sends = [Send((0,), 0, 0.0), Send((1,), 0, 3.0), Send((0,), 1, 3.0), Send((1,), 1, 8.0)]
+    schedule = schedule_from_sends(problem, sends)
+    text = schedule_to_json(schedule)
+    read = schedule_from_json(text).schedule
+    assert_same_schedule(read, schedule)
+    assert read.makespan_us == schedule.makespan_us == 13.25
+    assert read.problem.features == {"helpers", "sizes", "ready_times", "tails"}
+    assert json.loads(text)["collective"] == {
+        "name": "broadcast", "num_ranks": 3, "chunks_per_rank": 2, "root": 0
+    }  # fmt: skip
+    wrong = text.replace('"sizes": [1.0, 2.0]', '"sizes": [1.0]')
+    with pytest.raises(TopologyError, match="sizes must have a number for each chunk: 2, not 1"):
+        schedule_from_json(wrong)

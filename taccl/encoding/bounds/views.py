@@ -16,6 +16,8 @@ however often and wherever it adds (a program that leaves at each output each co
   rows that first bring to each rank something that it is part of are a schedule of copies. So bounds of
   those hold.
 
+A problem with other features is looked at as it is, by the bounds that know them.
+
 Two such bounds are never added: the programs that they are about may run at the same time.
 """
 
@@ -58,7 +60,7 @@ def _views(instance: Instance) -> tuple[View, ...]:
 def _each(instance: Instance) -> Iterator[View]:
     problem = instance.problem
     collective = problem.collective
-    if not collective.is_reduction:
+    if not collective.is_reduction or not instance.features <= {"reductions"}:
         yield View(instance)
         return
     backwards = not problem.topology.reads_backwards
