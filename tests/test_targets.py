@@ -1,10 +1,12 @@
 """Targets are values: those that are built in, and one from outside through the API and the command line."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
@@ -12,10 +14,12 @@ from toy_target import LISTING, Listing, read, write
 
 from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
-from taccl.backend.target import Lowered, LoweringOptions
+from taccl.backend.lower import lower
+from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
 from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.problem import FEATURES, FloatArray
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.
@@ -109,9 +113,50 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
     assert caught.value.kept is not None
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    ("feature", "columns", "reason"),
+    [
+        ("sizes", {"sizes": np.array([1.0, 2.0, 3.0])}, "equal parts of the call's buffers"),
+        (
+            "ready times",
+            {"ready_us": np.array([0.0, 0.0, 5.0])},
+            "a call begins when all of its input is there",
+        ),
+        ("tails", {"tail_us": np.arange(9.0)}, "a call ends as a whole"),
+    ],
+)
+def test_msccl_xml_refuses_what_it_has_no_word_for(
+    target: AnyTarget, feature: str, columns: dict[str, FloatArray], reason: str
+) -> None:
+    plain = make_problem("allgather", topology="ring:3", size="3MB", target=target).problem
+    target.check_problem(plain, LoweringOptions())
+    with pytest.raises(CollectiveError, match=re.escape(f"({feature}): ") + ".*" + reason):
+        target.check_problem(replace(plain, **columns), LoweringOptions())  # type: ignore[arg-type]
+
+
+def test_no_schedule_is_lowered_whose_problem_msccl_xml_has_no_word_for() -> None:
+    schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule  # type: ignore[arg-type]
+    later = replace(schedule, problem=replace(schedule.problem, tail_us=np.arange(9.0)))
+    with pytest.raises(CollectiveError, match="a file for MSCCL-XML cannot hold .*tails") as caught:
+        lower(later)
+    assert caught.value.hint
+
+
+def test_every_feature_is_held_or_refused_with_a_reason() -> None:
+    for target in (*TARGETS, LISTING):
+        assert not target.features & set(target.reasons)
+    for target in TARGETS:
+        assert target.features | set(target.reasons) == FEATURES
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (
+            {"collective": "allreduce", "topology": "ring:3", "size": "3MB"},
+            r"\(reductions\): a line says which chunks go where, and nothing of sums",
+        ),
         ({"topology": "ring:9", "size": "9MB"}, "9 ranks; a file for listing holds 8"),
         ({"topology": "ring:3", "size": "3MB", "protocol": "LL"}, "unknown protocol 'LL'"),
     ],
@@ -121,7 +166,7 @@ def test_what_a_target_cannot_hold_is_refused_before_any_search(
 ) -> None:
     monkeypatch.setattr("taccl.api.search", None)
     with pytest.raises(TacclError, match=said) as caught:
-        synthesize("allgather", target=LISTING, **given)  # type: ignore[arg-type]
+        synthesize(target=LISTING, **given)  # type: ignore[arg-type]
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
 
 
