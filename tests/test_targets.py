@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from toy_target import LISTING, Listing, read, write
 
+import taccl as package
 from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
 from taccl.backend.lower import lower
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
-from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
 from taccl.problem import FEATURES, FloatArray
 from taccl.schedule import Schedule
 
@@ -113,6 +115,22 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
     assert caught.value.kept is not None
 
 
+@pytest.mark.parametrize(
+    "fault", [MemoryError(), ValueError("no such thing"), CollectiveError("not this")]
+)
+def test_whatever_breaks_down_after_the_search_what_was_found_is_kept_and_the_failure_told(
+    fault: Exception,
+) -> None:
+    def breaks_down(schedule: Schedule, options: LoweringOptions) -> NoReturn:
+        raise fault
+
+    broken = replace(LISTING, lower=breaks_down)
+    with pytest.raises(CheckError, match=str(fault) or type(fault).__name__) as caught:
+        synthesize("allgather", topology="ring:3", size="3MB", target=broken, **QUICK)  # type: ignore[arg-type]
+    assert isinstance(caught.value.kept, package.Result)
+    caught.value.kept.schedule.check()
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
     ("feature", "columns", "reason"),
@@ -138,7 +156,7 @@ def test_msccl_xml_refuses_what_it_has_no_word_for(
 def test_no_schedule_is_lowered_whose_problem_msccl_xml_has_no_word_for() -> None:
     schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule  # type: ignore[arg-type]
     later = replace(schedule, problem=replace(schedule.problem, tail_us=np.arange(9.0)))
-    with pytest.raises(CollectiveError, match="a file for MSCCL-XML cannot hold .*tails") as caught:
+    with pytest.raises(CollectiveError, match=r"a file for MSCCL-XML cannot hold .*tails") as caught:
         lower(later)
     assert caught.value.hint
 
