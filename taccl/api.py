@@ -8,6 +8,7 @@ nothing below them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,7 @@ def synthesize_request(
     )
     if not output.xml:
         return result
+    began = time.monotonic()
     try:
         try:
             files = _files(target, lowered(found.schedule), stated.problem.collective)
@@ -169,7 +171,12 @@ def synthesize_request(
     except CheckError as fault:
         fault.kept = result
         raise
-    return replace(result, files=files)
+    except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
+        text = str(fault) or type(fault).__name__
+        failed = CheckError(f"no file could be made: {text}", hint="--no-xml keeps the schedule")
+        failed.kept = result
+        raise failed from fault
+    return replace(result, files=files, file_seconds=time.monotonic() - began)
 
 
 def _notes_on(found: Found) -> Iterator[str]:

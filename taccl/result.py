@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from taccl.schedule.plot import Lanes
 
+#: Files that took so many seconds say so.
+_A_WHILE_S = 1.0
+
 #: Earlier spellings of keys, which stay in `Result.figures()`.
 _EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
 
@@ -58,6 +61,7 @@ class Result:
     files : the verified texts of its files, that for most runtimes first; none if no file was asked for.
     notes : what the user should know about how the request was understood, and what else was proved.
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
+    file_seconds : how long lowering and verifying the files took, after the search.
     """
 
     found: Found
@@ -67,6 +71,7 @@ class Result:
     files: tuple[OutputFile, ...] = ()
     notes: tuple[str, ...] = ()
     chunks_tried: tuple[ChunksTried, ...] = ()
+    file_seconds: float = 0.0
 
     @property
     def schedule(self) -> Schedule:
@@ -220,6 +225,7 @@ class Result:
             "busbw_GBps": busbw,
             "solve_s": seconds,
             "solve_seconds": seconds,
+            "file_s": round(self.file_seconds, 3),
             "status": self.status,
             "verified": self.verified,
             "checked": list(self.checked),
@@ -296,7 +302,8 @@ class Result:
         if not self.files:
             return "the schedule; no file was asked for"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
-        return f"the schedule, and the {self.files[0].format.upper()} for {readers}"
+        took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
+        return f"the schedule, and the {self.files[0].format.upper()} for {readers}{took}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -4,18 +4,23 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from toy_target import LISTING, Listing, read, write
 
+import taccl as package
 from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
-from taccl.backend.target import Lowered, LoweringOptions
+from taccl.backend.lower import lower
+from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
-from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
+from taccl.problem import FEATURES, FloatArray
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.
@@ -109,9 +114,64 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
     assert caught.value.kept is not None
 
 
+@pytest.mark.parametrize("fault", [MemoryError(), ValueError("no such thing"), CollectiveError("not this")])
+def test_whatever_breaks_down_after_the_search_what_was_found_is_kept_and_the_failure_told(
+    fault: Exception,
+) -> None:
+    def breaks_down(schedule: Schedule, options: LoweringOptions) -> NoReturn:
+        raise fault
+
+    broken = replace(LISTING, lower=breaks_down)
+    with pytest.raises(CheckError, match=str(fault) or type(fault).__name__) as caught:
+        synthesize("allgather", topology="ring:3", size="3MB", target=broken, **QUICK)  # type: ignore[arg-type]
+    assert isinstance(caught.value.kept, package.Result)
+    caught.value.kept.schedule.check()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    ("feature", "columns", "reason"),
+    [
+        ("sizes", {"sizes": np.array([1.0, 2.0, 3.0])}, "its chunks are all of one size"),
+        ("ready times", {"ready_us": np.array([0.0, 0.0, 5.0])}, "it takes all inputs to be there"),
+    ],
+)
+def test_msccl_xml_refuses_what_it_has_no_word_for(
+    target: AnyTarget, feature: str, columns: dict[str, FloatArray], reason: str
+) -> None:
+    plain = make_problem("allgather", topology="ring:3", size="3MB", target=target).problem
+    target.check_problem(plain, LoweringOptions())
+    with pytest.raises(CollectiveError, match=f"knows no {feature}: {reason}"):
+        target.check_problem(replace(plain, **columns), LoweringOptions())  # type: ignore[arg-type]
+
+
+def test_what_follows_an_output_is_nothing_that_msccl_xml_has_to_hold() -> None:
+    plain = make_problem("allgather", topology="ring:3", size="3MB").problem
+    DEFAULT_TARGET.check_problem(replace(plain, tail_us=np.arange(9.0)), LoweringOptions())
+
+
+def test_no_schedule_is_lowered_whose_problem_msccl_xml_has_no_word_for() -> None:
+    schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule  # type: ignore[arg-type]
+    unequal = replace(schedule, problem=replace(schedule.problem, sizes=np.arange(1.0, 4.0)))
+    with pytest.raises(CollectiveError, match="a file for MSCCL-XML knows no sizes") as caught:
+        lower(unequal)
+    assert caught.value.hint
+
+
+def test_every_feature_is_held_or_refused_with_a_reason() -> None:
+    for target in (*TARGETS, LISTING):
+        assert not target.features & set(target.reasons)
+    for target in TARGETS:
+        assert target.features | set(target.reasons) == FEATURES
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (
+            {"collective": "allreduce", "topology": "ring:3", "size": "3MB"},
+            "knows no reductions: a line says which chunks go where, and nothing of sums",
+        ),
         ({"topology": "ring:9", "size": "9MB"}, "9 ranks; a file for listing holds 8"),
         ({"topology": "ring:3", "size": "3MB", "protocol": "LL"}, "unknown protocol 'LL'"),
     ],
@@ -121,7 +181,7 @@ def test_what_a_target_cannot_hold_is_refused_before_any_search(
 ) -> None:
     monkeypatch.setattr("taccl.api.search", None)
     with pytest.raises(TacclError, match=said) as caught:
-        synthesize("allgather", target=LISTING, **given)  # type: ignore[arg-type]
+        synthesize(target=LISTING, **given)  # type: ignore[arg-type]
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
 
 

@@ -114,6 +114,6 @@ LISTING = Target(
     write=write,
     read=read,
     verify=verify,
-    reasons={"reductions": "a line of the list says which chunks go where, and nothing of sums"},
+    reasons={"reductions": "a line says which chunks go where, and nothing of sums"},
     use=use,
 )

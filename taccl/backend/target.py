@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from taccl.arguments import shown
 from taccl.collectives import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
-from taccl.problem import NO_LIMIT, Problem
+from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Target(Generic[ProgramT, DocumentT]):
     format : the kind of file in one word, which is also the ending of its name: `xml`.
     runtimes : who reads it.
     limits : what is known to be too much before there is a program.
-    features : of the features that a problem may have, those that a file can carry out; a problem with
-        another one is refused.
-    reasons : for features that it lacks, why: the end of a sentence.
+    features : of what a problem may use (`taccl.problem.FEATURES`), what a file can carry out; a problem
+        that uses more is refused.
+    reasons : for features that it lacks, why: half a sentence.
     protocols : the words for how bytes are moved, the usual one first.
     readers_of : the runtimes of each file that a collective of this name takes. Raises `CollectiveError` if
         none knows it.
@@ -120,8 +120,8 @@ class Target(Generic[ProgramT, DocumentT]):
     write: Callable[[ProgramT], str] = field(repr=False)
     read: Callable[[str | bytes, str | None], DocumentT] = field(repr=False)
     verify: Verifier[DocumentT] = field(repr=False)
-    features: frozenset[str] = frozenset()
-    reasons: Mapping[str, str] = field(default_factory=dict, repr=False)
+    features: frozenset[Feature] = frozenset()
+    reasons: Mapping[Feature, str] = field(default_factory=dict, repr=False)
     protocols: tuple[str, ...] = ("Simple",)
     readers_of: Callable[[str], Sequence[tuple[str, ...]]] | None = field(default=None, repr=False)
     refuse: Callable[[Problem, LoweringOptions], None] | None = field(default=None, repr=False)
@@ -165,12 +165,13 @@ class Target(Generic[ProgramT, DocumentT]):
         ------
         TacclError : with the reason.
         """
+        hint = "another --target, or --no-xml for the schedule alone"
+        refuse_features(self.name, problem, self.features, self.reasons, hint)
         self.files_for(problem.collective.name)
         most = self.limits.ranks
         if most is not None and problem.num_ranks > most:
             raise CollectiveError(
-                f"{problem.num_ranks} ranks; a file for {self.name} holds {most}",
-                hint="another --target, or --no-xml for the schedule alone",
+                f"{problem.num_ranks} ranks; a file for {self.name} holds {most}", hint=hint
             )
         if self.refuse is not None:
             self.refuse(problem, options)
@@ -195,6 +196,27 @@ class Target(Generic[ProgramT, DocumentT]):
                     hint="please report this with your command; --no-xml keeps the schedule",
                 )
         return text
+
+
+def refuse_features(
+    name: str,
+    problem: Problem,
+    features: frozenset[Feature],
+    reasons: Mapping[Feature, str],
+    hint: str | None = None,
+) -> None:
+    """Refuse a problem that uses more than the files for `name` can carry out.
+
+    Raises
+    ------
+    CollectiveError : with the reason.
+    """
+    for feature in sorted(problem.features - features):
+        reason = reasons.get(feature, "the format has no word for them")
+        raise CollectiveError(
+            f"a file for {name} knows no {feature.replace('_', ' ')}: {reason}",
+            hint=hint,
+        )
 
 
 #: A target whatever its programs are.

@@ -40,7 +40,7 @@ def lowered(name, ranks=4, root=None, **options):
     dice = random.Random(name)
     collective = make_collective(name, ranks, 2, root)
     network = no_free_link(random_network(ranks, dice))
-    return lower(random_schedule(collective, network, dice), target="executor", **options)[0].program
+    return lower(random_schedule(collective, network, dice), runtimes="executor", **options)[0].program
 
 
 @pytest.mark.parametrize("ranks_as", LOCAL)

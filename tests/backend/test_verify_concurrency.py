@@ -21,9 +21,9 @@ from taccl.backend.program import Buffer, Op, Protocol
 from taccl.backend.verify import verify_program
 from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.connections import connect
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.backend.verify.report import Collector
-from taccl.backend.verify.transfers import Transfers
 
 
 def found(made, rule, targets="msccl"):
@@ -182,16 +182,16 @@ def relays(draw):
 def test_more_slots_larger_pieces_and_fewer_iterations_never_hurt(made):
     """What `deadlock` relies on, so that the hardest setting decides."""
     collector = Collector()
-    transfers = Transfers.of(Columns.of(made))
-    connections = connect(transfers, collector)
+    executed = ExecutedSteps.of(Columns.of(made))
+    connections = connect(executed, collector)
     assume(not collector.fatal)
     settings_tried = [(slots, pieces) for slots in (1, 2, 8) for pieces in (1, 2, 71)]
-    ends = {each: execute(transfers, connections, *each, 2).ends for each in settings_tried}
+    ends = {each: execute(executed, connections, *each, 2).ends for each in settings_tried}
     for slots, pieces in settings_tried:
         for more_slots, larger in settings_tried:
             if more_slots >= slots and larger >= pieces:
                 assert ends[more_slots, larger] or not ends[slots, pieces]
-        rounds = {execute(transfers, connections, slots, pieces, count).ends for count in (1, 2, 4)}
+        rounds = {execute(executed, connections, slots, pieces, count).ends for count in (1, 2, 4)}
         assert len(rounds) == 1
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from taccl.cli.main import main
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.portfolio.solve import ENGINES
+from taccl.encoding.engines import registry
 from taccl.sketch import published_sketches
 from taccl.topologies import catalogue
 
@@ -35,8 +35,8 @@ def offers_files(*words: str) -> bool:
 
 
 def test_engines() -> None:
-    assert names("synthesize", "--engine", "") == list(ENGINES)
-    assert names("synthesize", "--engine", "g") == ["greedy"]
+    assert names("synthesize", "--engine", "") == list(registry.names())
+    assert names("synthesize", "--engine", "gr") == ["greedy", "groups"]
     assert not offers_files("synthesize", "--engine", "")
 
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Array, Memory
-from taccl.backend.execute.plan import BlockPlan, Plan, Transfer
+from taccl.backend.execute.plan import BlockPlan, ExecutedStep, Plan
 from taccl.backend.program import Op
 from taccl.errors import VerificationError
 
@@ -64,13 +64,13 @@ class Exchange(Protocol):
 class Block:
     """One thread block being run.
 
-    `transfer`, `iteration` say where it stands; `transfer` is the number of transfers once it has ended.
+    `step`, `iteration` say where it stands; `step` is the number of steps once it has ended.
     `pieces` counts those that it has sent.
     """
 
     def __init__(self, plan: BlockPlan, call: Call, memory: Memory, exchange: Exchange) -> None:
         self.plan, self.call, self.memory, self.exchange = plan, call, memory, exchange
-        self.transfer = self.iteration = self.pieces = 0
+        self.step = self.iteration = self.pieces = 0
         self.waits_for: Wait | None = None
         self.ended = False
 
@@ -81,29 +81,29 @@ class Block:
         ------
         VerificationError : a piece arrives that is not of the length that its receiver expects.
         """
-        transfers = self.plan.transfers
+        steps = self.plan.steps
         for iteration in range(self.call.iterations):
             self.iteration = iteration
             begin = iteration * self.call.piece
             size = min(self.call.piece, self.call.chunk - begin)
-            for number, transfer in enumerate(transfers):
-                self.transfer = number
-                for block, awaited in transfer.waits:
+            for number, step in enumerate(steps):
+                self.step = number
+                for block, awaited in step.waits:
                     yield Wait("flag", block, mark(iteration, awaited))
-                for first in range(0, transfer.count, self.call.chunks_per_piece):
-                    chunks = min(self.call.chunks_per_piece, transfer.count - first)
-                    yield from self._move(transfer, first * self.call.chunk + begin, size * chunks)
-                if transfer.publishes:
-                    self.exchange.publish(self.plan.index, mark(iteration, transfer.number))
-        self.transfer = len(transfers)
+                for first in range(0, step.count, self.call.chunks_per_piece):
+                    chunks = min(self.call.chunks_per_piece, step.count - first)
+                    yield from self._move(step, first * self.call.chunk + begin, size * chunks)
+                if step.publishes:
+                    self.exchange.publish(self.plan.index, mark(iteration, step.number))
+        self.step = len(steps)
         self.ended = True
 
-    def _move(self, transfer: Transfer, begin: int, size: int) -> Iterator[Wait | None]:
-        """One piece of a transfer: `size` elements from element `begin` of its chunks on.
+    def _move(self, step: ExecutedStep, begin: int, size: int) -> Iterator[Wait | None]:
+        """One piece of a step: `size` elements from element `begin` of its chunks on.
 
         Reading the operand of a reduction and writing its result are two acts: others may come between.
         """
-        op, combine = transfer.op, self.call.combine
+        op, combine = step.op, self.call.combine
         if op.receives:
             yield Wait("data", self.plan.incoming)
         if op.sends:
@@ -112,28 +112,28 @@ class Block:
             content = self._received(size)
         else:
             yield None
-            content = self._source(transfer, begin, size)
+            content = self._source(step, begin, size)
         if op in _ADDS_RECEIVED:
-            content = combine(content, self._source(transfer, begin, size))
+            content = combine(content, self._source(step, begin, size))
             yield None
         elif op is Op.REDUCE:
-            content = combine(self._target(transfer, begin, size), content)
-            for number in range(1, len(transfer.src_offsets)):
-                content = combine(content, self._source(transfer, begin, size, number))
+            content = combine(self._target(step, begin, size), content)
+            for number in range(1, len(step.src_offsets)):
+                content = combine(content, self._source(step, begin, size, number))
             yield None
         if op in _WRITES:
-            self._target(transfer, begin, size)[:] = content
+            self._target(step, begin, size)[:] = content
         if op.sends:
             self.pieces += 1
             self.exchange.put(self.plan.outgoing, content)
 
-    def _source(self, transfer: Transfer, begin: int, size: int, number: int = 0) -> Array:
-        offset = transfer.src_offsets[number] * self.call.chunk + begin
-        source: Array = self.memory.view(transfer.src, offset, size).copy()
+    def _source(self, step: ExecutedStep, begin: int, size: int, number: int = 0) -> Array:
+        offset = step.src_offsets[number] * self.call.chunk + begin
+        source: Array = self.memory.view(step.src, offset, size).copy()
         return source
 
-    def _target(self, transfer: Transfer, begin: int, size: int) -> Array:
-        return self.memory.view(transfer.dst, transfer.dst_offset * self.call.chunk + begin, size)
+    def _target(self, step: ExecutedStep, begin: int, size: int) -> Array:
+        return self.memory.view(step.dst, step.dst_offset * self.call.chunk + begin, size)
 
     def _received(self, size: int) -> Array:
         content = self.exchange.take(self.plan.incoming)
@@ -145,7 +145,7 @@ class Block:
         return content
 
     def name(self) -> str:
-        return self.plan.name(self.transfer)
+        return self.plan.name(self.step)
 
 
 def describe_wait(name: str, wait: Wait, plan: Plan, call: Call, iteration: int) -> str:

@@ -187,7 +187,7 @@ def describe_call(plan: Plan, call: Call) -> dict[str, Any]:
         "collective": call.collective,
         "ranks": plan.num_ranks,
         "thread_blocks": len(plan.blocks),
-        "steps": sum(len(block.transfers) for block in plan.blocks),
+        "steps": sum(len(block.steps) for block in plan.blocks),
         "mode": call.mode,
         "size_bytes": call.size_bytes,
         "dtype": call.dtype,

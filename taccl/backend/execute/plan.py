@@ -1,7 +1,7 @@
 """What the thread blocks do, as a runtime's interpreter sees it.
 
-A runtime folds the steps of a file into *transfers* when it loads it: nops become waits of the transfer
-after them, and runs of `re` with one target become one reduction of many sources. Each transfer that
+A runtime folds the steps of a file into *executed steps* when it loads it: nops become waits of the step
+after them, and runs of `re` with one target become one reduction of many sources. Each executed step that
 something may wait for publishes a number, which the interpreter counts by itself.
 
 Written from the description of the device code, and sharing nothing with `verify`, which judges the
@@ -21,7 +21,7 @@ Key = tuple[int, int, int]  # channel, source rank, destination rank
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class ExecutedStep:
     """One act of a thread block.
 
     Parameters
@@ -55,14 +55,14 @@ class BlockPlan:
     id: int
     incoming: int
     outgoing: int
-    transfers: tuple[Transfer, ...]
+    steps: tuple[ExecutedStep, ...]
 
-    def name(self, transfer: int) -> str:
+    def name(self, step: int) -> str:
         """`rank 3, thread block 2, step 5 (rrc)`."""
         where = f"rank {self.rank}, thread block {self.id}"
-        if transfer >= len(self.transfers):
+        if step >= len(self.steps):
             return where
-        return f"{where}, step {self.transfers[transfer].step} ({self.transfers[transfer].op.value})"
+        return f"{where}, step {self.steps[step].step} ({self.steps[step].op.value})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def make_plan(program: Program) -> Plan:
     for index, (rank, block) in enumerate(blocks):
         incoming = _connection(keys, (block.channel, block.recv, rank)) if block.recv >= 0 else -1
         outgoing = _connection(keys, (block.channel, rank, block.send)) if block.send >= 0 else -1
-        transfers = _fold(rank, block, index_of)
-        plans.append(BlockPlan(index, rank, block.id, incoming, outgoing, transfers))
+        steps = _fold(rank, block, index_of)
+        plans.append(BlockPlan(index, rank, block.id, incoming, outgoing, steps))
     return Plan(program.num_ranks, tuple(plans), tuple(keys))
 
 
@@ -99,11 +99,11 @@ def _connection(keys: dict[Key, int], key: Key) -> int:
     return keys.setdefault(key, len(keys))
 
 
-def _fold(rank: int, block: ThreadBlock, index_of: dict[tuple[int, int], int]) -> tuple[Transfer, ...]:
-    folded: list[Transfer] = []
+def _fold(rank: int, block: ThreadBlock, index_of: dict[tuple[int, int], int]) -> tuple[ExecutedStep, ...]:
+    folded: list[ExecutedStep] = []
     waits: list[tuple[int, int]] = []
     number = fused = 0
-    grows = False  # whether a like `re` would be fused into the last transfer
+    grows = False  # whether a like `re` would be fused into the last step
     for index, step in enumerate(block.steps):
         if step.depends is not None:
             waits.append((index_of.get((rank, step.depends[0]), -1), step.depends[1]))
@@ -112,11 +112,11 @@ def _fold(rank: int, block: ThreadBlock, index_of: dict[tuple[int, int], int]) -
         last = folded[-1] if folded else None
         if grows and last is not None and step.op is Op.REDUCE and step.depends is None and _like(step, last):
             sources = (*last.src_offsets, step.src_offset)
-            folded[-1] = _transfer(index, step, sources, last.waits, number, step.has_dependent)
+            folded[-1] = _executed(index, step, sources, last.waits, number, step.has_dependent)
         else:
             number += max(0, len(waits) - 1)
             folded.append(
-                _transfer(index, step, (step.src_offset,), tuple(waits), number, step.has_dependent)
+                _executed(index, step, (step.src_offset,), tuple(waits), number, step.has_dependent)
             )
             waits = []
         number += 1
@@ -125,19 +125,19 @@ def _fold(rank: int, block: ThreadBlock, index_of: dict[tuple[int, int], int]) -
     return tuple(folded)
 
 
-def _like(step: Step, last: Transfer) -> bool:
+def _like(step: Step, last: ExecutedStep) -> bool:
     return (step.dst, step.dst_offset, step.src) == (last.dst, last.dst_offset, last.src)
 
 
-def _transfer(
+def _executed(
     index: int,
     step: Step,
     sources: tuple[int, ...],
     waits: tuple[tuple[int, int], ...],
     number: int,
     publishes: bool,
-) -> Transfer:
-    return Transfer(
+) -> ExecutedStep:
+    return ExecutedStep(
         step=index,
         op=step.op,
         src=step.src,

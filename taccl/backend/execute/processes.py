@@ -46,7 +46,7 @@ _KINDS = ("flag", "data", "room")
 _RUNNING, _WAITING, _ENDED = 0, 1, 2
 
 
-#: State, kind of wait, index, mark, transfer, iteration, pieces sent.
+#: State, kind of wait, index, mark, step, iteration, pieces sent.
 _ROW = 7
 
 
@@ -130,7 +130,7 @@ class SharedExchange:
                     if wait is None
                     else (state, _KINDS.index(wait.kind), wait.index, wait.mark)
                 )
-                self.rows[block.plan.index] = (*row, block.transfer, block.iteration, block.pieces)
+                self.rows[block.plan.index] = (*row, block.step, block.iteration, block.pieces)
 
     def nothing_will_move(self) -> bool:
         """Whether every block has ended or waits for what only another of those could do."""
@@ -147,7 +147,7 @@ class SharedExchange:
     def read_back(self, blocks: list[Block]) -> None:
         """Give the parent's copies of the blocks the state that was written down."""
         for block in blocks:
-            state, kind, index, value, block.transfer, block.iteration, block.pieces = self.rows[
+            state, kind, index, value, block.step, block.iteration, block.pieces = self.rows[
                 block.plan.index
             ].tolist()
             block.ended = state == _ENDED
@@ -161,7 +161,7 @@ class SharedExchange:
 
 def slot_elements(plan: Plan, call: Call) -> int:
     """Elements of the longest piece."""
-    counts = [transfer.count for block in plan.blocks for transfer in block.transfers]
+    counts = [step.count for block in plan.blocks for step in block.steps]
     return min(call.piece, call.chunk) * min(call.chunks_per_piece, max(counts, default=1))
 
 
@@ -286,7 +286,7 @@ class _Nap:
         self.seconds = _FIRST_NAP_S
 
     def __call__(self) -> bool:
-        now = [(block.iteration, block.transfer, block.pieces) for block in self.blocks]
+        now = [(block.iteration, block.step, block.pieces) for block in self.blocks]
         self.seconds = min(2 * self.seconds, _LONGEST_NAP_S) if now == self.seen else _FIRST_NAP_S
         self.seen = now
         self.exchange.write_down(self.blocks)

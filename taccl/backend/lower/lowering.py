@@ -8,7 +8,7 @@ from dataclasses import replace
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
-from taccl.backend.lower.carried import check_features
+from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
@@ -16,7 +16,7 @@ from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
-from taccl.backend.target import Lowered
+from taccl.backend.target import Lowered, refuse_features
 from taccl.collectives import IntArray
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.schedule import Schedule
@@ -54,7 +54,8 @@ def lower(
     """
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
-    check_features(schedule.problem)
+    hint = "taccl show tells of the schedule itself"
+    refuse_features("MSCCL-XML", schedule.problem, FEATURES, REASONS, hint)
     collective = schedule.problem.collective
     files = dialects(collective.name, runtimes)
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))

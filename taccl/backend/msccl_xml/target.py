@@ -10,7 +10,7 @@ from pathlib import Path
 from taccl import units
 from taccl.backend.limits import LIMITS, limits_of
 from taccl.backend.lower import lower
-from taccl.backend.lower.carried import FEATURES, REASONS, check_features
+from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.msccl_xml.reader import Document, parse_document
@@ -51,7 +51,6 @@ def _readers_of(collective: str, *, runtimes: tuple[str, ...]) -> Sequence[tuple
 
 
 def _refuse(problem: Problem, options: LoweringOptions) -> None:
-    check_features(problem)
     sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
 
 

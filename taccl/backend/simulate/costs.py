@@ -13,8 +13,8 @@ import numpy as np
 
 from taccl.backend.program import Protocol
 from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import IntArray
 from taccl.errors import TopologyError
 from taccl.problem import FloatArray, LogicalTopology
@@ -26,11 +26,11 @@ OVERHEAD = {Protocol.SIMPLE: 1.0, Protocol.LL: 2.0, Protocol.LL128: 128 / 120}
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Arrays over the transfers of a program.
+    """Arrays over the steps of a program.
 
     Parameters
     ----------
-    link : shape (num_transfers,); over which a transfer sends, -1 if it does not.
+    link : shape (num_executed,); over which a step sends, -1 if it does not.
     busy_us : for how long it keeps its thread block, and the slowest of its ports.
     ports_us : for how long it keeps each port of its link; None where that is `busy_us` for all.
     latency_us : from then until the receiver has what it sent.
@@ -50,7 +50,7 @@ class Costs:
 
 
 def costs_of(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     topology: LogicalTopology,
     chunk_mb: float,
@@ -59,24 +59,24 @@ def costs_of(
     slots: int | None,
     copy_us_per_mb: float,
 ) -> Costs:
-    """Costs on a topology of every transfer of a program, all of whose sends are matched.
+    """Costs on a topology of every step of a program, all of whose sends are matched.
 
     Raises
     ------
     TopologyError : a send between ranks that no link joins.
     """
-    columns = transfers.columns
+    columns = executed.columns
     on = connections.sends_on
     sends = on >= 0
-    link = np.full(len(transfers), -1, dtype=np.int64)
-    link[sends] = _links(transfers, connections, topology)[on[sends]]
-    count = columns.count[transfers.step]
+    link = np.full(len(executed), -1, dtype=np.int64)
+    link[sends] = _links(executed, connections, topology)[on[sends]]
+    count = columns.count[executed.step]
     size = count * chunk_mb * overhead
-    busy, whole = np.zeros(len(transfers)), np.zeros(len(transfers))
+    busy, whole = np.zeros(len(executed)), np.zeros(len(executed))
     busy[sends] = topology.slowest_busy_us(link[sends], size[sends])
     whole[sends] = topology.duration_us(link[sends], size[sends])
     moves = sends | (connections.receives_on >= 0)
-    merged = np.array([len(transfers.sources.get(row, (0,))) for row in range(len(transfers))])
+    merged = np.array([len(executed.sources.get(row, (0,))) for row in range(len(executed))])
     fits = group_bytes(columns.program, EXECUTOR, protocol) // max(1.0, chunk_mb * MB)
     per_piece = min(MAX_COUNT, max(1, int(fits)))
     return Costs(
@@ -92,7 +92,7 @@ def costs_of(
 
 
 def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) -> list[list[float]] | None:
-    """For how long each transfer keeps each port of its link, in the order of the ports."""
+    """For how long each step keeps each port of its link, in the order of the ports."""
     if topology.port_betas is None:
         return None
     sends = np.flatnonzero(link >= 0)
@@ -104,7 +104,7 @@ def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) ->
     return ports_us
 
 
-def _links(transfers: Transfers, connections: Connections, topology: LogicalTopology) -> IntArray:
+def _links(executed: ExecutedSteps, connections: Connections, topology: LogicalTopology) -> IntArray:
     """The link of each connection, shape (num_connections,); -1 for those without any send."""
     used = np.zeros(len(connections.keys), dtype=np.bool_)
     used[connections.sends_on[connections.sends_on >= 0]] = True
@@ -114,11 +114,11 @@ def _links(transfers: Transfers, connections: Connections, topology: LogicalTopo
         link = topology.link_index.get((src, dst))
         if link is None:
             first = int(np.flatnonzero(connections.sends_on == connection)[0])
-            step = int(transfers.step[first])
+            step = int(executed.step[first])
             raise TopologyError(
-                f"{transfers.name(first)} sends from rank {src} to rank {dst}, "
+                f"{executed.name(first)} sends from rank {src} to rank {dst}, "
                 f"but {topology.name} has no link from {src} to {dst}",
-                line=int(transfers.columns.line[step]) or None,
+                line=int(executed.columns.line[step]) or None,
                 hint="the topology or sketch that the file was made for; without a sketch, all links of the "
                 "machine are there",
             )

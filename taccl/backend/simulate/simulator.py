@@ -29,9 +29,9 @@ from taccl.backend.simulate.urgency import DECIMALS, urgency_us
 from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.connections import Connections, connect
 from taccl.backend.verify.deadlock import find_cycle
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.backend.verify.report import Collector
-from taccl.backend.verify.transfers import Transfers
 from taccl.errors import TacclError, TopologyError, VerificationError
 from taccl.problem import LogicalTopology
 
@@ -43,10 +43,10 @@ _FLOAT_ERROR = 1e-13
 _FINDINGS = 5
 
 #: Kinds of event: a send has left its ports, a receiver has it, a local step is done; a send has left a
-#: port that is faster than its link (the event has the port in place of the transfer).
+#: port that is faster than its link (the event has the port in place of the step).
 _SENT, _ARRIVED, _COMPUTED, _PASSED = range(4)
 
-#: Which send a port serves first: (- urgency, moment at which it got ready, block row, transfer)
+#: Which send a port serves first: (- urgency, moment at which it got ready, block row, step)
 Turn = tuple[float, float, int, int]
 
 
@@ -85,9 +85,9 @@ def simulate_program(
         )
     if not chunk_mb > 0 or not copy_us_per_mb >= 0 or (slots is not None and slots < 1):
         raise TacclError("chunks must be larger than 0 MB, copies take 0 us/MB or more, slots be 1 or more")
-    transfers, connections = _matched(program)
+    executed, connections = _matched(program)
     costs = costs_of(
-        transfers,
+        executed,
         connections,
         topology,
         chunk_mb,
@@ -96,32 +96,30 @@ def simulate_program(
         slots,
         copy_us_per_mb,
     )
-    order = _execute(transfers, connections, costs)
-    urgency = urgency_us(transfers, connections, costs, order)
+    order = _execute(executed, connections, costs)
+    urgency = urgency_us(executed, connections, costs, order)
     if arbitration == "first-come":
-        urgency = [0.0] * len(transfers)
-    run = _Run(transfers, connections, topology, costs, urgency)
+        urgency = [0.0] * len(executed)
+    run = _Run(executed, connections, topology, costs, urgency)
     run.all_events()
     return run.simulation(program, chunk_mb)
 
 
-def _matched(program: Program) -> tuple[Transfers, Connections]:
-    transfers = Transfers.of(Columns.of(program))
+def _matched(program: Program) -> tuple[ExecutedSteps, Connections]:
+    executed = ExecutedSteps.of(Columns.of(program))
     collector = Collector()
-    connections = connect(transfers, collector)
+    connections = connect(executed, collector)
     findings = [str(finding) for finding in collector.findings()] if collector.fatal else []
     if not findings:
         for moves, connection, words in (
-            (transfers.sends, connections.sends_on, "send to"),
-            (transfers.receives, connections.receives_on, "receive from"),
+            (executed.sends, connections.sends_on, "send to"),
+            (executed.receives, connections.receives_on, "receive from"),
         ):
             lost = np.flatnonzero(moves & (connection < 0))
-            findings += [
-                f"{transfers.name(int(row))}: its thread block has nobody to {words}" for row in lost
-            ]
-    counts = transfers.columns.count[transfers.step]
+            findings += [f"{executed.name(int(row))}: its thread block has nobody to {words}" for row in lost]
+    counts = executed.columns.count[executed.step]
     findings += [
-        f"{transfers.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
+        f"{executed.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
         for row in np.flatnonzero(counts < 1)
     ]
     if findings:
@@ -130,12 +128,12 @@ def _matched(program: Program) -> tuple[Transfers, Connections]:
             findings=findings[:_FINDINGS],
             hint="taccl verify says all that is wrong",
         )
-    return transfers, connections
+    return executed, connections
 
 
-def _execute(transfers: Transfers, connections: Connections, costs: Costs) -> Sequence[int]:
-    """Transfers in an order in which they can be done; an error if there is none."""
-    outcome = execute(transfers, connections, costs.slots, costs.chunks_per_piece)
+def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> Sequence[int]:
+    """Steps in an order in which they can be done; an error if there is none."""
+    outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
     if outcome.ends:
         return outcome.order
     cycle = find_cycle(outcome.blocked)
@@ -147,27 +145,27 @@ def _execute(transfers: Transfers, connections: Connections, costs: Costs) -> Se
     raise VerificationError(
         f"with {costs.slots} slots per connection, of {costs.chunks_per_piece} chunks of this size each, "
         "the program hangs, so it has no time",
-        findings=[f"{transfers.name(each.transfer)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
+        findings=[f"{executed.name(each.index)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
         hint="a smaller size; taccl verify says where and why it hangs",
     )
 
 
 class _Run:
-    """Lists over transfers, connections and ports; a *transfer* is a step that does something."""
+    """Lists over steps, connections and ports; steps are executed ones, which do something."""
 
     def __init__(
         self,
-        transfers: Transfers,
+        executed: ExecutedSteps,
         connections: Connections,
         topology: LogicalTopology,
         costs: Costs,
         urgency_us: list[float],
     ) -> None:
-        self.transfers, self.topology, self.costs = transfers, topology, costs
-        number = len(transfers)
-        self.block: list[int] = transfers.block.tolist()
+        self.executed, self.topology, self.costs = executed, topology, costs
+        number = len(executed)
+        self.block: list[int] = executed.block.tolist()
         self.last = [False] * number
-        for end in transfers.first_of_block[1:].tolist():
+        for end in executed.first_of_block[1:].tolist():
             if end:
                 self.last[end - 1] = True
         self.source: list[int] = connections.source.tolist()
@@ -185,9 +183,9 @@ class _Run:
         self.pieces: list[int] = costs.pieces.tolist()
         self.room = [costs.slots] * len(connections.keys)
         self.waiting_for_room = [-1] * len(connections.keys)
-        self.missing = [len(set(waits)) for waits in transfers.waits]
+        self.missing = [len(set(waits)) for waits in executed.waits]
         self.waiters: dict[int, list[int]] = {}
-        for row, waits in enumerate(transfers.waits):
+        for row, waits in enumerate(executed.waits):
             for wait in set(waits):
                 self.waiters.setdefault(wait, []).append(row)
         self.reached = [False] * number
@@ -200,14 +198,14 @@ class _Run:
         self.urgency_us = urgency_us
         self.now = 0.0
         self.events: list[tuple[float, int, int]] = []
-        self.todo: list[int] = []  # transfers that may be able to go on
+        self.todo: list[int] = []  # steps that may be able to go on
         self.port_taken = [False] * topology.num_ports
         self.port_busy_us = [0.0] * topology.num_ports
         self.port_queue: list[list[Turn]] = [[] for _ in range(topology.num_ports)]
         self.candidates: list[tuple[Turn, int]] = []  # with the free port that each was taken from
 
     def all_events(self) -> None:
-        first = self.transfers.first_of_block.tolist()
+        first = self.executed.first_of_block.tolist()
         for start, end in pairwise(first):
             if start < end:
                 self._reach(start)
@@ -282,7 +280,7 @@ class _Run:
         self.todo.append(row)
 
     def _try(self, row: int) -> None:
-        """Go on with a transfer that its thread block has come to, as far as nothing keeps it."""
+        """Go on with a step that its thread block has come to, as far as nothing keeps it."""
         if self.done_us[row] >= 0 or self.queued[row] or not self.reached[row] or self.missing[row]:
             return
         source = self.source[row]
@@ -324,7 +322,7 @@ class _Run:
         heapq.heappush(self.candidates, (turn, -1))
 
     def _done(self, row: int) -> None:
-        """A thread block is done with a transfer."""
+        """A thread block is done with a step."""
         self.done_us[row] = self.now
         source = self.source[row]
         if source >= 0:
@@ -341,15 +339,15 @@ class _Run:
             self._reach(row + 1)
 
     def simulation(self, program: Program, chunk_mb: float) -> Simulation:
-        columns, rows = self.transfers.columns, self.transfers.step
+        columns, rows = self.executed.columns, self.executed.step
         link, source = np.array(self.link, dtype=np.int64), np.array(self.source, dtype=np.int64)
         return Simulation(
             program=program,
             topology=self.topology,
             chunk_mb=chunk_mb,
             time_us=max(max(self.end_us, default=0.0), max(self.done_us, default=0.0)),
-            rank=columns.block_rank[self.transfers.block],
-            thread_block=columns.block_id[self.transfers.block],
+            rank=columns.block_rank[self.executed.block],
+            thread_block=columns.block_id[self.executed.block],
             step=columns.position[rows],
             link=np.where((link < 0) & (source >= 0), link[source], link),
             ready_us=np.array(self.ready_us),

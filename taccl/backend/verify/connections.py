@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.report import Collector, Finding
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import BoolArray, IntArray
 
 Key = tuple[int, int, int]  # channel, source rank, destination rank
@@ -20,15 +20,15 @@ Key = tuple[int, int, int]  # channel, source rank, destination rank
 
 @dataclass(frozen=True, eq=False)
 class Connections:
-    """Matched transfers.
+    """Matched steps.
 
     Parameters
     ----------
     keys : (channel, source rank, destination rank) of each connection.
     sender, receiver : shape (num_connections,); the block row at each end.
-    sends_on, receives_on : shape (num_transfers,); the connection of a transfer's send and of its
+    sends_on, receives_on : shape (num_executed,); the connection of a step's send and of its
         receive, -1 for none.
-    source : shape (num_transfers,); the transfer whose send this one receives, -1 for none.
+    source : shape (num_executed,); the step whose send this one receives, -1 for none.
     """
 
     keys: tuple[Key, ...]
@@ -43,15 +43,15 @@ class Connections:
         return f"channel {channel} from rank {source} to rank {target}"
 
 
-def connect(transfers: Transfers, collector: Collector) -> Connections:
+def connect(executed: ExecutedSteps, collector: Collector) -> Connections:
     """Match sends with receives; every fault found is fatal, since the data would go astray."""
-    columns = transfers.columns
+    columns = executed.columns
     senders = _ends(columns, columns.block_send, sending=True)
     receivers = _ends(columns, columns.block_recv, sending=False)
     _one_block_at_each_end(columns, senders, receivers, collector)
     keys = tuple(sorted(key for key in senders if key in receivers))
-    sends_on, source = np.full(len(transfers), -1), np.full(len(transfers), -1)
-    receives_on = np.full(len(transfers), -1)
+    sends_on, source = np.full(len(executed), -1), np.full(len(executed), -1)
+    receives_on = np.full(len(executed), -1)
     connections = Connections(
         keys=keys,
         sender=np.array([senders[key][0] for key in keys], dtype=np.int64),
@@ -60,12 +60,12 @@ def connect(transfers: Transfers, collector: Collector) -> Connections:
         receives_on=receives_on,
         source=source,
     )
-    sends, receives = transfers.sends, transfers.receives
+    sends, receives = executed.sends, executed.receives
     for connection, key in enumerate(keys):
-        sent = _of_block(transfers, senders[key][0], sends)
-        received = _of_block(transfers, receivers[key][0], receives)
+        sent = _of_block(executed, senders[key][0], sends)
+        received = _of_block(executed, receivers[key][0], receives)
         sends_on[sent], receives_on[received] = connection, connection
-        _same_length_and_counts(transfers, connections, connection, sent, received, collector)
+        _same_length_and_counts(executed, connections, connection, sent, received, collector)
         matched = min(len(sent), len(received))
         source[received[:matched]] = sent[:matched]
     return connections
@@ -81,8 +81,8 @@ def _ends(columns: Columns, peer: IntArray, sending: bool) -> dict[Key, list[int
     return ends
 
 
-def _of_block(transfers: Transfers, block: int, wanted: BoolArray) -> IntArray:
-    first, end = transfers.first_of_block[block], transfers.first_of_block[block + 1]
+def _of_block(executed: ExecutedSteps, block: int, wanted: BoolArray) -> IntArray:
+    first, end = executed.first_of_block[block], executed.first_of_block[block + 1]
     found: IntArray = first + np.flatnonzero(wanted[first:end])
     return found
 
@@ -129,14 +129,14 @@ def _one_block_at_each_end(
 
 
 def _same_length_and_counts(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     connection: int,
     sent: IntArray,
     received: IntArray,
     collector: Collector,
 ) -> None:
-    columns, steps = transfers.columns, transfers.step
+    columns, steps = executed.columns, executed.step
     if len(sent) != len(received):
         longer, shorter, verb = (
             (sent, received, "send") if len(sent) > len(received) else (received, sent, "receive")
@@ -165,7 +165,7 @@ def _same_length_and_counts(
                 "concurrency",
                 "error",
                 "count-mismatch",
-                f"receives {counts_received[k]} chunks where {transfers.name(int(sent[k]))} "
+                f"receives {counts_received[k]} chunks where {executed.name(int(sent[k]))} "
                 f"sends {counts_sent[k]}",
                 hint="give both the same cnt",
             ),

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from taccl.backend.program import Program
 from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import Blocked, Outcome, execute
 from taccl.backend.verify.limits import MAX_COUNT, SLOTS, Runtime, group_bytes
 from taccl.backend.verify.report import Collector, Finding
-from taccl.backend.verify.transfers import Transfers
 
 Run = Callable[[int, int], Outcome]  # of (slots, chunks per piece)
 
@@ -53,18 +53,18 @@ def chunks_per_piece(program: Program, runtime: Runtime) -> int | None:
 
 
 def check_bounded(
-    transfers: Transfers, connections: Connections, runtimes: Sequence[Runtime], collector: Collector
+    executed: ExecutedSteps, connections: Connections, runtimes: Sequence[Runtime], collector: Collector
 ) -> Depths:
     """Findings for each runtime whose depth is not enough, for a program that ends with unbounded ones."""
-    program = transfers.columns.program
+    program = executed.columns.program
     available = SLOTS[program.protocol]
-    most_chunks = int(transfers.columns.count.max(initial=1))
+    most_chunks = int(executed.columns.count.max(initial=1))
     outcomes: dict[tuple[int, int], Outcome] = {}
 
     def run(slots: int, per_piece: int) -> Outcome:
         key = (slots, min(per_piece, most_chunks))
         if key not in outcomes:
-            outcomes[key] = execute(transfers, connections, slots, per_piece, ITERATIONS)
+            outcomes[key] = execute(executed, connections, slots, per_piece, ITERATIONS)
         return outcomes[key]
 
     if run(1, 1).ends:
@@ -80,7 +80,7 @@ def check_bounded(
         each = per_piece[runtime.name]
         if each is not None and not run(available, each).ends:
             limit = None if safe is None else _safe_bytes(program, runtime, safe)
-            _report(transfers, connections, run(available, each).blocked, runtime, limit, collector)
+            _report(executed, connections, run(available, each).blocked, runtime, limit, collector)
     safe_bytes = None
     if safe is not None:
         safe_bytes = min(_safe_bytes(program, runtime, safe) for runtime in runtimes)
@@ -103,11 +103,11 @@ def _safe_bytes(program: Program, runtime: Runtime, per_piece: int) -> int:
 
 
 def report_unbounded(
-    transfers: Transfers, connections: Connections, outcome: Outcome, collector: Collector
+    executed: ExecutedSteps, connections: Connections, outcome: Outcome, collector: Collector
 ) -> Depths:
     """Findings for a program that hangs however deep connections are."""
-    for transfer, wait in transfers.never:
-        columns = transfers.columns
+    for index, wait in executed.never:
+        columns = executed.columns
         collector.add(
             columns.at_step(
                 wait.asker,
@@ -115,27 +115,27 @@ def report_unbounded(
                 "error",
                 "endless-wait",
                 f"waits for step {wait.step} of thread block {wait.block}, but no step of that thread "
-                f"block from there on has hasdep=1, so {transfers.name(transfer)} never starts",
+                f"block from there on has hasdep=1, so {executed.name(index)} never starts",
                 hint='set hasdep="1" on the step that is waited for',
             )
         )
-    if not transfers.never:
-        collector.add(_hang(transfers, connections, outcome.blocked, "however much a connection holds"))
+    if not executed.never:
+        collector.add(_hang(executed, connections, outcome.blocked, "however much a connection holds"))
     return HANGS
 
 
 def _report(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     blocked: tuple[Blocked, ...],
     runtime: Runtime,
     safe_bytes: int | None,
     collector: Collector,
 ) -> None:
-    program = transfers.columns.program
+    program = executed.columns.program
     slots = SLOTS[program.protocol]
     finding = _hang(
-        transfers,
+        executed,
         connections,
         blocked,
         f"where a connection holds {slots} pieces ({program.protocol.value}), in calls of "
@@ -149,7 +149,7 @@ def _report(
 
 
 def _hang(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     blocked: tuple[Blocked, ...],
     when: str,
@@ -158,8 +158,8 @@ def _hang(
 ) -> Finding:
     cycle = find_cycle(blocked)
     first = cycle[0]
-    columns, step = transfers.columns, int(transfers.step[first.transfer])
-    said = [_sentence(transfers, connections, each) for each in cycle]
+    columns, step = executed.columns, int(executed.step[first.index])
+    said = [_sentence(executed, connections, each) for each in cycle]
     if len(said) > _SHOWN_OF_A_CYCLE:
         half = _SHOWN_OF_A_CYCLE // 2
         said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
@@ -190,14 +190,14 @@ def find_cycle(blocked: tuple[Blocked, ...]) -> list[Blocked]:
     return path if here is None else path[place[here.block] :]
 
 
-def _sentence(transfers: Transfers, connections: Connections, blocked: Blocked) -> str:
-    name = transfers.name(blocked.transfer)
-    line = int(transfers.columns.line[transfers.step[blocked.transfer]])
+def _sentence(executed: ExecutedSteps, connections: Connections, blocked: Blocked) -> str:
+    name = executed.name(blocked.index)
+    line = int(executed.columns.line[executed.step[blocked.index]])
     name += f", line {line}," if line else ""
     if blocked.reason == "flag":
         if blocked.waits_for is None:
             return f"{name} waits for a flag that is never raised"
-        return f"{name} waits for {transfers.name(blocked.waits_for_transfer)} to be done"
+        return f"{name} waits for {executed.name(blocked.waits_for_index)} to be done"
     if blocked.reason == "data":
         return f"{name} waits for data on {connections.name(blocked.connection)}"
     return f"{name} waits for room on {connections.name(blocked.connection)}"

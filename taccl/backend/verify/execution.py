@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.transfers import Transfers
+from taccl.backend.verify.executed_steps import ExecutedSteps
 
 Reason = Literal["flag", "data", "slot"]
 
@@ -28,24 +28,24 @@ class Blocked:
 
     Parameters
     ----------
-    block, transfer : the block row and the transfer that it stands before or in.
+    block, index : the block row and the executed step that it stands before or in.
     reason : it waits for a flag, for data from its connection, or for a free slot in one.
     waits_for : the block row that would have to act; None if none ever can.
-    waits_for_transfer : with `flag`, the transfer that would raise it; else -1.
+    waits_for_index : with `flag`, the step that would raise it; else -1.
     connection : with `data` and `slot`, the connection; else -1.
     """
 
     block: int
-    transfer: int
+    index: int
     reason: Reason
     waits_for: int | None
-    waits_for_transfer: int = -1
+    waits_for_index: int = -1
     connection: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`order`: transfers of the first iteration as they were completed. `blocked`: empty if all ended."""
+    """`order`: steps of the first iteration as they were completed. `blocked`: empty if all ended."""
 
     order: tuple[int, ...]
     blocked: tuple[Blocked, ...]
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def execute(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     slots: int | None = None,
     chunks_per_piece: int | None = None,
@@ -68,12 +68,12 @@ def execute(
     ----------
     slots : pieces that a connection holds before its sender waits; None for no bound.
     chunks_per_piece : a step of `count` chunks moves in pieces of this many; None: in one.
-    iterations : times that every block runs through its transfers.
+    iterations : times that every block runs through its steps.
 
     A fused step takes a piece in and passes it on in one act: it needs the data and the free slot at
     the same time. Time and memory are linear in the pieces moved (waits are woken, never polled).
     """
-    run = _Run(transfers, connections, slots, chunks_per_piece, iterations)
+    run = _Run(executed, connections, slots, chunks_per_piece, iterations)
     run.all_blocks()
     return Outcome(tuple(run.order), run.blocked())
 
@@ -81,32 +81,32 @@ def execute(
 class _Run:
     def __init__(
         self,
-        transfers: Transfers,
+        executed: ExecutedSteps,
         connections: Connections,
         slots: int | None,
         chunks_per_piece: int | None,
         iterations: int,
     ) -> None:
-        self.transfers, self.connections = transfers, connections
+        self.executed, self.connections = executed, connections
         self.iterations = iterations
         self.slots = 2**60 if slots is None else slots
-        counts = transfers.columns.count[transfers.step].clip(min=1)
+        counts = executed.columns.count[executed.step].clip(min=1)
         pieces = counts * 0 + 1 if chunks_per_piece is None else -(-counts // chunks_per_piece)
         self.pieces: list[int] = pieces.tolist()
-        self.first: list[int] = transfers.first_of_block.tolist()
+        self.first: list[int] = executed.first_of_block.tolist()
         self.receives_on: list[int] = connections.receives_on.tolist()
         self.sends_on: list[int] = connections.sends_on.tolist()
         self.sender: list[int] = connections.sender.tolist()
         self.receiver: list[int] = connections.receiver.tolist()
-        self.waits = transfers.waits
-        self.never = {transfer for transfer, _ in transfers.never}
+        self.waits = executed.waits
+        self.never = {index for index, _ in executed.never}
         num_blocks = len(self.first) - 1
         self.at = self.first[:-1]
         self.iteration = [0] * num_blocks
         self.left = [self.pieces[at] if at < len(self.pieces) else 0 for at in self.at]
         self.sent = [0] * len(self.sender)
         self.received = [0] * len(self.sender)
-        self.completed = [0] * len(transfers)
+        self.completed = [0] * len(executed)
         self.flag_waiters: dict[int, list[int]] = {}
         self.order: list[int] = []
 
@@ -130,11 +130,11 @@ class _Run:
         receives_on, sends_on = self.receives_on, self.sends_on
         sent, received = self.sent, self.received
         while self.iteration[block] < self.iterations:
-            transfer = self.at[block]
-            if self._waits_for_flag(block, transfer):
+            index = self.at[block]
+            if self._waits_for_flag(block, index):
                 break
             moved = self.left[block]
-            into, out = receives_on[transfer], sends_on[transfer]
+            into, out = receives_on[index], sends_on[index]
             if into >= 0 and sent[into] - received[into] < moved:
                 moved = sent[into] - received[into]
             if out >= 0 and self.slots - sent[out] + received[out] < moved:
@@ -149,25 +149,25 @@ class _Run:
                 woken.append(self.receiver[out])
             self.left[block] -= moved
             if self.left[block] == 0:
-                self._complete(block, transfer, first, end)
-                if transfer in self.flag_waiters:
-                    woken.extend(self.flag_waiters.pop(transfer))
+                self._complete(block, index, first, end)
+                if index in self.flag_waiters:
+                    woken.extend(self.flag_waiters.pop(index))
         return woken
 
-    def _waits_for_flag(self, block: int, transfer: int) -> bool:
-        if transfer in self.never:
+    def _waits_for_flag(self, block: int, index: int) -> bool:
+        if index in self.never:
             return True
-        for awaited in self.waits[transfer]:
+        for awaited in self.waits[index]:
             if self.completed[awaited] <= self.iteration[block]:
                 self.flag_waiters.setdefault(awaited, []).append(block)
                 return True
         return False
 
-    def _complete(self, block: int, transfer: int, start: int, end: int) -> None:
-        if self.completed[transfer] == 0:
-            self.order.append(transfer)
-        self.completed[transfer] += 1
-        following = transfer + 1
+    def _complete(self, block: int, index: int, start: int, end: int) -> None:
+        if self.completed[index] == 0:
+            self.order.append(index)
+        self.completed[index] += 1
+        following = index + 1
         if following == end:
             following = start
             self.iteration[block] += 1
@@ -182,14 +182,14 @@ class _Run:
         )
 
     def _why(self, block: int) -> Blocked:
-        transfer = self.at[block]
-        if transfer in self.never:
-            return Blocked(block, transfer, "flag", None)
-        for awaited in self.transfers.waits[transfer]:
+        index = self.at[block]
+        if index in self.never:
+            return Blocked(block, index, "flag", None)
+        for awaited in self.executed.waits[index]:
             if self.completed[awaited] <= self.iteration[block]:
-                holder = int(self.transfers.block[awaited])
-                return Blocked(block, transfer, "flag", holder, waits_for_transfer=awaited)
-        into, out = self.receives_on[transfer], self.sends_on[transfer]
+                holder = int(self.executed.block[awaited])
+                return Blocked(block, index, "flag", holder, waits_for_index=awaited)
+        into, out = self.receives_on[index], self.sends_on[index]
         if into >= 0 and self.sent[into] == self.received[into]:
-            return Blocked(block, transfer, "data", self.sender[into], connection=into)
-        return Blocked(block, transfer, "slot", self.receiver[out], connection=out)
+            return Blocked(block, index, "data", self.sender[into], connection=into)
+        return Blocked(block, index, "slot", self.receiver[out], connection=out)

@@ -13,8 +13,8 @@ are in no order. Everything that is done before a step of the chain starts, come
 
 Whether u comes before v is read from vector clocks: clock[v][b] is how far into block b everything lies
 that comes before v. First with the edges inside a rank only and the blocks of that rank, which settles most
-pairs in time and memory O(transfers * blocks per rank). Then, for what is left, with all edges, and only for
-the blocks that such pairs start from, some at a time: O(transfers * blocks in question) time, bounded memory.
+pairs in time and memory O(steps * blocks per rank). Then, for what is left, with all edges, and only for
+the blocks that such pairs start from, some at a time: O(steps * blocks in question) time, bounded memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from taccl.backend.program import Op, Protocol
 from taccl.backend.verify.columns import OP_CODE
 from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.transfers import Transfers
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.collectives import BoolArray, IntArray
 
 #: Entries of one table of clocks (4 bytes each).
@@ -41,7 +41,7 @@ class Pairs:
 
     Parameters
     ----------
-    first, second : transfers. cell : what both touch.
+    first, second : steps. cell : what both touch.
     first_chunk, second_chunk : which of its chunks each touches there, from 0.
     """
 
@@ -66,7 +66,7 @@ class Pairs:
 
 
 def unordered(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     sequence: IntArray,
     pairs: Pairs,
@@ -76,15 +76,15 @@ def unordered(
 
     Parameters
     ----------
-    sequence : all transfers, in an order that respects happens-before.
+    sequence : all steps, in an order that respects happens-before.
     flags_of_sends_are_early : a flag that a plain send publishes does not say that it has read its source.
     """
     rows = np.arange(len(pairs))
     for within_rank in (True, False):
         left = pairs.where(rows)
-        ordered = _ordered(transfers, connections, sequence, left, within_rank, flags_of_sends_are_early)
+        ordered = _ordered(executed, connections, sequence, left, within_rank, flags_of_sends_are_early)
         rows = rows[~ordered]
-    rows = rows[~_ordered_by_chunk(transfers, connections, pairs.where(rows))]
+    rows = rows[~_ordered_by_chunk(executed, connections, pairs.where(rows))]
     found = np.zeros(len(pairs), dtype=np.bool_)
     found[rows] = True
     return found
@@ -100,9 +100,9 @@ def is_upstream(connections: Connections, first: int, second: int) -> bool:
     return False
 
 
-def _ordered_by_chunk(transfers: Transfers, connections: Connections, pairs: Pairs) -> BoolArray:
+def _ordered_by_chunk(executed: ExecutedSteps, connections: Connections, pairs: Pairs) -> BoolArray:
     """Per pair, whether the second access is to what the first has sent on its way, or comes after that."""
-    if transfers.columns.program.protocol is Protocol.SIMPLE:
+    if executed.columns.program.protocol is Protocol.SIMPLE:
         in_order = pairs.first_chunk <= pairs.second_chunk
     else:
         in_order = pairs.first_chunk == pairs.second_chunk
@@ -112,41 +112,41 @@ def _ordered_by_chunk(transfers: Transfers, connections: Connections, pairs: Pai
 
 
 def _ordered(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     sequence: IntArray,
     pairs: Pairs,
     within_rank: bool,
     early: bool,
 ) -> BoolArray:
-    """Per pair, whether the whole first transfer is done before the second starts on any chunk."""
+    """Per pair, whether the whole first step is done before the second starts on any chunk."""
     ordered = np.zeros(len(pairs), dtype=np.bool_)
     if not len(pairs):
         return ordered
-    position = np.arange(len(transfers)) - transfers.first_of_block[transfers.block]
-    num_blocks = len(transfers.first_of_block) - 1
-    start_blocks = transfers.block[pairs.first]
+    position = np.arange(len(executed)) - executed.first_of_block[executed.block]
+    num_blocks = len(executed.first_of_block) - 1
+    start_blocks = executed.block[pairs.first]
     passes = []
     if within_rank:  # the k-th block of every rank shares the k-th column
-        rank = transfers.columns.block_rank
+        rank = executed.columns.block_rank
         passes.append(np.arange(num_blocks) - np.searchsorted(rank, rank))
     else:
         blocks = np.unique(start_blocks)
-        width = max(1, CLOCK_ENTRIES // 2 // len(transfers))
+        width = max(1, CLOCK_ENTRIES // 2 // len(executed))
         for start in range(0, len(blocks), width):
             column = np.full(num_blocks, -1)
             column[blocks[start : start + width]] = np.arange(len(blocks[start : start + width]))
             passes.append(column)
     for column in passes:
         asked = column[start_blocks] >= 0
-        clock = _clocks(transfers, connections, sequence, column, position, within_rank, early)
+        clock = _clocks(executed, connections, sequence, column, position, within_rank, early)
         u, v = pairs.first[asked], pairs.second[asked]
-        ordered[asked] = clock[v, column[transfers.block[u]]] >= position[u]
+        ordered[asked] = clock[v, column[executed.block[u]]] >= position[u]
     return ordered
 
 
 def _clocks(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     sequence: IntArray,
     column: IntArray,
@@ -154,37 +154,37 @@ def _clocks(
     within_rank: bool,
     early: bool,
 ) -> Clocks:
-    """What is done before each transfer starts on any of its chunks, shape (num_transfers, num_columns).
+    """What is done before each step starts on any of its chunks, shape (num_executed, num_columns).
 
-    -1 where nothing of a block is. Two tables are kept: what is done when a transfer is done, which later
+    -1 where nothing of a block is. Two tables are kept: what is done when a step is done, which later
     steps of its block and steps that wait for it know; and what is done before it starts, which is all
     that chunks of it tell to those who get them one by one.
     """
-    done = np.full((len(transfers), int(column.max()) + 1), -1, dtype=np.int32)
+    done = np.full((len(executed), int(column.max()) + 1), -1, dtype=np.int32)
     before = done if within_rank else done.copy()
-    own: list[int] = column[transfers.block].tolist()
+    own: list[int] = column[executed.block].tolist()
     at: list[int] = position.tolist()
     source: list[int] = connections.source.tolist()
-    waits = transfers.waits
-    is_early = [False] * len(transfers)
+    waits = executed.waits
+    is_early = [False] * len(executed)
     if early:
-        is_early = (transfers.columns.op[transfers.step] == OP_CODE[Op.SEND]).tolist()
+        is_early = (executed.columns.op[executed.step] == OP_CODE[Op.SEND]).tolist()
     maximum = np.maximum
-    for transfer in sequence.tolist():
-        row = done[transfer]
-        if at[transfer]:
-            row[:] = done[transfer - 1]
-        for awaited in waits[transfer]:
+    for index in sequence.tolist():
+        row = done[index]
+        if at[index]:
+            row[:] = done[index - 1]
+        for awaited in waits[index]:
             own_column = own[awaited]
             known = row[own_column] if own_column >= 0 else -1
             maximum(row, done[awaited], out=row)
             if own_column >= 0 and is_early[awaited]:
                 row[own_column] = max(known, at[awaited] - 1)
         if not within_rank:
-            before[transfer] = row
-            if source[transfer] >= 0:
-                maximum(before[transfer], before[source[transfer]], out=before[transfer])
-                maximum(row, done[source[transfer]], out=row)
-        if own[transfer] >= 0:
-            row[own[transfer]] = at[transfer]
+            before[index] = row
+            if source[index] >= 0:
+                maximum(before[index], before[source[index]], out=before[index])
+                maximum(row, done[source[index]], out=row)
+        if own[index] >= 0:
+            row[own[index]] = at[index]
     return before

@@ -7,16 +7,16 @@ from typing import Literal
 import numpy as np
 
 from taccl.backend.verify.columns import OUTPUT, WRITES_TARGET
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.expected import NOWHERE, Expectation, Value
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
 from taccl.backend.verify.symbolic import Trace
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import BoolArray, IntArray
 
 
 def check_meaning(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     expectation: Expectation | None,
     memory: Memory,
     trace: Trace,
@@ -29,18 +29,18 @@ def check_meaning(
     """
     wrong = 0
     if expectation is not None:
-        wrong += _wrong_outputs(transfers, expectation, memory, trace, collector, runtimes)
-        wrong += _changed_inputs(transfers, memory, trace, collector, runtimes)
-        wrong += _outputs_that_are_not_there(transfers, expectation, memory, collector, runtimes)
+        wrong += _wrong_outputs(executed, expectation, memory, trace, collector, runtimes)
+        wrong += _changed_inputs(executed, memory, trace, collector, runtimes)
+        wrong += _outputs_that_are_not_there(executed, expectation, memory, collector, runtimes)
     tainted = wrong > 0 and any(map(trace.values.is_tainted, set(trace.cells)))
-    _unwritten_reads(transfers, memory, trace, tainted, collector, runtimes)
+    _unwritten_reads(executed, memory, trace, tainted, collector, runtimes)
     if wrong:
         return "wrong"
     return "right" if expectation is not None else "not checked"
 
 
 def _wrong_outputs(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     expectation: Expectation,
     memory: Memory,
     trace: Trace,
@@ -59,8 +59,8 @@ def _wrong_outputs(
             f"but {_compare(wanted, trace.values[int(found[row])])}"
         )
         if writer >= 0:
-            message += f"; it was last written by {transfers.name(writer)}"
-        collector.add(_at_writer(transfers, writer, "wrong-result", message, rank, runtimes))
+            message += f"; it was last written by {executed.name(writer)}"
+        collector.add(_at_writer(executed, writer, "wrong-result", message, rank, runtimes))
     if len(wrong) > FINDINGS_PER_RULE:
         more = Finding("meaning", "error", "wrong-result", "", runtimes=runtimes)
         collector.add_more(more, len(wrong) - FINDINGS_PER_RULE)
@@ -80,11 +80,11 @@ def _differs(expectation: Expectation, trace: Trace, found: IntArray) -> BoolArr
 
 
 def _at_writer(
-    transfers: Transfers, writer: int, rule: str, message: str, rank: int, runtimes: tuple[str, ...]
+    executed: ExecutedSteps, writer: int, rule: str, message: str, rank: int, runtimes: tuple[str, ...]
 ) -> Finding:
     if writer < 0:
         return Finding("meaning", "error", rule, message, rank=rank, runtimes=runtimes)
-    columns, step = transfers.columns, int(transfers.step[writer])
+    columns, step = executed.columns, int(executed.step[writer])
     block = columns.step_block[step]
     return Finding(
         "meaning",
@@ -100,13 +100,13 @@ def _at_writer(
 
 
 def _changed_inputs(
-    transfers: Transfers, memory: Memory, trace: Trace, collector: Collector, runtimes: tuple[str, ...]
+    executed: ExecutedSteps, memory: Memory, trace: Trace, collector: Collector, runtimes: tuple[str, ...]
 ) -> int:
-    for transfer, cell in trace.clobbered:
-        rank = int(transfers.columns.block_rank[transfers.block[transfer]])
+    for index, cell in trace.clobbered:
+        rank = int(executed.columns.block_rank[executed.block[index]])
         collector.add(
-            transfers.columns.at_step(
-                int(transfers.step[transfer]),
+            executed.columns.at_step(
+                int(executed.step[index]),
                 "meaning",
                 "error",
                 "input-changed",
@@ -120,7 +120,7 @@ def _changed_inputs(
 
 
 def _outputs_that_are_not_there(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     expectation: Expectation,
     memory: Memory,
     collector: Collector,
@@ -129,13 +129,13 @@ def _outputs_that_are_not_there(
     """Out of place, only the root of a reduce or gather has an output; others may pass any pointer."""
     if memory.mode != "out of place" or expectation.has_output.all():
         return 0
-    columns, steps = transfers.columns, transfers.step
+    columns, steps = executed.columns, executed.step
     writes = WRITES_TARGET[columns.op[steps]] & (columns.dst[steps] == OUTPUT)
-    wrong = np.flatnonzero(writes & ~expectation.has_output[transfers.rank])
-    for transfer in wrong.tolist():
+    wrong = np.flatnonzero(writes & ~expectation.has_output[executed.rank])
+    for index in wrong.tolist():
         collector.add(
             columns.at_step(
-                int(steps[transfer]),
+                int(steps[index]),
                 "meaning",
                 "error",
                 "no-output",
@@ -149,7 +149,7 @@ def _outputs_that_are_not_there(
 
 
 def _unwritten_reads(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     memory: Memory,
     trace: Trace,
     tainted: bool,
@@ -157,11 +157,11 @@ def _unwritten_reads(
     runtimes: tuple[str, ...],
 ) -> None:
     """Errors if what was read got into a wrong result, else warnings."""
-    for transfer, cell in trace.unwritten_reads:
-        rank = int(transfers.columns.block_rank[transfers.block[transfer]])
+    for index, cell in trace.unwritten_reads:
+        rank = int(executed.columns.block_rank[executed.block[index]])
         collector.add(
-            transfers.columns.at_step(
-                int(transfers.step[transfer]),
+            executed.columns.at_step(
+                int(executed.step[index]),
                 "meaning",
                 "error" if tainted else "warning",
                 "unwritten-read",

@@ -14,15 +14,15 @@ import numpy as np
 from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, READS_SOURCE, WRITES_TARGET
 from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.happens_before import Pairs, is_upstream, unordered
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import Collector
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import BoolArray, IntArray
 
 
 def check_races(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     order: Sequence[int],
     memory: Memory,
@@ -33,35 +33,35 @@ def check_races(
 
     Parameters
     ----------
-    order : all transfers, in an order that respects happens-before.
+    order : all steps, in an order that respects happens-before.
     runtimes : those that the findings concern; none for all.
     """
-    _overlaps(transfers, memory, collector, runtimes)
+    _overlaps(executed, memory, collector, runtimes)
     sequence = np.array(order, dtype=np.int64)
-    pairs = conflicts(transfers, sequence, memory)
-    pairs = pairs.where(transfers.block[pairs.first] != transfers.block[pairs.second])
-    racing = _one_cell_each(transfers, pairs.where(unordered(transfers, connections, sequence, pairs)))
+    pairs = conflicts(executed, sequence, memory)
+    pairs = pairs.where(executed.block[pairs.first] != executed.block[pairs.second])
+    racing = _one_cell_each(executed, pairs.where(unordered(executed, connections, sequence, pairs)))
     for u, v, cell in zip(racing.first.tolist(), racing.second.tolist(), racing.cell.tolist(), strict=True):
-        _report(transfers, connections, memory, u, v, cell, collector, runtimes)
+        _report(executed, connections, memory, u, v, cell, collector, runtimes)
     return len(racing)
 
 
-def _one_cell_each(transfers: Transfers, pairs: Pairs) -> Pairs:
-    """Each two transfers once, with the first cell at which they meet."""
-    _, kept = np.unique(pairs.first * len(transfers) + pairs.second, return_index=True)
+def _one_cell_each(executed: ExecutedSteps, pairs: Pairs) -> Pairs:
+    """Each two steps once, with the first cell at which they meet."""
+    _, kept = np.unique(pairs.first * len(executed) + pairs.second, return_index=True)
     return pairs.where(kept)
 
 
-def _accesses(transfers: Transfers, memory: Memory) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
-    """Every access as (transfer, cell, which of its chunks, whether it writes)."""
-    columns, steps = transfers.columns, transfers.step
-    rank, op = transfers.rank, columns.op[steps]
-    rows = np.arange(len(transfers))
+def _accesses(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
+    """Every access as (step, cell, which of its chunks, whether it writes)."""
+    columns, steps = executed.columns, executed.step
+    rank, op = executed.rank, columns.op[steps]
+    rows = np.arange(len(executed))
     source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
     target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
     reads, writes, accumulates = READS_SOURCE[op], WRITES_TARGET[op], op == OP_CODE[Op.REDUCE]
     merged = np.array(
-        [(row, each) for row, sources in transfers.sources.items() for each in sources[:-1]], dtype=np.int64
+        [(row, each) for row, sources in executed.sources.items() for each in sources[:-1]], dtype=np.int64
     ).reshape(-1, 2)
     merged_row, merged_step = merged[:, 0], merged[:, 1]
     merged_cell = memory.base[rank[merged_row], columns.src[merged_step]] + columns.src_offset[merged_step]
@@ -73,12 +73,12 @@ def _accesses(transfers: Transfers, memory: Memory) -> tuple[IntArray, IntArray,
     return np.repeat(row, counts), np.repeat(cell, counts) + within, within, np.repeat(is_write, counts)
 
 
-def conflicts(transfers: Transfers, sequence: IntArray, memory: Memory) -> Pairs:
+def conflicts(executed: ExecutedSteps, sequence: IntArray, memory: Memory) -> Pairs:
     """The pairs of accesses that have to be ordered."""
-    row, cell, chunk, is_write = _accesses(transfers, memory)
+    row, cell, chunk, is_write = _accesses(executed, memory)
     if not len(row):
         return Pairs(row, row, row, row, row)
-    when = np.empty(len(transfers), dtype=np.int64)
+    when = np.empty(len(executed), dtype=np.int64)
     when[sequence] = np.arange(len(sequence))
     by_time = np.lexsort((is_write, when[row], cell))
     row, cell, chunk, is_write = row[by_time], cell[by_time], chunk[by_time], is_write[by_time]
@@ -95,7 +95,7 @@ def conflicts(transfers: Transfers, sequence: IntArray, memory: Memory) -> Pairs
 
 
 def _report(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     memory: Memory,
     u: int,
@@ -104,10 +104,10 @@ def _report(
     collector: Collector,
     runtimes: tuple[str, ...],
 ) -> None:
-    columns = transfers.columns
-    u_step, v_step = int(transfers.step[u]), int(transfers.step[v])
-    rank = int(columns.block_rank[transfers.block[u]])
-    block, line = columns.block_id[transfers.block[u]], int(columns.line[u_step])
+    columns = executed.columns
+    u_step, v_step = int(executed.step[u]), int(executed.step[v])
+    rank = int(columns.block_rank[executed.block[u]])
+    block, line = columns.block_id[executed.block[u]], int(columns.line[u_step])
     where = f" (line {line})" if line else ""
     why = "nothing says which comes first"
     if is_upstream(connections, u, v):
@@ -126,10 +126,12 @@ def _report(
     )
 
 
-def _overlaps(transfers: Transfers, memory: Memory, collector: Collector, runtimes: tuple[str, ...]) -> None:
+def _overlaps(
+    executed: ExecutedSteps, memory: Memory, collector: Collector, runtimes: tuple[str, ...]
+) -> None:
     """A step whose source and target overlap without being the same reads what it is writing."""
-    columns, steps = transfers.columns, transfers.step
-    op, rank = columns.op[steps], transfers.rank
+    columns, steps = executed.columns, executed.step
+    op, rank = columns.op[steps], executed.rank
     source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
     target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
     distance = np.abs(source - target)

@@ -153,8 +153,8 @@ def _nops_wait_and_lead_somewhere(subject: Subject) -> None:
 
 
 def _chains_of_nops_end_in_a_wait(subject: Subject) -> None:
-    for row, asked in enumerate(subject.transfers.asked):
-        step = subject.transfers.first_step(row)
+    for row, asked in enumerate(subject.executed.asked):
+        step = subject.executed.first_step(row)
         if asked and asked[-1].asker != step:
             subject.step(
                 step,
@@ -166,7 +166,7 @@ def _chains_of_nops_end_in_a_wait(subject: Subject) -> None:
 
 
 def _nops_do_not_tear_reductions_apart(subject: Subject) -> None:
-    for step in subject.transfers.torn_reductions:
+    for step in subject.executed.torn_reductions:
         subject.step(
             step,
             "torn-reduction",
@@ -178,7 +178,7 @@ def _nops_do_not_tear_reductions_apart(subject: Subject) -> None:
 
 def _merged_reductions_are_alike_and_few(subject: Subject) -> None:
     columns = subject.columns
-    for merged in subject.transfers.sources.values():
+    for merged in subject.executed.sources.values():
         counts = sorted({int(columns.count[each]) for each in merged})
         if len(counts) > 1:
             subject.step(

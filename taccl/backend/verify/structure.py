@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from taccl.backend.verify.blocks import BLOCK_RULES
 from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.header import HEADER_RULES
 from taccl.backend.verify.report import Collector
 from taccl.backend.verify.steps import STEP_RULES
 from taccl.backend.verify.subject import Subject
-from taccl.backend.verify.transfers import Transfers
 
 
-def check_structure(columns: Columns, transfers: Transfers, collector: Collector) -> None:
+def check_structure(columns: Columns, executed: ExecutedSteps, collector: Collector) -> None:
     """Findings for everything that at least one runtime does not take as it is meant."""
-    subject = Subject(columns, transfers, collector)
+    subject = Subject(columns, executed, collector)
     for rule in (*HEADER_RULES, *BLOCK_RULES, *STEP_RULES):
         rule(subject)

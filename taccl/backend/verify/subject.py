@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from taccl.backend.program import Program, RankProgram
 from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import RUNTIMES, Runtime
 from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
-from taccl.backend.verify.transfers import Transfers
 
 ALL = tuple(runtime.name for runtime in RUNTIMES)
 
@@ -28,7 +28,7 @@ class Subject:
     """
 
     columns: Columns
-    transfers: Transfers
+    executed: ExecutedSteps
     collector: Collector
 
     @property

@@ -15,9 +15,9 @@ import numpy as np
 from taccl.backend.program import Op
 from taccl.backend.verify.columns import INPUT, OPS
 from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.expected import NOWHERE, Value
 from taccl.backend.verify.memory import Memory
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import BoolArray
 
 #: The number of the value of memory that nobody wrote.
@@ -97,9 +97,9 @@ class Trace:
     ----------
     values : the numbering that the cells use.
     cells : per cell, the value in the end.
-    writer : per cell, the transfer that wrote it last; -1 if none did.
-    unwritten_reads : (transfer, cell) of each read of a cell that nobody had written.
-    clobbered : (transfer, cell) of each write that changed an input chunk out of place.
+    writer : per cell, the step that wrote it last; -1 if none did.
+    unwritten_reads : (step, cell) of each read of a cell that nobody had written.
+    clobbered : (step, cell) of each write that changed an input chunk out of place.
     """
 
     values: Values
@@ -110,9 +110,13 @@ class Trace:
 
 
 def run_symbolically(
-    transfers: Transfers, connections: Connections, order: Sequence[int], memory: Memory, has_input: BoolArray
+    executed: ExecutedSteps,
+    connections: Connections,
+    order: Sequence[int],
+    memory: Memory,
+    has_input: BoolArray,
 ) -> Trace:
-    """The contents of all cells after the transfers in `order`, which respects every dependency.
+    """The contents of all cells after the steps in `order`, which respects every dependency.
 
     Parameters
     ----------
@@ -120,10 +124,10 @@ def run_symbolically(
     """
     trace = _initial(memory, has_input)
     cells, writer, add = trace.cells, trace.writer, trace.values.sum
-    columns, steps = transfers.columns, transfers.step
+    columns, steps = executed.columns, executed.step
     op_of = columns.op[steps].tolist()
     count_of: list[int] = columns.count[steps].tolist()
-    rank = transfers.rank
+    rank = executed.rank
     source_cell: list[int] = (memory.base[rank, columns.src[steps]] + columns.src_offset[steps]).tolist()
     target_cell: list[int] = (memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]).tolist()
     guards_input = (memory.mode == "out of place") & (columns.dst[steps] == INPUT)
@@ -131,43 +135,43 @@ def run_symbolically(
     sent_by: list[int] = connections.source.tolist()
     in_flight: dict[int, list[int]] = {}
 
-    def read(transfer: int, cell: int, count: int) -> list[int]:
+    def read(index: int, cell: int, count: int) -> list[int]:
         found = cells[cell : cell + count]
         if UNWRITTEN in found:
             trace.unwritten_reads.extend(
-                (transfer, cell + k) for k, value in enumerate(found) if value == UNWRITTEN
+                (index, cell + k) for k, value in enumerate(found) if value == UNWRITTEN
             )
         return found
 
-    def write(transfer: int, content: list[int]) -> None:
-        cell = target_cell[transfer]
-        if guarded[transfer]:
+    def write(index: int, content: list[int]) -> None:
+        cell = target_cell[index]
+        if guarded[index]:
             trace.clobbered.extend(
-                (transfer, cell + k) for k, value in enumerate(content) if cells[cell + k] != value
+                (index, cell + k) for k, value in enumerate(content) if cells[cell + k] != value
             )
         cells[cell : cell + len(content)] = content
-        writer[cell : cell + len(content)] = [transfer] * len(content)
+        writer[cell : cell + len(content)] = [index] * len(content)
 
-    for transfer in order:
-        op, count = OPS[op_of[transfer]], count_of[transfer]
+    for index in order:
+        op, count = OPS[op_of[index]], count_of[index]
         if op is Op.SEND:
-            in_flight[transfer] = read(transfer, source_cell[transfer], count)
+            in_flight[index] = read(index, source_cell[index], count)
         elif op is Op.COPY:
-            write(transfer, read(transfer, source_cell[transfer], count))
+            write(index, read(index, source_cell[index], count))
         elif op is Op.REDUCE:
-            total = read(transfer, target_cell[transfer], count)
-            for source in _sources(transfers, memory, transfer, source_cell[transfer]):
-                total = [add(a, b) for a, b in zip(total, read(transfer, source, count), strict=True)]
-            write(transfer, total)
+            total = read(index, target_cell[index], count)
+            for source in _sources(executed, memory, index, source_cell[index]):
+                total = [add(a, b) for a, b in zip(total, read(index, source, count), strict=True)]
+            write(index, total)
         else:
-            content = in_flight.pop(sent_by[transfer])
+            content = in_flight.pop(sent_by[index])
             if op not in (Op.RECV, Op.RECV_COPY_SEND):
-                local = read(transfer, source_cell[transfer], count)
+                local = read(index, source_cell[index], count)
                 content = [add(a, b) for a, b in zip(local, content, strict=True)]
             if op is not Op.RECV_REDUCE_SEND:
-                write(transfer, content)
+                write(index, content)
             if op.sends:
-                in_flight[transfer] = content
+                in_flight[index] = content
     return trace
 
 
@@ -180,12 +184,12 @@ def _initial(memory: Memory, has_input: BoolArray) -> Trace:
     return Trace(values, cells, [-1] * memory.num_cells)
 
 
-def _sources(transfers: Transfers, memory: Memory, transfer: int, own: int) -> list[int]:
+def _sources(executed: ExecutedSteps, memory: Memory, index: int, own: int) -> list[int]:
     """First cells of what a `re` adds: its own source, or all that were merged into it."""
-    merged = transfers.sources.get(transfer)
+    merged = executed.sources.get(index)
     if merged is None:
         return [own]
-    columns = transfers.columns
-    step = int(transfers.step[transfer])
-    base = int(memory.base[transfers.columns.block_rank[transfers.block[transfer]], columns.src[step]])
+    columns = executed.columns
+    step = int(executed.step[index])
+    base = int(memory.base[executed.columns.block_rank[executed.block[index]], columns.src[step]])
     return [base + int(columns.src_offset[each]) for each in merged]

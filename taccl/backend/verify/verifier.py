@@ -15,6 +15,7 @@ from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.connections import Connections, connect
 from taccl.backend.verify.deadlock import check_bounded, report_unbounded
 from taccl.backend.verify.document import check_document
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.backend.verify.expected import (
     MAX_CELLS,
@@ -32,7 +33,6 @@ from taccl.backend.verify.report import Collector, Facts, Finding, Report, Verdi
 from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
-from taccl.backend.verify.transfers import Transfers
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.collectives import BoolArray, Collective
 from taccl.errors import CollectiveError
@@ -127,10 +127,10 @@ def _verify(
         return looked_at.report(wanted)
     if root is None and collective is not None:
         root = collective.root
-    transfers, connections = looked_at.parts
+    executed, connections = looked_at.parts
     loads = [each for each in wanted if looked_at.facts.readers[each.name] != "no"]
     facts = _behaviour(
-        transfers,
+        executed,
         connections,
         looked_at.expectation,
         root,
@@ -152,7 +152,7 @@ class _LookedAt:
     facts: Facts
     path: str | None
     expectation: Expectation | None
-    parts: tuple[Transfers, Connections] | None
+    parts: tuple[ExecutedSteps, Connections] | None
 
     @property
     def takers(self) -> tuple[Runtime, ...]:
@@ -175,8 +175,8 @@ def _look(
         check_document(document, collector)
     if collector.fatal:
         return _LookedAt(collector, _facts(columns, collector), path, None, None)
-    transfers = Transfers.of(columns)
-    check_structure(columns, transfers, collector)
+    executed = ExecutedSteps.of(columns)
+    check_structure(columns, executed, collector)
     if root is None and collective is not None:
         root = collective.root
     expectation = (
@@ -186,8 +186,8 @@ def _look(
     )
     check_bounds(columns, expectation, collector)
     _check_size(columns, expectation, collector)
-    connections = connect(transfers, collector)
-    return _LookedAt(collector, _facts(columns, collector), path, expectation, (transfers, connections))
+    connections = connect(executed, collector)
+    return _LookedAt(collector, _facts(columns, collector), path, expectation, (executed, connections))
 
 
 def _facts(columns: Columns, collector: Collector) -> Facts:
@@ -211,7 +211,7 @@ def _check_size(columns: Columns, expectation: Expectation | None, collector: Co
 
 
 def _behaviour(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     expectation: Expectation | None,
     root: int | None,
@@ -220,11 +220,11 @@ def _behaviour(
     facts: Facts,
 ) -> Facts:
     """Meaning and concurrency of a program that can be executed at all."""
-    unbounded = execute(transfers, connections)
+    unbounded = execute(executed, connections)
     if not unbounded.ends:
-        depths = report_unbounded(transfers, connections, unbounded, collector)
+        depths = report_unbounded(executed, connections, unbounded, collector)
     else:
-        depths = check_bounded(transfers, connections, runtimes, collector)
+        depths = check_bounded(executed, connections, runtimes, collector)
     facts = replace(
         facts,
         slot_depth=depths.slot_depth,
@@ -233,27 +233,27 @@ def _behaviour(
         deadlock_split=depths.deadlock_split,
         safe_bytes=depths.safe_bytes,
     )
-    program = transfers.columns.program
+    program = executed.columns.program
     verdicts = _verdicts_before(program, runtimes)
     if unbounded.ends:
         races = 0
         everyone: BoolArray = np.ones(program.num_ranks, dtype=np.bool_)
         for mode in (mode for mode in MODES if callers(program, mode, runtimes)):
-            memory = Memory.of(transfers.columns, expectation, mode)
+            memory = Memory.of(executed.columns, expectation, mode)
             if expectation is not None and is_rooted(expectation.collective) and root is None:
-                trial = run_symbolically(transfers, connections, unbounded.order, memory, everyone)
+                trial = run_symbolically(executed, connections, unbounded.order, memory, everyone)
                 root = find_root(expectation, memory, trial)
                 expectation = expect_standard(program, root, collector)
-                memory = Memory.of(transfers.columns, expectation, mode)
+                memory = Memory.of(executed.columns, expectation, mode)
             has_input = everyone if expectation is None else expectation.has_input
             calling = callers(program, mode, runtimes)
             concerned = () if len(calling) == len(runtimes) else calling
-            trace = run_symbolically(transfers, connections, unbounded.order, memory, has_input)
-            verdicts[mode] = check_meaning(transfers, expectation, memory, trace, collector, concerned)
-            races += check_races(transfers, connections, unbounded.order, memory, collector, concerned)
+            trace = run_symbolically(executed, connections, unbounded.order, memory, has_input)
+            verdicts[mode] = check_meaning(executed, expectation, memory, trace, collector, concerned)
+            races += check_races(executed, connections, unbounded.order, memory, collector, concerned)
             if RCCL.name in calling:
-                check_visibility(transfers, unbounded.order, memory, collector)
-                check_early_flags(transfers, connections, unbounded.order, memory, collector)
+                check_visibility(executed, unbounded.order, memory, collector)
+                check_early_flags(executed, connections, unbounded.order, memory, collector)
         facts = replace(facts, races=races)
     return replace(
         facts,

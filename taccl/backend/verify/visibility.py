@@ -18,31 +18,31 @@ import numpy as np
 from taccl.backend.program import Op, Protocol
 from taccl.backend.verify.columns import INPUT, OP_CODE, READS_SOURCE, WRITES_TARGET
 from taccl.backend.verify.connections import Connections
+from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.happens_before import unordered
 from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.races import conflicts
 from taccl.backend.verify.report import Collector
-from taccl.backend.verify.transfers import Transfers
 from taccl.collectives import BoolArray, IntArray
 
 
 def check_visibility(
-    transfers: Transfers, order: Sequence[int], memory: Memory, collector: Collector
+    executed: ExecutedSteps, order: Sequence[int], memory: Memory, collector: Collector
 ) -> None:
     """One warning for all steps that read as `i` what another block wrote; in place only."""
     if memory.mode != "in place":
         return
-    columns, steps = transfers.columns, transfers.step
-    pairs = conflicts(transfers, np.array(order, dtype=np.int64), memory)
+    columns, steps = executed.columns, executed.step
+    pairs = conflicts(executed, np.array(order, dtype=np.int64), memory)
     first, second, cell = pairs.first, pairs.second, pairs.cell
-    source, target = _places(transfers, memory)
+    source, target = _places(executed, memory)
     count, op = columns.count[steps], columns.op[steps]
-    changes = _changes(transfers, memory)
+    changes = _changes(executed, memory)
     writes = changes[first] & (cell >= target[first]) & (cell < target[first] + count[first])
     reads_as_input = READS_SOURCE[op] & (columns.src[steps] == INPUT)
     reads = reads_as_input[second] & (cell >= source[second]) & (cell < source[second] + count[second])
-    apart = transfers.block[first] != transfers.block[second]
+    apart = executed.block[first] != executed.block[second]
     stale = np.unique(second[writes & reads & apart])
     if len(stale):
         collector.add(
@@ -60,43 +60,43 @@ def check_visibility(
         )
 
 
-def _places(transfers: Transfers, memory: Memory) -> tuple[IntArray, IntArray]:
-    """The first cell of the source and of the target of every transfer."""
-    columns, steps, rank = transfers.columns, transfers.step, transfers.rank
+def _places(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArray]:
+    """The first cell of the source and of the target of every step."""
+    columns, steps, rank = executed.columns, executed.step, executed.rank
     source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
     target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
     return source, target
 
 
-def _changes(transfers: Transfers, memory: Memory) -> BoolArray:
-    """Per transfer, whether it writes anything but what is there: no copy of a cell onto itself."""
-    source, target = _places(transfers, memory)
-    op = transfers.columns.op[transfers.step]
+def _changes(executed: ExecutedSteps, memory: Memory) -> BoolArray:
+    """Per step, whether it writes anything but what is there: no copy of a cell onto itself."""
+    source, target = _places(executed, memory)
+    op = executed.columns.op[executed.step]
     onto_itself = (op == OP_CODE[Op.COPY]) & (source == target)
     return np.asarray(WRITES_TARGET[op] & ~onto_itself)
 
 
 def check_early_flags(
-    transfers: Transfers,
+    executed: ExecutedSteps,
     connections: Connections,
     order: Sequence[int],
     memory: Memory,
     collector: Collector,
 ) -> None:
     """With LL, findings for steps that overwrite the source of a send once its flag says that it is done."""
-    columns, steps = transfers.columns, transfers.step
+    columns, steps = executed.columns, executed.step
     if columns.program.protocol is not Protocol.LL:
         return
     sequence = np.array(order, dtype=np.int64)
-    pairs = conflicts(transfers, sequence, memory)
+    pairs = conflicts(executed, sequence, memory)
     sent = columns.op[steps[pairs.first]] == OP_CODE[Op.SEND]
-    sent &= _changes(transfers, memory)[pairs.second]
-    pairs = pairs.where(sent & (transfers.block[pairs.first] != transfers.block[pairs.second]))
-    pairs = pairs.where(~unordered(transfers, connections, sequence, pairs))  # others are races anyway
-    early = pairs.where(unordered(transfers, connections, sequence, pairs, flags_of_sends_are_early=True))
+    sent &= _changes(executed, memory)[pairs.second]
+    pairs = pairs.where(sent & (executed.block[pairs.first] != executed.block[pairs.second]))
+    pairs = pairs.where(~unordered(executed, connections, sequence, pairs))  # others are races anyway
+    early = pairs.where(unordered(executed, connections, sequence, pairs, flags_of_sends_are_early=True))
     for pair in np.unique(early.second, return_index=True)[1].tolist():
         send, step = int(early.first[pair]), int(early.second[pair])
-        rank = int(transfers.rank[step])
+        rank = int(executed.rank[step])
         collector.add(
             columns.at_step(
                 int(steps[step]),
@@ -104,7 +104,7 @@ def check_early_flags(
                 "error",
                 "rccl-early-flag",
                 f"{memory.mode}, this overwrites {memory.name(rank, int(early.cell[pair]))} after a wait for "
-                f"{transfers.name(send)}, which reads it; with LL this runtime says that a send is done "
+                f"{executed.name(send)}, which reads it; with LL this runtime says that a send is done "
                 "while threads of it may still read",
                 hint="let it wait for a later step there that is no send, or use Simple or LL128",
                 runtimes=(RCCL.name,),

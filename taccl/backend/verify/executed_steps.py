@@ -1,18 +1,18 @@
 """Steps as the runtimes really execute them: nops folded away, `re` steps merged, waits resolved.
 
-A runtime does not run the steps of a file one by one. It turns each thread block into *transfers*:
+A runtime does not run the steps of a file one by one. It turns each thread block into *executed steps*:
 
-- a nop is no transfer; its dependency is handed to the next transfer that starts anew;
+- a nop is none; its dependency goes to the next one that starts anew;
 - a `re` with the same target and source buffer as the `re` before it, and with no dependency of its
   own, is merged into that one. Nops in between do not stop this, and their dependencies then go to
-  the transfer after. A run ends after a step with hasdep="1", and where the sources merged in the
+  the one after. A run ends after a step with hasdep="1", and where the sources merged in the
   whole thread block reach 16;
-- a transfer with hasdep="1" publishes a number when it is done. The number is counted, not read:
-  one per transfer, one per nop folded into it, one per `re` merged beyond the first. It is the
+- an executed step with hasdep="1" publishes a number when it is done. The number is counted, not read:
+  one per executed step, one per nop folded into it, one per `re` merged beyond the first. It is the
   index of the step in the file as long as every nop has a dependency;
 - a wait for (thread block, step) ends when that thread block has published that number *or more*.
 
-So a wait is for the first transfer that publishes a number high enough, and hangs if there is none.
+So a wait is for the first executed step that publishes a number high enough, and hangs if there is none.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Wait:
 
 
 @dataclass(frozen=True, eq=False)
-class Transfers:
-    """One row per transfer, in the order of the blocks and within a block in its order.
+class ExecutedSteps:
+    """One row per executed step, in the order of the blocks and within a block in its order.
 
     Parameters
     ----------
-    columns : the steps that they were made from.
-    step : shape (num_transfers,); the step row that a transfer is (of merged ones the last).
-    block : shape (num_transfers,); its block row.
-    first_of_block : shape (num_blocks + 1,); transfers of block b are first_of_block[b] up to [b + 1].
+    columns : the steps of the file, by row, that they were made from.
+    step : shape (num_executed,); the row in the file of each (of merged ones the last).
+    block : shape (num_executed,); its block row.
+    first_of_block : shape (num_blocks + 1,); those of block b are first_of_block[b] up to [b + 1].
     sources : of a merged `re`, the step rows merged, in order; absent for all others.
-    asked : per transfer, the waits that its steps ask for; own and those of nops before it.
-    waits : per transfer, the transfers whose being done ends those waits.
+    asked : for each, the waits that its steps in the file ask for; own and those of nops before it.
+    waits : for each, the executed steps whose being done ends those waits.
     never : waits that nothing ends.
-    dropped : waits of nops with no transfer after them, which do not happen.
+    dropped : waits of nops with nothing executed after them, which do not happen.
     torn_reductions : step rows of nops that stand between two merged `re`.
     """
 
@@ -83,24 +83,24 @@ class Transfers:
     def receives(self) -> BoolArray:
         return RECEIVES[self.columns.op[self.step]]
 
-    def first_step(self, transfer: int) -> int:
-        """The step row that a transfer starts with."""
-        merged = self.sources.get(transfer)
-        return int(self.step[transfer]) if merged is None else merged[0]
+    def first_step(self, index: int) -> int:
+        """The row in the file that an executed step starts with."""
+        merged = self.sources.get(index)
+        return int(self.step[index]) if merged is None else merged[0]
 
-    def name(self, transfer: int) -> str:
-        return self.columns.name_of_step(int(self.step[transfer]))
+    def name(self, index: int) -> str:
+        return self.columns.name_of_step(int(self.step[index]))
 
     @staticmethod
-    def of(columns: Columns) -> Transfers:
+    def of(columns: Columns) -> ExecutedSteps:
         folder = _Folder(columns)
         for block in range(columns.num_blocks):
             folder.fold(block)
-        return folder.transfers()
+        return folder.executed()
 
 
 class _Folder:
-    """Folds block after block; the lists grow by one entry per transfer."""
+    """Folds block after block; the lists grow by one entry per executed step."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -161,7 +161,7 @@ class _Folder:
         self.first_of_block.append(len(self.step))
         self.published.append((numbers, publishers))
 
-    def transfers(self) -> Transfers:
+    def executed(self) -> ExecutedSteps:
         columns = self.columns
         row_of = {
             key: row
@@ -172,7 +172,7 @@ class _Folder:
         rank_of_step = columns.block_rank[columns.step_block].tolist()
         waits: list[tuple[int, ...]] = []
         never: list[tuple[int, Wait]] = []
-        for transfer, asked in enumerate(self.asked):
+        for index, asked in enumerate(self.asked):
             resolved = []
             for wait in asked:
                 block = row_of.get((rank_of_step[wait.asker], wait.block))
@@ -181,10 +181,10 @@ class _Folder:
                 if place < len(numbers):
                     resolved.append(publishers[place])
                 else:
-                    never.append((transfer, wait))
+                    never.append((index, wait))
             waits.append(tuple(resolved))
         step = np.array(self.step, dtype=np.int64)
-        return Transfers(
+        return ExecutedSteps(
             columns=columns,
             step=step,
             block=columns.step_block[step],
