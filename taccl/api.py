@@ -148,7 +148,7 @@ def synthesize_request(
             lowered if output.xml else None,
         )
         stated, found, tried = choice.stated, choice.found, choice.tried
-        notes = (*stated.notes, choice.note)
+        notes = (*resolved.notes, *stated.notes, choice.note)
     else:
         found = search(stated.problem, options, on_progress)
     result = Result(
@@ -196,7 +196,7 @@ def _stated(resolved: Resolved, symmetry: Symmetry) -> StatedProblem:
         resolved.chunk_mb,
         max_group=resolved.max_group,
     )
-    problem, notes = applied.problem, applied.notes
+    problem, notes = applied.problem, (*resolved.notes, *applied.notes)
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)

@@ -505,20 +505,25 @@ def make_collective(
     return _ROOTED[key](num_ranks, chunks_per_rank, root)
 
 
-def chunk_bytes(collective: Collective, size_bytes: int) -> int:
-    """Bytes per chunk when nccl-tests' `size` is `size_bytes`.
+#: Chunks of this many bytes, and multiples of it, hold whole numbers of every type.
+_WHOLE_NUMBERS_BYTES = 16
+
+
+def chunk_bytes(chunks_per_size: int, size_bytes: int) -> int:
+    """Bytes in each of so many equal chunks when nccl-tests' `size` is `size_bytes`.
+
+    A size that is no whole number of equal chunks is rounded down, as nccl-tests does with the parts of
+    ranks; then chunks of 16 bytes or more are also rounded down to a multiple of 16, which any type divides.
 
     Raises
     ------
-    CollectiveError : the size cannot be cut into that many equal chunks.
+    CollectiveError : there is not a byte for each chunk.
     """
     whole_number(size_bytes, "a size", CollectiveError, least=0, most=2**62)
-    size, rest = divmod(int(size_bytes), collective.chunks_per_size)
-    if rest or not size:
-        nearest = max(1, round(size_bytes / collective.chunks_per_size)) * collective.chunks_per_size
+    size, rest = divmod(int(size_bytes), chunks_per_size)
+    if not size:
         raise CollectiveError(
-            f"a size of {size_bytes} bytes cannot be cut into the {collective.chunks_per_size} equal "
-            f"chunks of this {collective.name}",
-            hint=f"--size {nearest}, or another number of chunks",
+            f"a size of {size_bytes} bytes has not one for each of {chunks_per_size} chunks",
+            hint=f"--size {chunks_per_size} or more, or fewer chunks",
         )
-    return size
+    return size - size % _WHOLE_NUMBERS_BYTES if rest and size >= _WHOLE_NUMBERS_BYTES else size

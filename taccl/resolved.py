@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from taccl.topologies import PhysicalTopology, load_topology
 class Resolved:
     """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
 
-    `max_group` is the most chunks that one send of the target carries.
+    `max_group` is the most chunks that one send of the target carries; `notes` say how the request was
+    understood.
     """
 
     collective: Collective
@@ -31,6 +33,7 @@ class Resolved:
     sketch: Sketch | None
     chunk_mb: float
     max_group: int = NO_LIMIT
+    notes: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -73,8 +76,25 @@ def resolve(request: Request) -> Resolved:
     size_bytes = _size_bytes(
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
-    chunk_mb = chunk_bytes(collective, size_bytes) / units.MB
-    return Resolved(collective, machine, sketch, chunk_mb, max_group)
+    bytes_each = chunk_bytes(collective.chunks_per_size, size_bytes)
+    return Resolved(
+        collective,
+        machine,
+        sketch,
+        bytes_each / units.MB,
+        max_group,
+        notes=tuple(rounding_notes(size_bytes, bytes_each, collective.chunks_per_size)),
+    )
+
+
+def rounding_notes(size_bytes: int, bytes_each: int, chunks: int) -> Iterator[str]:
+    """A note on a size that became smaller, since it is no whole number of equal chunks."""
+    rounded = bytes_each * chunks
+    if rounded != size_bytes:
+        yield (
+            f"the size of {size_bytes} bytes is rounded down to {rounded}, as nccl-tests does: "
+            f"{chunks} equal chunks of {bytes_each} bytes"
+        )
 
 
 def _with_nic_sharing(sketch: Sketch | None, nic_sharing: NicSharing) -> Sketch:

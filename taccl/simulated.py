@@ -16,10 +16,9 @@ from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
-from taccl.collectives import COLLECTIVES, Collective
+from taccl.collectives import COLLECTIVES, Collective, chunk_bytes
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import (
-    CollectiveError,
     TacclError,
     TopologyError,
     UnitError,
@@ -27,6 +26,7 @@ from taccl.errors import (
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem, RoutingLimits
 from taccl.request import MachineKeywords, Request, spelled_out
+from taccl.resolved import rounding_notes
 from taccl.schedule import read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
@@ -182,7 +182,8 @@ def simulate_file(
     ----------
     path : an MSCCL-XML file, or the JSON file of a schedule, which is lowered first. A schedule's file also
         has its machine; `topology` or `sketch` put another in its place.
-    sizes : what nccl-tests prints as `size`; by default the size that the schedule or sketch is for.
+    sizes : what nccl-tests prints as `size`, rounded down to a whole number of the program's chunks; by
+        default the size that the schedule or sketch is for.
     machine : topology, sketch, nodes, profile, occupancy, nic_sharing, as in `taccl.Request`.
     collective : the YAML file of the custom collective that an MSCCL-XML is for.
     root : of broadcast, reduce, gather and scatter in an MSCCL-XML; by default the one that fits.
@@ -234,7 +235,7 @@ def simulate_file(
         collective=subject.collective,
         topology=problems[0].topology.name,
         sizes=tuple(runs),
-        notes=(*_remarks(subject, runs), *claims),
+        notes=(*_rounding_notes(subject, sizes, runs), *_remarks(subject, runs), *claims),
         path=str(path),
         protocol=protocol,
         arbitration=arbitration,
@@ -269,7 +270,8 @@ def _names_no_machine(asked: Request) -> bool:
 
 def _problem(subject: Subject, asked: Request, size: str | int | None) -> Problem:
     """What the program answers at a size, on all links that the machine or its sketch has."""
-    size_bytes = None if size is None else _checked_size(subject, size)
+    chunks = subject.num_chunks
+    size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
     if subject.saved is not None and _names_no_machine(asked):
         if asked != Request(subject.collective):
             raise TopologyError(
@@ -288,17 +290,13 @@ def _problem(subject: Subject, asked: Request, size: str | int | None) -> Proble
     return replace(problem, chunk_mb=size_bytes / units.MB / subject.collective.chunks_per_size)
 
 
-def _checked_size(subject: Subject, size: str | int) -> int:
-    """Bytes; an error if they cannot be cut into the program's chunks."""
-    size_bytes, chunks = units.parse_size(size), subject.num_chunks
-    if size_bytes % chunks:
-        nearest = max(1, round(size_bytes / chunks)) * chunks
-        raise CollectiveError(
-            f"a size of {size_bytes} bytes cannot be cut into the {chunks} equal chunks of this "
-            f"{subject.collective.name}",
-            hint=f"--size {nearest}",
-        )
-    return size_bytes
+def _rounding_notes(
+    subject: Subject, asked: Sequence[str | int], runs: Sequence[SimulatedSize]
+) -> Iterator[str]:
+    """The sizes that became smaller, since they are no whole number of the program's chunks."""
+    chunks = subject.num_chunks
+    for size, run in zip(asked, runs, strict=False):  # none is asked for where it is the schedule's own
+        yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
 
 
 def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Proof, float | None]:

@@ -71,6 +71,16 @@ def test_the_size_is_the_one_asked_for_else_the_profiles_else_the_sketchs(
     assert make_problem("allgather", **given).problem.size_bytes == size  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("collective", ["allgather", "alltoall"])
+def test_a_size_that_does_not_divide_is_rounded_down_with_a_note(collective: str) -> None:
+    stated = make_problem(collective, topology="ring:3", size="1MB")
+    assert stated.problem.size_bytes == 3 * 349520
+    assert stated.notes == (
+        "the size of 1048576 bytes is rounded down to 1048560, as nccl-tests does: 3 equal chunks of 349520 "
+        "bytes",
+    )
+
+
 def test_chunks_come_from_the_caller_else_from_the_sketch() -> None:
     assert make_problem(sketch="dgx2-sk-1").problem.collective.chunks_per_rank == 2
     assert make_problem(sketch="dgx2-sk-1", chunks=4).problem.collective.chunks_per_rank == 4

@@ -3,7 +3,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from taccl.collectives import COLLECTIVES, Collective, Placement, chunk_bytes, make_collective
@@ -232,16 +232,35 @@ def test_a_root_is_refused_where_there_is_none() -> None:
 
 
 def test_a_size_is_cut_into_equal_chunks() -> None:
-    assert chunk_bytes(make_collective("allgather", 4, 2), 16 * 2**20) == 2 * 2**20
-    assert chunk_bytes(make_collective("alltoall", 4, 2), 16 * 2**20) == 2 * 2**20
-    assert chunk_bytes(make_collective("broadcast", 4, 2), 16 * 2**20) == 8 * 2**20
+    assert chunk_bytes(8, 16 * 2**20) == 2 * 2**20
+    assert chunk_bytes(3, 30) == 10
 
 
-@pytest.mark.parametrize(("size", "nearest"), [(1000, 999), (1, 3), (0, 3), (5, 6)])
-def test_a_size_that_does_not_divide_is_refused_with_the_nearest_that_does(size: int, nearest: int) -> None:
-    with pytest.raises(CollectiveError, match=f"{size} bytes cannot be cut into the 3") as caught:
-        chunk_bytes(make_collective("allgather", 3), size)
-    assert f"--size {nearest}," in str(caught.value.hint)
+@pytest.mark.parametrize(
+    ("chunks", "size", "rounded"),
+    [(36, 2**30, 36 * 29826160), (3, 1000, 3 * 320), (3, 17, 15), (8, 129, 128)],
+)
+def test_a_size_that_does_not_divide_is_rounded_down_to_chunks_of_whole_numbers_of_any_type(
+    chunks: int, size: int, rounded: int
+) -> None:
+    assert chunk_bytes(chunks, size) * chunks == rounded
+
+
+@given(chunks=st.integers(1, 10**4), size=st.integers(1, 2**40))
+def test_rounding_takes_fewer_than_17_bytes_of_each_chunk_and_nothing_of_what_divides(
+    chunks: int, size: int
+) -> None:
+    assume(size >= chunks)
+    lost = size - chunk_bytes(chunks, size) * chunks
+    assert 0 <= lost < 17 * chunks
+    assert not lost or size % chunks
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_a_size_without_a_byte_for_each_chunk_is_refused(size: int) -> None:
+    with pytest.raises(CollectiveError, match=f"{size} bytes has not one for each of 3 chunks") as caught:
+        chunk_bytes(3, size)
+    assert "--size 3 " in str(caught.value.hint)
 
 
 # -- collectives and placements made by hand -----------------------------------------------------

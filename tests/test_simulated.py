@@ -116,9 +116,18 @@ def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
         simulate_file(file, ["1MB"], topology="ring:8")
     with pytest.raises(VerificationError, match="the program hangs"):
         simulate_file(file, ["64MB"], topology="switch:8")
-    with pytest.raises(CollectiveError, match="cannot be cut into the 8 equal chunks"):
-        simulate_file(file, ["1001B"], topology="switch:8")
+    with pytest.raises(CollectiveError, match="7 bytes has not one for each of 8 chunks"):
+        simulate_file(file, ["7B"], topology="switch:8")
     assert not verify_program(simulate_file(file, ["1MB"], topology="switch:8").program).facts.deadlock_whole
+
+
+def test_a_size_that_the_program_does_not_cut_evenly_is_rounded_down_with_a_note() -> None:
+    file = XML / "mscclang-allgather_recursive_doubling_8.xml"
+    simulated = simulate_file(file, ["1001B", "1KB"], topology="switch:8")
+    assert [run.size_bytes for run in simulated.sizes] == [896, 1024]
+    assert [note for note in simulated.notes if "rounded down" in note] == [
+        "the size of 1001 bytes is rounded down to 896, as nccl-tests does: 8 equal chunks of 112 bytes"
+    ]
 
 
 def swap(steps: str, more: str = "", chunks: int = 2) -> str:

@@ -115,7 +115,8 @@ def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]
     collective = make_collective(name, machine.num_ranks, design.chunks_per_rank)
     facts: dict[str, Any] = {"collective": name, "ok": False, "links": None, "notes": [], "reason": None}
     try:
-        size = machine.num_ranks * MB if design.size is None else chunk_bytes(collective, design.size)
+        chunks = collective.chunks_per_size
+        size = machine.num_ranks * MB if design.size is None else chunk_bytes(chunks, design.size)
         applied = apply_sketch(design, machine, collective, size / MB)
     except (InfeasibleError, CollectiveError) as reason:
         return facts | {"reason": str(reason)}

@@ -98,7 +98,8 @@ def _explained(
         asked.sketch, asked.topology, asked.collective, asked.chunk_mb, max_group=asked.max_group
     )
     bound = lower_bound(applied.problem, _PROGRAM_S)
-    notes = applied.notes if max_hops is None else (*applied.notes, _HOPS_NOTE)
+    hops_notes = () if max_hops is None else (_HOPS_NOTE,)
+    notes = (*asked.notes, *applied.notes, *hops_notes)
     asked_bound = replace(asked_ways, bound=bound, notes=notes)
     if target_us is not None and is_above(bound, target_us):
         missed = target_missed(asked, apart, chunks_said, bound, target_us, budget)
