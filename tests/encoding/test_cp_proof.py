@@ -35,7 +35,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
-from taccl.encoding.engines.cp.solve import news, schedule_of
+from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import NEVER, ticks_of
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -56,7 +56,7 @@ def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -
     model = whole_model(small, known, 0.0)
     add_hint(model, known)
     best, bound = known, 0.0
-    for each in news(model, 0, Budget(seconds)):
+    for each in events(model, 0, Budget(seconds)):
         assert not each.impossible, "the known schedule is a solution"
         bound = max(bound, each.bound * model.ticks.tick_us)
         if each.decisions is not None:
@@ -110,13 +110,13 @@ def fewest_ticks(small: Problem, known: Schedule) -> int:
     """What the whole model's fastest solution lasts."""
     model = whole_model(small, known, 0.0)
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
+    solver.parameters.num_workers = 8
     assert solver.solve(model.cp) == cp_model.OPTIMAL
     return round(solver.objective_value)
 
 
-@some
-@given(problems(most_ranks=4, names=_COPIES, limited=True, betas=ENGINE_BETAS))
+@settings(some, max_examples=12)
+@given(problems(most_ranks=3, names=_COPIES, limited=True, betas=ENGINE_BETAS))
 def test_where_alpha_keeps_no_port_busy_shared_sends_save_nothing(small: Problem) -> None:
     """The optimum without slots is the one with as many as any schedule can have."""
     small = replace(small, topology=replace(small.topology, occupancy="pipelined", port_betas=None))

@@ -201,8 +201,8 @@ def test_a_program_that_is_too_large_for_the_memory_is_not_begun(
 
 
 def test_what_highs_says_of_a_failure_reaches_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = linear.highspy.HighsStatus.kError
-    monkeypatch.setattr(linear.highspy.Highs, "wait", lambda *_: (True, failed))
+    wait, failed = linear.highspy.Highs.wait, linear.highspy.HighsStatus.kError
+    monkeypatch.setattr(linear.highspy.Highs, "wait", lambda *given: (wait(*given)[0], failed))
     with pytest.raises(SolverError, match="HiGHS failed: "):
         solve(knapsack())
 

@@ -74,7 +74,4 @@ def _named(solver: Any, literals: Sequence[Any]) -> list[int]:
 
 def _check(solver: Any, assumed: Sequence[Any], budget: Budget) -> z3.CheckSatResult:
     """One call of the solver, with a time limit."""
-    seconds = min(_CALL_S, budget.remaining_s())
-    if not seconds:
-        return z3.unknown
-    return ask(solver, seconds, *assumed)
+    return ask(solver, budget.at_most(_CALL_S), *assumed)

@@ -1,4 +1,4 @@
-"""One question to z3: with a time limit, and interrupted as everything else is."""
+"""One question to z3: within a budget, of seconds or of work, and interrupted as everything else is."""
 
 from __future__ import annotations
 
@@ -7,25 +7,48 @@ from typing import Any
 
 import z3
 
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.errors import SolverError
 
+#: z3 counts the steps of its procedures; it makes about so many in a millisecond.
+_STEPS_PER_UNIT = 10_000
+#: z3 counts them, and milliseconds, in 32 bits.
+_MOST = 2**32 - 2
 #: Seconds after which z3 is told again to stop: before its search has begun, it forgets that it was told.
 _AGAIN_S = 0.05
 
 
-def ask(solver: Any, seconds: float, *assumed: Any) -> z3.CheckSatResult:
-    """Satisfiable under these assumptions, unsatisfiable, or unknown when the time is up.
+def ask(solver: Any, budget: Budget, *assumed: Any) -> z3.CheckSatResult:
+    """Satisfiable under these assumptions, unsatisfiable, or unknown when the budget is spent.
+
+    On a work clock z3 counts its steps, which are the same whatever else the machine does.
 
     Raises
     ------
     KeyboardInterrupt : the user stopped the solver. z3 takes Ctrl-C itself, and says so in its reason.
     SolverError : z3 failed.
     """
-    solver.set("timeout", max(1, int(seconds * 1000)))
-    answer = _beside_this_thread(solver, assumed)
+    seconds = budget.remaining_s()
+    if not seconds:
+        return z3.unknown
+    if not budget.counts_work:
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        answer = _beside_this_thread(solver, assumed)
+    else:
+        solver.set("rlimit", min(_MOST, max(1, int(seconds * UNITS_PER_S * _STEPS_PER_UNIT))))
+        before = _steps(solver)
+        answer = _beside_this_thread(solver, assumed)
+        budget.spend((_steps(solver) - before) / _STEPS_PER_UNIT)
     if answer == z3.unknown and "keyboard" in solver.reason_unknown():
         raise KeyboardInterrupt
     return answer
+
+
+def _steps(solver: Any) -> int:
+    """How many steps z3 has made in all."""
+    counted = solver.statistics()
+    names = list(counted.keys())
+    return int(counted.get_key_value("rlimit count")) if "rlimit count" in names else 0
 
 
 def _beside_this_thread(solver: Any, assumed: tuple[Any, ...]) -> z3.CheckSatResult:

@@ -66,7 +66,7 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
             if not budget.remaining_s():
                 return Verdict()
             model = Model(problem, network, steps, rounds, way)
-            answer = ask(model.solver, min(turn_s, budget.remaining_s()))
+            answer = ask(model.solver, budget.at_most(turn_s))
             if answer == z3.sat:
                 return Verdict(decisions=tuple(model.decisions()))
             if answer == z3.unknown:

@@ -14,7 +14,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.model import build
 from taccl.encoding.engines.cp.proof import is_provable, prove, proved_us, told, whole_model
-from taccl.encoding.engines.cp.solve import news, schedule_of
+from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.ways import Ways, near_ways, ways_beside
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -42,7 +42,7 @@ _BESIDE_SLACK, _BESIDE_SLOTS, _BESIDE_SHARE = 2.0, 4, 0.6
 #: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
 _WHOLE_SHARE = 0.2
 #: A bound that grows by less than this fraction is not worth telling before the end.
-_NEWS = 1e-3
+_REPORTED_GROWTH = 1e-3
 
 
 @dataclass
@@ -157,7 +157,7 @@ def _on(
     lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
     model = build(problem, ticks, lasting, symmetry_group(problem), ways, slots)
     add_hint(model, known.best)
-    for each in news(model, options.seed, budget):
+    for each in events(model, options.seed, budget):
         if each.decisions is not None:
             yield Update("cp", schedule_of(problem, each.decisions))
 
@@ -167,10 +167,10 @@ def _whole(problem: Problem, options: SearchOptions, budget: Budget, known: _Kno
     model = whole_model(problem, known.best, known.bound_us)
     add_hint(model, known.best)
     most_told = 0.0
-    for each in news(model, options.seed, budget):
+    for each in events(model, options.seed, budget):
         if each.decisions is not None:
             yield Update("cp", schedule_of(problem, each.decisions))
-        elif each.bound > most_told * (1 + _NEWS) or each.is_last:
+        elif each.bound > most_told * (1 + _REPORTED_GROWTH) or each.is_last:
             most_told = each.bound
             if (least_us := proved_us(model, each.bound)) > known.bound_us:
                 yield told(problem, least_us, known.best)

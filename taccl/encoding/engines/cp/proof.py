@@ -24,7 +24,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.model import JointModel, build
-from taccl.encoding.engines.cp.solve import news, schedule_of
+from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import ticks_of
 from taccl.encoding.engines.cp.ways import every_way
 from taccl.encoding.symmetry.group import symmetry_group
@@ -107,7 +107,7 @@ def prove(
             before_us = open_us
         model = whole_model(problem, best, bound_us, before_us)
         answer = None
-        for answer in news(model, options.seed, budget.share(_SHARE)):
+        for answer in events(model, options.seed, budget.share(_SHARE)):
             if answer.decisions is not None:
                 found = schedule_of(problem, answer.decisions)
                 if found.makespan_us >= best.makespan_us - TOLERANCE_US:

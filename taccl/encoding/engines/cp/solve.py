@@ -11,21 +11,23 @@ from typing import Any, Generic, TypeVar
 
 from ortools.sat.python import cp_model
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.timing import Decision, in_order, without_dead_ends
 from taccl.encoding.engines.cp.model import JointModel, decisions
+from taccl.errors import SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: CP-SAT proves less with fewer, even on two cores.
 _WORKERS = 8
-
+#: What CP-SAT calls a deterministic second takes it about so many of one core.
+_S_PER_DETERMINISTIC_S = 4.0
 
 _Decisions = TypeVar("_Decisions")
 
 
 @dataclass(frozen=True)
-class News(Generic[_Decisions]):
+class SolverEvent(Generic[_Decisions]):
     """A solution, or how many ticks every solution of the model lasts.
 
     Parameters
@@ -33,12 +35,14 @@ class News(Generic[_Decisions]):
     decisions : what the solution says, as the caller reads it.
     impossible : the model has no solution.
     is_last : the search is over.
+    deterministic_s : how much CP-SAT had done by then, by its own count, as far as that is known.
     """
 
     decisions: _Decisions | None = None
     bound: int = 0
     impossible: bool = False
     is_last: bool = False
+    deterministic_s: float = 0.0
 
 
 def schedule_of(problem: Problem, decisions: list[Decision]) -> Schedule:
@@ -47,50 +51,61 @@ def schedule_of(problem: Problem, decisions: list[Decision]) -> Schedule:
     return schedule if problem.collective.is_reduction else without_dead_ends(schedule)
 
 
-def news(model: JointModel, seed: int, budget: Budget) -> Iterator[News[list[Decision]]]:
-    """All news of a search, which ends when everything is proved, the budget is over, or nobody listens."""
-    return news_of(model.cp, lambda value: decisions(model, value), seed, budget)
+def events(model: JointModel, seed: int, budget: Budget) -> Iterator[SolverEvent[list[Decision]]]:
+    """All events of a search, which ends when everything is proved, the budget is over, or nobody listens.
+
+    Raises
+    ------
+    SolverError : CP-SAT failed, or does not take the model.
+    """
+    return events_of(model.cp, lambda value: decisions(model, value), seed, budget)
 
 
-def news_of(
+def events_of(
     model: cp_model.CpModel,
     read: Callable[[Callable[[Any], int]], _Decisions],
     seed: int,
     budget: Budget,
     workers: int = _WORKERS,
-) -> Iterator[News[_Decisions]]:
+) -> Iterator[SolverEvent[_Decisions]]:
     """The same of any model; `read` is given the value of each variable in a solution."""
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = budget.remaining_s()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    # Ctrl-C belongs to the caller, who ends this generator; CP-SAT's own handler aborts the process.
-    solver.parameters.catch_sigint_signal = False
-    found: queue.Queue[News[_Decisions] | None] = queue.Queue()
+    solver = _solver(seed, budget, workers)
+    found: queue.Queue[SolverEvent[_Decisions] | BaseException | None] = queue.Queue()
 
     class Collector(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            found.put(News(read(self.value)))
+            # What is raised in here would end the process.
+            try:
+                found.put(SolverEvent(read(self.value), deterministic_s=self.deterministic_time))
+            except BaseException as fault:
+                found.put(fault)
+                self.stop_search()
 
-    solver.best_bound_callback = lambda bound: found.put(News(bound=round(bound)))
+    solver.best_bound_callback = lambda bound: found.put(SolverEvent(bound=round(bound)))
     collector = Collector()
 
     def search() -> None:
         try:
             status = solver.solve(model, collector)
-            has_bound = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-            bound = round(solver.best_objective_bound) if has_bound else 0
-            found.put(News(None, bound, impossible=status == cp_model.INFEASIBLE, is_last=True))
-        except (IndexError, RuntimeError):
-            # CP-SAT itself breaks down, once in some thousand models; what it said before holds.
-            found.put(News(is_last=True))
+            found.put(_last_event(solver, model, status))
+        except BaseException as fault:
+            found.put(fault)
         finally:
             found.put(None)
 
     thread = threading.Thread(target=search, daemon=True)
     thread.start()
+    done_s = 0.0
     try:
         while (each := found.get()) is not None:
+            if isinstance(each, SolverError):
+                raise each
+            if isinstance(each, IndexError | RuntimeError):
+                # CP-SAT itself breaks down, once in some thousand models; what it said before holds.
+                raise SolverError(f"CP-SAT failed: {each}") from each
+            if isinstance(each, BaseException):
+                raise each
+            done_s = max(done_s, each.deterministic_s)
             yield each
     finally:
         while thread.is_alive():
@@ -98,3 +113,43 @@ def news_of(
             with contextlib.suppress(RuntimeError):
                 solver.stop_search()
             thread.join(0.05)
+        budget.spend(done_s * _S_PER_DETERMINISTIC_S * UNITS_PER_S)
+
+
+def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
+    """CP-SAT with the limits of a budget.
+
+    On a work clock one worker does a piece of each strategy in turn: so its search is the same each time.
+    """
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    if budget.counts_work:
+        parameters.max_deterministic_time = budget.remaining_s() / _S_PER_DETERMINISTIC_S
+        parameters.num_workers = 1
+        parameters.interleave_search = workers > 1
+    else:
+        parameters.max_time_in_seconds = budget.remaining_s()
+        parameters.num_workers = workers
+    parameters.random_seed = seed
+    # Ctrl-C belongs to the caller, who ends this generator; CP-SAT's own handler aborts the process.
+    parameters.catch_sigint_signal = False
+    return solver
+
+
+def _last_event(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, status: cp_model.CpSolverStatus
+) -> SolverEvent[Any]:
+    """What CP-SAT ends with.
+
+    Raises
+    ------
+    SolverError : it does not take the model.
+    """
+    done_s = solver.response_proto.deterministic_time
+    if status == cp_model.MODEL_INVALID:
+        raise SolverError(f"CP-SAT does not take the model that was written for it: {model.validate()}")
+    if status == cp_model.INFEASIBLE:
+        return SolverEvent(impossible=True, is_last=True, deterministic_s=done_s)
+    known = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    bound = round(solver.best_objective_bound) if known else 0
+    return SolverEvent(bound=bound, is_last=True, deterministic_s=done_s)

@@ -17,7 +17,7 @@ import numpy as np
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.solve import news_of
+from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
@@ -57,7 +57,7 @@ _ROUNDING = 1e-11
 #: Where costs are rounded, so many ticks (of 10**7) may be what rounding takes off the best program itself.
 _ROUNDED_TICKS = 100
 #: A bound that grows by less than this fraction is not worth telling before the end.
-_NEWS = 1e-3
+_REPORTED_GROWTH = 1e-3
 
 
 def serves_all_programs(instance: Instance) -> Verdict:
@@ -226,7 +226,7 @@ class _Search:
                 model.cp.minimize(takes)
                 left = (len(kinds) - number) * len(links) - position
                 least = 0
-                for each in news_of(
+                for each in events_of(
                     model.cp, lambda value: None, self.options.seed, budget.share(1 / left), 1
                 ):
                     if each.impossible:
@@ -249,14 +249,14 @@ class _Search:
                 yield from self._better(schedule_of(self.problem, each))
                 continue
             proved = each
-            if proved > told * (1 + _NEWS):
+            if proved > told * (1 + _REPORTED_GROWTH):
                 told = proved
                 yield from self._proved(ticks, proved)
         yield from self._proved(ticks, proved)
 
     def _asked(self, model: SumModel, budget: Budget) -> Iterator[Program | int]:
         """Programs that end by `model.horizon`, and how many ticks all last at least, as far as is proved."""
-        for each in news_of(model.cp, lambda value: program_of(model, value), self.options.seed, budget):
+        for each in events_of(model.cp, lambda value: program_of(model, value), self.options.seed, budget):
             if each.decisions is not None:
                 yield each.decisions
             elif each.impossible:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import open_order, windows
@@ -44,15 +44,15 @@ def smt(instance: Instance, options: SearchOptions, budget: Budget, best: Schedu
     if fastest is None:
         return
     if order.is_symmetric and windows(order, order.limit_below(fastest.makespan_us)) is not None:
-        yield _note("order with the sketch's symmetry", began_s - budget.remaining_s())
+        yield _note("order with the sketch's symmetry", began_s - budget.remaining_s(), budget)
         if not _none_is_faster(fastest, budget):
             return
-    yield _note("order", began_s - budget.remaining_s())
+    yield _note("order", began_s - budget.remaining_s(), budget)
 
 
-def _note(orders: str, seconds: float) -> Update:
-    text = f"no {orders} of these routes and groups is faster (proved in {seconds:.1f} s)"
-    return Update("smt", note=text)
+def _note(orders: str, seconds: float, budget: Budget) -> Update:
+    cost = f"with {seconds * UNITS_PER_S:.0f} units of work" if budget.counts_work else f"in {seconds:.1f} s"
+    return Update("smt", note=f"no {orders} of these routes and groups is faster (proved {cost})")
 
 
 def _none_is_faster(schedule: Schedule, budget: Budget) -> bool:

@@ -15,7 +15,7 @@ import z3
 
 from taccl.collectives import IntArray
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import OpenOrder, difference_logic, in_order_of, windows
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -68,13 +68,16 @@ def order_within(order: OpenOrder, limit: int, budget: Budget) -> tuple[IntArray
     known = windows(order, limit)
     if known is None:
         return None, True
-    if (known.first == 0).sum() > min(_MOST_OPEN, _OPEN_PER_S * budget.remaining_s()):
+    num_open = int((known.first == 0).sum())
+    if num_open > min(_MOST_OPEN, _OPEN_PER_S * budget.remaining_s()):
         return None, False
-    solver = z3.SolverFor("QF_IDL")
+    budget.spend(num_open / _OPEN_PER_S * UNITS_PER_S)
+    # In a context of its own z3 gives the same answer to the same question, whatever it was asked before.
+    solver = z3.SolverFor("QF_IDL", ctx=z3.Context())
     # Orders are found sooner if no pair is guessed to go one way before something asks for it.
     solver.set("phase_selection", 0)
     solver.from_string(difference_logic(order, limit, known))
-    answer = ask(solver, budget.remaining_s())
+    answer = ask(solver, budget)
     if answer != z3.sat:
         return None, answer == z3.unsat
     model = solver.model()
