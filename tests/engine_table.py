@@ -2,7 +2,7 @@
 
 It is made of the rows that `auto` walks (`taccl.encoding.portfolio.stages`):
 
-    python tests/engine_table.py        writes it into the page
+    python -m tests.engine_table        writes it into the page
 """
 
 from pathlib import Path

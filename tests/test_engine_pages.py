@@ -12,7 +12,7 @@ PARTS = [engine for engine in ENGINES if engine.part_of]
 
 def test_the_overview_has_the_table_of_what_auto_runs() -> None:
     in_page = table_of(PAGE.read_text(encoding="utf-8"))
-    assert in_page == table(), "the stages have changed: python tests/engine_table.py writes the new table"
+    assert in_page == table(), "the stages have changed: python -m tests.engine_table writes the new table"
 
 
 def test_writing_the_table_into_the_page_changes_nothing_else() -> None:

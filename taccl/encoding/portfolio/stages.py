@@ -32,6 +32,7 @@ _LONG_PATHS = 1.5
 _MOST_LINKS_FOR_GREEDY, _MOST_PLACES_FOR_GREEDY = 500_000, 10_000
 #: More triples of a chunk, a rank and a link make a problem huge.
 _HUGE = 200_000_000
+_NOT_HUGE = f"at most {_HUGE:,} triples of a chunk, a rank and a link"
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,11 @@ EACH_PHASE: tuple[Stage, ...] = (
         _share_of_routed,
     ),
     Stage(
-        "greedy", "always", "20%; 10% before combining; all of it on huge problems", always, _share_of_greedy
+        "greedy",
+        "always",
+        "20%; 10% before combining; all of it on larger problems than MILP and CP take",
+        always,
+        _share_of_greedy,
     ),
     Stage(
         "combining",
@@ -180,8 +185,8 @@ EACH_PHASE: tuple[Stage, ...] = (
         _not_huge,
         share_of_combining,
     ),
-    Stage("milp", "the problem is not huge", "30%", _not_huge, fixed(0.3)),
-    Stage("cp", "the problem is not huge", "the rest", _not_huge, fixed(1.0)),
+    Stage("milp", _NOT_HUGE, "30%", _not_huge, fixed(0.3)),
+    Stage("cp", _NOT_HUGE, "the rest", _not_huge, fixed(1.0)),
     Stage(
         "greedy",
         f"more than {_MOST_ON_PATHS:,} pairs of a chunk and a link on short paths: MILP and CP decline",
