@@ -1,0 +1,82 @@
+"""With work in place of seconds, the same request gives the same answer, whatever a clock on the wall says."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from small_problems import full, ndv2_node, problem, ring, two_nodes
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.portfolio.solve import solve
+from taccl.errors import SolverError
+from taccl.problem import Problem
+
+
+def answers(small: Problem, effort: int, seed: int = 0) -> list[tuple[str, float | None, float]]:
+    """All that a search says."""
+    options = SearchOptions(effort=effort, seed=seed)
+    return [
+        (
+            update.stage,
+            None if update.schedule is None else update.schedule.makespan_us,
+            update.lower_bound_us,
+        )
+        for update in solve(small, options)
+    ]
+
+
+@pytest.fixture
+def wild_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that jumps ahead by anything up to a minute whenever somebody looks."""
+    jumps = random.Random(1)
+    moments = itertools.accumulate(jumps.uniform(0.0, 60.0) for _ in itertools.count())
+    monkeypatch.setattr("time.monotonic", lambda: next(moments))
+
+
+@pytest.mark.parametrize(
+    "small",
+    [
+        problem(two_nodes(), "allgather", 2),
+        problem(ndv2_node(), "allgather", chunk_mb=0.001),
+        problem(ring(4), "allreduce"),
+        problem(full(3), "alltoall", 2),
+    ],
+    ids=["nodes", "small messages", "sums", "pairs"],
+)
+def test_the_same_effort_gives_the_same_answer_on_any_clock(
+    small: Problem, request: pytest.FixtureRequest
+) -> None:
+    calm = answers(small, 1_500)
+    request.getfixturevalue("wild_clock")
+    assert answers(small, 1_500) == calm
+    assert any(time_us is not None for _, time_us, _ in calm)
+
+
+def test_a_look_at_a_budget_of_work_costs_a_unit_so_that_loops_end() -> None:
+    budget, looks = Budget.of_work(100), 0
+    while budget.remaining_s():
+        looks += 1
+    assert 90 <= looks <= 100
+
+
+def test_work_is_spent_by_all_shares_of_a_budget() -> None:
+    budget = Budget.of_work(1_000)
+    part = budget.share(0.5)
+    part.spend(600)
+    assert not part.remaining_s()
+    assert 0.0 < budget.remaining_s() < 0.4
+
+
+def test_seconds_are_not_spent_by_work() -> None:
+    budget = Budget(3600.0)
+    budget.spend(10**9)
+    assert budget.remaining_s() > 0.0
+
+
+@pytest.mark.parametrize("effort", [0, -1, 1.5, "many"])
+def test_an_effort_is_a_whole_number_from_one_on(effort: object) -> None:
+    with pytest.raises(SolverError, match="an effort"):
+        SearchOptions(effort=effort)  # type: ignore[arg-type]
