@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taccl.backend.target import Target
-from taccl.backend.targets import all_targets
+from taccl.backend.targets import all_targets, find_target
+from taccl.errors import CollectiveError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -24,10 +24,10 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
         return f"[{names}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, Target):
-            return value
-        known = {target.name: target for target in all_targets()}
-        return known[click.Choice(list(known)).convert(value, param, ctx)]
+        try:
+            return find_target(value)
+        except CollectiveError:
+            return click.Choice([target.name for target in all_targets()]).convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
