@@ -75,7 +75,7 @@ def synthesize(
     seed: int = 0,
     slack: float | None = None,
     xml: bool = True,
-    protocol: str = "Simple",
+    protocol: str | None = None,
     instances: int = 1,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
@@ -94,8 +94,8 @@ def synthesize(
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.
     xml : whether to make the target's file at all.
-    protocol, instances : of the file: Simple, LL or LL128; how many parallel copies of the program share
-        each chunk.
+    protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128; None: its usual one);
+        how many parallel copies of the program share each chunk.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.

@@ -26,8 +26,8 @@ from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement
 from taccl.errors import CollectiveError
 from taccl.topologies.strict_yaml import Node, load_yaml
 
-#: The most ranks that any runtime takes.
-MAX_RANKS = 1024
+#: More ranks are a slip of the pen; what a file for the ranks can hold, its target knows.
+MAX_RANKS = 2**14
 #: No buffer is larger, in chunks.
 _MAX_OFFSET = 2**31
 

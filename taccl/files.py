@@ -47,8 +47,12 @@ def write_atomically(path: str | Path, text: str) -> None:
         raise _cannot_write(path, failure) from failure
 
 
-def read_bytes(path: str | Path, most: int = 2**30) -> bytes:
-    """What is in a file, at most so many bytes of it: an endless one is for its reader to refuse.
+#: No file that is for a runtime has more bytes.
+MOST_BYTES = 2**28
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What is in a file, up to `MOST_BYTES` and one more: so an endless one is seen to be too large.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def read_bytes(path: str | Path, most: int = 2**30) -> bytes:
     """
     try:
         with Path(path).open("rb") as file:
-            return file.read(most)
+            return file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as failure:  # ValueError: a null character in the path
         reason = getattr(failure, "strerror", None) or failure
         raise FileError(f"cannot be read: {reason}", path=path) from failure

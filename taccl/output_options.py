@@ -20,7 +20,7 @@ class OutputOptions:
     Parameters
     ----------
     xml : whether to make the target's file at all.
-    protocol : Simple, LL or LL128.
+    protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128; None: its usual one.
     instances : how many parallel copies of the program share each chunk.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
@@ -30,7 +30,7 @@ class OutputOptions:
     """
 
     xml: bool = True
-    protocol: str = "Simple"
+    protocol: str | None = None
     instances: int = 1
     min_bytes: int | None = None
     max_bytes: int | None = None

@@ -20,12 +20,13 @@ from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
 from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
+from taccl.output_options import OutputOptions
 from taccl.problem import FEATURES, FloatArray
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.
-QUICK = {"engine": "greedy", "gap": 0.9, "time_limit": 10.0}
-RING = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--gap", "0.9", "--time-limit", "10")
+QUICK = {"engine": "greedy", "chunks": 1, "gap": 0.9, "time_limit": 10.0}
+RING = ("--topology", "ring:3", "--size", "3MB", "--chunks", "1", "--engine", "greedy", "--gap", "0.9")
 
 Taccl = Callable[..., Result]
 
@@ -185,6 +186,13 @@ def test_what_a_target_cannot_hold_is_refused_before_any_search(
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
 
 
+def test_the_usual_protocol_is_the_first_of_the_target_and_its_spelling_is_the_targets() -> None:
+    other = replace(LISTING, protocols=("Put", "Signal"))
+    assert (other.protocol(None), other.protocol("signal")) == ("Put", "Signal")
+    assert OutputOptions().for_target(other, "name").protocol == "Put"
+    assert OutputOptions().for_target(DEFAULT_TARGET, "name").protocol == "Simple"
+
+
 def test_the_schedule_alone_needs_no_file() -> None:
     result = synthesize("allgather", topology="ring:9", size="9MB", target=LISTING, xml=False, **QUICK)  # type: ignore[arg-type]
     assert (result.files, result.problem.max_group) == ((), 2)
@@ -226,6 +234,7 @@ def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Tac
     refused = taccl("synthesize", *RING, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
     assert offered("synthesize", "li") == offered("verify", "li") == ["listing"]
+    assert offered("synthesize", "l", "--protocol") == ["LL", "LL128"]
 
 
 def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
@@ -234,13 +243,15 @@ def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
     assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl"]
 
 
-def offered(command: str, incomplete: str) -> list[str]:
-    """What the shell offers for `--target`."""
+def offered(command: str, incomplete: str, option: str = "--target") -> list[str]:
+    """What the shell offers for an option."""
     shell = ShellComplete(main, {}, "taccl", "_TACCL_COMPLETE")
-    return [item.value for item in shell.get_completions([command, "--target"], incomplete)]
+    return [item.value for item in shell.get_completions([command, option], incomplete)]
 
 
-def test_the_toy_reads_what_it_writes_and_knows_a_collective_only_by_its_placements() -> None:
-    shift = make_collective("alltoall", 2, 1)
-    result = synthesize(shift, topology="ring:2", size="2MB", target=LISTING, **QUICK)  # type: ignore[arg-type]
-    assert read(write(result.files[0].program), None) == result.files[0].program
+def test_the_toy_reads_what_it_writes_and_takes_a_collective_as_a_value() -> None:
+    swap = make_collective("alltoall", 2, 1)
+    (file,) = synthesize(
+        swap, topology="ring:2", size="2MB", target=LISTING, **(QUICK | {"chunks": None})
+    ).files  # type: ignore[arg-type]
+    assert read(file.text, None) == read(file.text.encode(), None) == file.program

@@ -146,13 +146,15 @@ class Target(Generic[ProgramT, DocumentT]):
         """
         return (self.runtimes,) if self.readers_of is None else tuple(self.readers_of(collective))
 
-    def protocol(self, name: str) -> str:
-        """A protocol, in the target's spelling.
+    def protocol(self, name: str | None) -> str:
+        """A protocol, in the target's spelling; None: the usual one.
 
         Raises
         ------
         TacclError : it has none of that name.
         """
+        if name is None:
+            return self.protocols[0]
         for protocol in self.protocols:
             if isinstance(name, str) and name.lower() == protocol.lower():
                 return protocol

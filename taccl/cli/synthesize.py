@@ -24,7 +24,7 @@ from taccl.cli.output import (
 )
 from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
-from taccl.cli.targets import target_option
+from taccl.cli.targets import protocol_option, target_option
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import names
 from taccl.errors import CheckError
@@ -85,13 +85,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Longest ways that MILP and CP consider, relative to the shortest. Default: 1, then more.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
-@click.option(
-    "--protocol",
-    type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False),
-    default="Simple",
-    show_default=True,
-    help="How the runtime moves bytes.",
-)
+@protocol_option
 @click.option(
     "--instances",
     type=click.IntRange(min=1),

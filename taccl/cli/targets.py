@@ -1,4 +1,4 @@
-"""`--target`: the names of all targets, those of other packages included."""
+"""`--target` and `--protocol`: what there is to choose from, the targets of other packages included."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taccl.backend.target import Target
-from taccl.backend.targets import all_targets
+from taccl.backend.targets import all_targets, find_target
+from taccl.errors import CollectiveError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -24,10 +24,10 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
         return f"[{names}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, Target):
-            return value
-        known = {target.name: target for target in all_targets()}
-        return known[click.Choice(list(known)).convert(value, param, ctx)]
+        try:
+            return find_target(value)
+        except CollectiveError:
+            return click.Choice([target.name for target in all_targets()]).convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -37,6 +37,38 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
             for target in all_targets()
             if target.name.startswith(incomplete)
         ]
+
+
+class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
+    """A protocol of any target; the chosen one may refuse it."""
+
+    name = "protocol"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        names = "|".join(_protocols())
+        return f"[{names}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return click.Choice(_protocols(), case_sensitive=False).convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        begun = incomplete.lower()
+        return [CompletionItem(name) for name in _protocols() if name.lower().startswith(begun)]
+
+
+def _protocols() -> list[str]:
+    return list(dict.fromkeys(protocol for target in all_targets() for protocol in target.protocols))
+
+
+def protocol_option(command: _Command) -> _Command:
+    """`--protocol`."""
+    return click.option(
+        "--protocol",
+        type=_ProtocolName(),
+        help="How the runtime moves bytes. Default: the target's usual one, Simple for MSCCL-XML.",
+    )(command)
 
 
 def target_option(help_text: str, *, default: str | None = None) -> Callable[[_Command], _Command]:
