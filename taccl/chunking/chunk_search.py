@@ -104,6 +104,7 @@ class ChunkSearch(Generic[Stated]):
         self._on_progress, self._can_be_used = on_progress, can_be_used
         self._first_s = 0.0
         self._first_schedule_s: float | None = None
+        self._told_us = math.inf
         self._finer_is_slower = False
         self._fault: Exception | None = None
         self._failures: list[Failure] = []
@@ -289,11 +290,15 @@ class ChunkSearch(Generic[Stated]):
                 self._first_schedule_s = start + progress.elapsed_s
             if self._on_progress is None:
                 return None
-            stage = f"{progress.stage}, chunks {number}"
+            news = replace(
+                progress,
+                stage=f"{progress.stage}, chunks {number}",
+                elapsed_s=start + progress.elapsed_s,
+                improved=progress.time_us is not None and progress.time_us < self._told_us,
+            )
+            self._told_us = min(self._told_us, progress.time_us or math.inf)
             try:
-                answer = self._on_progress(
-                    replace(progress, stage=stage, elapsed_s=start + progress.elapsed_s)
-                )
+                answer = self._on_progress(news)
             except KeyboardInterrupt:  # `search` forgets it where it has a proof already
                 self.interrupted = True
                 raise
