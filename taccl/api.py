@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from taccl.backend.target import AnyTarget, Lowered
@@ -19,6 +20,9 @@ from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collectives import Collective
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import with_symmetry_found
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
@@ -70,7 +74,8 @@ def synthesize(
     *,
     engine: str = "auto",
     solver: str = "highs",
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
+    effort: int | None = None,
     gap: float = 0.0,
     seed: int = 0,
     slack: float | None = None,
@@ -89,7 +94,9 @@ def synthesize(
     collective : a collective, or a whole `taccl.Request`.
     asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
-    time_limit : seconds of search.
+    time_limit : seconds of search, file and all; default 60, or with `effort` none.
+    effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
+        give the same answer on any machine under any load, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.
@@ -106,9 +113,16 @@ def synthesize(
         none was found in time (3), or something made here failed its check (4).
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
-    check_time_limit(time_limit)
+    if time_limit is not None:
+        check_time_limit(time_limit)
     options = SearchOptions(
-        engine=engine, time_limit_s=time_limit, gap=gap, seed=seed, solver=solver, slack=slack
+        engine=engine,
+        time_limit_s=time_limit,
+        gap=gap,
+        seed=seed,
+        solver=solver,
+        slack=slack,
+        effort=effort,
     )
     output = OutputOptions(
         xml=xml, protocol=protocol, instances=instances, min_bytes=min_bytes, max_bytes=max_bytes
@@ -128,11 +142,12 @@ def synthesize_request(
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
 
+    @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
     def lowered(schedule: Schedule) -> Sequence[Lowered[Any]]:
         return target.lower(schedule, lowering)
 
     notes, tried = stated.notes, tuple[ChunksTried, ...]()
-    if request.chunks == "auto":
+    if request.leaves_chunks_open:
         uncut = Request(
             collective=request.collective,
             topology=resolved.topology,
@@ -177,6 +192,20 @@ def synthesize_request(
         failed.kept = result
         raise failed from fault
     return replace(result, files=files, file_seconds=time.monotonic() - began)
+
+
+def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
+    """Which engine runs when for a request, for how much of the time, and why the others do not.
+
+    Where the number of chunks is open, the plan is for one chunk in each part.
+
+    Raises
+    ------
+    TacclError : the request is wrong, no schedule meets it, or there is no such engine.
+    """
+    asked = None if engine == "auto" else engine_named(engine)
+    stated = make_problem(replace(request, chunks=_chunks_to_begin_with(request)))
+    return tuple(explained(Instance(stated.problem), plan_for(asked)))
 
 
 def _notes_on(found: Found) -> Iterator[str]:

@@ -213,6 +213,7 @@ class Result:
             "engine": self.options.engine,
             "solver": self.options.solver,
             "seed": self.options.seed,
+            "effort": self.options.effort,
             "transfers": len(self.schedule),
             "sends": len(self.schedule.sends),
             "time_us": self.time_us,
@@ -230,6 +231,17 @@ class Result:
             "verified": self.verified,
             "checked": list(self.checked),
             "notes": list(self.notes),
+            "engines": [
+                {
+                    "name": run.name,
+                    "solve_s": round(run.seconds, 3),
+                    "time_us": run.time_us,
+                    "lower_bound_us": run.lower_bound_us,
+                }
+                for run in self.found.engines
+            ],
+            "declined": [asdict(declined) for declined in self.found.declined],
+            "failures": [asdict(failure) for failure in self.found.failures],
             "chunks_tried": [
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
             ],

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Declined, EngineRun, Failure, Journal
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import NoScheduleInTime, ScheduleError
@@ -84,10 +86,16 @@ def relative_gap(time_us: float, lower_bound_us: float) -> float:
     return max(0.0, (time_us - lower_bound_us) / time_us) if time_us > 0 else 0.0
 
 
-def search(problem: Problem, options: SearchOptions, on_progress: Observer | None = None) -> Found:
+def search(
+    problem: Problem | Instance,
+    options: SearchOptions,
+    on_progress: Observer | None = None,
+    budget: Budget | None = None,
+) -> Found:
     """Run the engines until the gap is reached, the budget is spent, the observer says stop, or Ctrl-C.
 
-    What was found is kept, whatever fails after it; `Found.failures` tells what did.
+    What was found is kept, whatever fails after it; `Found.failures` tells what did. Whoever searches the
+    same problem again hands over the same instance; `budget` is by default what the options say.
 
     Raises
     ------
@@ -101,7 +109,7 @@ def search(problem: Problem, options: SearchOptions, on_progress: Observer | Non
     listener = _Listener(options, on_progress, journal)
     cut_short: Status | None = None
     try:
-        for update in solve(problem, options, journal):
+        for update in solve(problem, options, journal, budget):
             if listener.take(update) == STOP:
                 cut_short = "interrupted"
                 break
@@ -158,7 +166,7 @@ class _Listener:
         """Whether nothing better is asked for, or the time is up; work ends by itself."""
         if self._gap <= max(self._options.gap, OPTIMAL_GAP):
             return True
-        return self._options.effort is None and self._elapsed_s >= self._options.time_limit_s
+        return self._elapsed_s >= self._options.limit_s
 
     def found(self, cut_short: Status | None) -> Found:
         """What the search came to."""
@@ -230,17 +238,15 @@ class _Listener:
             return "gap reached"
         if cut_short is not None:
             return cut_short
-        if self._options.effort is not None:
-            return "engine failed" if self._journal.failures else "finished"
-        if self._first_s > self._options.time_limit_s:
+        if self._first_s > self._options.limit_s:
             return "late"
-        if self._elapsed_s >= _NEARLY * self._options.time_limit_s:
+        if self._elapsed_s >= _NEARLY * self._options.limit_s:
             return "time limit"
         return "engine failed" if self._journal.failures else "finished"
 
     def _no_schedule(self, what: str) -> NoScheduleInTime:
         bound = f"; no schedule is faster than {self._bound_us:.2f} us" if self._bound_us else ""
-        limit = f"the time limit is {self._options.time_limit_s:g} s"
+        limit = f"the time limit is {self._options.limit_s:g} s"
         if self._options.effort is not None:
             limit = f"the effort is {self._options.effort}"
         failures = "".join(f"; {each.name} failed: {each.text}" for each in self._journal.failures)

@@ -9,12 +9,13 @@ import pytest
 from taccl import bounds, synthesize
 from taccl.api import StatedProblem, make_problem
 from taccl.chunking import Choice, candidates, choose_chunks
+from taccl.chunking.trials import merged
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.portfolio.journal import Journal
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import EngineRun
 from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclError
-from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.search import STOP, Answer, Progress
 from taccl.units import MB
@@ -37,9 +38,9 @@ def first_schedules_only(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Searches end with the first schedule; the numbers of chunks that were searched."""
     searched: list[int] = []
 
-    def solve(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
-        searched.append(problem.collective.chunks_per_rank)
-        yield next(real_solve(problem, options))
+    def solve(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        searched.append(instance.problem.collective.chunks_per_rank)
+        yield next(real_solve(instance, options))
 
     monkeypatch.setattr("taccl.search.solve", solve)
     return searched
@@ -98,9 +99,9 @@ def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_o
 def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_tight_bound(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
-        first_schedules_only.append(problem.collective.chunks_per_rank)
-        first = next(real_solve(problem, options))
+    def with_tight_bound(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        first_schedules_only.append(instance.problem.collective.chunks_per_rank)
+        first = next(real_solve(instance, options))
         assert first.schedule is not None
         yield replace(first, lower_bound_us=first.schedule.makespan_us)
 
@@ -112,10 +113,87 @@ def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
 def test_numbers_that_there_was_no_time_to_look_at_come_last(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taccl.chunking._Hunt._first_takes_until", lambda hunt, number: number * 1e9 - 1e9)
+    monkeypatch.setattr(
+        "taccl.chunking.chunk_search.ChunkSearch._first_is_there_at",
+        lambda each, number: 0.9 * each._total_s if number > 1 else 0.0,
+    )
     choice = chosen(gap=0.0)
     assert [tried.chunks for tried in choice.tried] == candidates(stated(1).problem)
     assert choice.stated.problem.collective.chunks_per_rank > 1
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("broke down"), SolverError("broke down"), NoScheduleInTime("late")]
+)
+def test_a_number_whose_trial_fails_costs_no_other_number_its_turn(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """The next trial is of the next number, and not of the one at a position that counts trials."""
+
+    def fails_with_two(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        first_schedules_only.append(instance.problem.collective.chunks_per_rank)
+        if instance.problem.collective.chunks_per_rank == 2:
+            raise fault
+        yield next(real_solve(instance, options))
+
+    monkeypatch.setattr("taccl.search.solve", fails_with_two)
+    choice = chosen(gap=0.0)
+    numbers = [tried.chunks for tried in choice.tried]
+    assert numbers[:3] == [1, 3, 4]
+    assert first_schedules_only.count(2) == 1
+    told = [failure for failure in choice.found.failures if failure.name == "chunks 2"]
+    assert len(told) == (0 if isinstance(fault, NoScheduleInTime) else 1)
+
+
+def test_a_number_that_is_too_large_to_state_ends_the_trials_of_finer_ones(
+    first_schedules_only: list[int],
+) -> None:
+    def up_to_three(number: int) -> StatedProblem:
+        if number > 3:
+            raise CollectiveError("too large")
+        return stated(number)
+
+    choice = choose_chunks(up_to_three, replace(QUICK, gap=0.0))
+    assert [tried.chunks for tried in choice.tried] == [1, 2, 3]
+    assert not choice.found.failures
+
+
+def test_where_every_trial_fails_the_failure_of_the_engine_that_was_asked_for_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        raise SolverError(f"{options.engine} broke down")
+        yield
+
+    monkeypatch.setattr("taccl.search.solve", fails)
+    with pytest.raises(SolverError, match="milp broke down"):
+        chosen(engine="milp")
+
+
+def test_with_an_effort_the_same_is_found_however_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer() -> tuple[object, ...]:
+        choice = choose_chunks(
+            lambda number: stated(number, size=2**16), SearchOptions(engine="greedy", effort=3000)
+        )
+        schedule = choice.found.schedule
+        return choice.tried, schedule.link.tolist(), schedule.start_us.tolist(), choice.found.status
+
+    calm = answer()
+    leaps = itertools.count(0.0, 1e4)
+    monkeypatch.setattr("time.monotonic", lambda: next(leaps))
+    assert answer() == calm
+
+
+def test_an_effort_ends_at_a_time_limit_that_is_given_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaps = itertools.count(0.0, 1.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(leaps))
+    choice = choose_chunks(stated, SearchOptions(engine="greedy", effort=10**8, time_limit_s=20.0))
+    assert [tried.chunks for tried in choice.tried] == [1]
+
+
+def test_engines_of_all_searches_of_a_number_are_told_together() -> None:
+    runs = (EngineRun("greedy", 1.0, 9.0, 2.0), EngineRun("cp", 1.0), EngineRun("greedy", 2.0, 8.0, 1.0))
+    assert merged(runs) == (EngineRun("greedy", 3.0, 8.0, 2.0), EngineRun("cp", 1.0))
 
 
 def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
@@ -131,12 +209,12 @@ def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: li
 def test_a_search_that_finds_nothing_in_its_time_leaves_the_look(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_once(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
-        number = problem.collective.chunks_per_rank
+    def only_once(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        number = instance.problem.collective.chunks_per_rank
         first_schedules_only.append(number)
         if first_schedules_only.count(number) > 1:
             raise NoScheduleInTime("too late")
-        yield next(real_solve(problem, options))
+        yield next(real_solve(instance, options))
 
     monkeypatch.setattr("taccl.search.solve", only_once)
     choice = chosen(gap=0.0)
@@ -173,7 +251,7 @@ def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def interrupted(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
         raise KeyboardInterrupt
         yield
 
@@ -183,8 +261,8 @@ def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_wrong_bound_is_told_and_no_number_is_lost_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
-        yield replace(next(real_solve(problem, options)), lower_bound_us=1e9)
+    def wrong(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        yield replace(next(real_solve(instance, options)), lower_bound_us=1e9)
 
     monkeypatch.setattr("taccl.search.solve", wrong)
     choice = chosen()

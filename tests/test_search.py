@@ -6,13 +6,12 @@ import pytest
 from taccl.api import make_problem
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.portfolio.journal import Journal
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.search import STOP, Progress, relative_gap, search
 
-Engine = Callable[[Problem, SearchOptions, Journal], Iterator[Update]]
+Engine = Callable[..., Iterator[Update]]
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
 
 
 def says(*updates: Update, then: type[BaseException] | None = None) -> Engine:
-    def solve(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         yield from updates
         if then is SolverError:
             raise SolverError("the solver broke down")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from taccl.cli.output import (
     claim_outputs,
     output_name,
     show_json,
+    show_table,
     write_output,
 )
 from taccl.cli.progress import progress_reports
@@ -28,8 +30,11 @@ from taccl.cli.targets import protocol_option, target_option
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import names
 from taccl.errors import CheckError
+from taccl.request import Request
 from taccl.result import Result
 from taccl.schedule import schedule_to_json
+
+_REQUEST = {each.name for each in fields(Request)}
 
 #: No number of chunks has more.
 _DIGITS = 40
@@ -52,7 +57,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     callback=_number_or_auto,
     metavar="N|auto",
     help="Pieces that one rank's part is cut into; auto searches for the fastest number. "
-    "Default: the sketch's, else 1.",
+    "Default: the sketch's, else auto.",
 )
 @click.option(
     "--engine",
@@ -68,7 +73,17 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="MILP solver, by a name that PuLP knows: highs, cbc, gurobi, ...",
 )
 @click.option(
-    "--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Seconds of search."
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="When to be back with the best so far.  [default: 60, or none with --effort]",
+)
+@click.option(
+    "--effort",
+    type=int,
+    metavar="N",
+    help="Units of work in place of seconds, nominally milliseconds: the same seed and effort give the same "
+    "answer on any machine. A --time-limit beside it still ends the call.",
 )
 @click.option(
     "--gap",
@@ -100,6 +115,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @click.option("-o", "--output", type=FILE, help="Where to write the file; - for standard output.")
 @click.option("--schedule", type=FILE, help="Where to write the schedule as JSON; - for standard output.")
 @click.option("--no-xml", is_flag=True, help="Only find the schedule; make no file.")
+@click.option(
+    "--explain-plan",
+    is_flag=True,
+    help="Search nothing; show which engines would run for this problem, for how long, or why not.",
+)
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
@@ -110,6 +130,7 @@ def synthesize(
     as_json: bool,
     verbose: bool,
     quiet: bool,
+    explain_plan: bool,
     min_size: str | None,
     max_size: str | None,
     **request: Any,
@@ -126,6 +147,9 @@ def synthesize(
     """
     if no_xml and output is not None:
         raise click.UsageError("--no-xml makes no file, and --output asks for one")
+    if explain_plan:
+        _show_plan(output, schedule, as_json=as_json, **request)
+        return
     inputs = [request[name] for name in ("sketch", "topology", "profile", "collective")]
     aside = claim_outputs((output, schedule), inputs, as_json=as_json)
     if output == STDOUT:
@@ -145,6 +169,8 @@ def synthesize(
                     _write_schedule(fault.kept, schedule)
                 fault.hint = f"{fault.hint or '--no-xml'}; the schedule is kept in {schedule}"
             raise
+    for each in result.found.declined if verbose else ():
+        click.echo(f"{each.name} did not run: {each.reason}", err=True)
     with undisturbed():
         attempts = Attempts()
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
@@ -155,6 +181,32 @@ def synthesize(
             report_text = f"{result.summary()}\n{_what_next(result, written, kept, asked=output is not None)}"
             attempts.of(lambda: click.echo(report_text, err=aside))
         attempts.end()
+
+
+def _show_plan(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) -> None:
+    """The table of engines for a problem, before any search."""
+    if as_json or any(output is not None for output in outputs):
+        raise click.UsageError(
+            "--explain-plan shows a table and searches nothing, so there is nothing to write"
+        )
+    request = Request(**{name: asked[name] for name in asked if name in _REQUEST})
+    with pointing_to_explain(asked):
+        plan = api.plan_of(request, engine)
+    if request.leaves_chunks_open:
+        click.echo("for one chunk in each part; the number is open, and the search tries several")
+    header = ["for", "engine", "time that is left", "runs where, or why it does not"]
+    show_table(
+        header,
+        [
+            (
+                each.part,
+                each.engine,
+                "-" if each.share is None else f"{each.share:.0%}",
+                each.reason or each.condition,
+            )
+            for each in plan
+        ],
+    )
 
 
 def _check_one_file(collective: str, target: AnyTarget) -> None:

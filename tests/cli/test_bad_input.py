@@ -8,7 +8,6 @@ from click.testing import Result
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.portfolio.journal import Journal
 from taccl.problem import Problem
 
 Taccl = Callable[..., Result]
@@ -45,7 +44,7 @@ def no_solver_runs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     if "needs_engine" in request.keywords:
         return
 
-    def solve(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         raise AssertionError("an engine was asked")
         yield
 
@@ -200,7 +199,7 @@ def test_a_wrong_command_is_refused_in_one_style(taccl: Taccl, words: tuple[str,
 
 
 def test_a_bug_shows_no_traceback_but_how_to_report_it(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def solve(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def solve(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         raise IndexError("of our own making")
         yield
 

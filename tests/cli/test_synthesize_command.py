@@ -11,7 +11,6 @@ from click.testing import Result
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import ProgramLimitError
 from taccl.problem import Problem
@@ -56,7 +55,7 @@ def first_schedule(problem: Problem, options: SearchOptions) -> Update:
 def test_verbose_shows_news_that_are_no_improvement_too(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def schedule_then_bound(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def schedule_then_bound(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         yield first_schedule(problem, options)
         yield Update("bound", None, 1.0, "latency")
 
@@ -140,7 +139,7 @@ def test_a_published_sketch_brings_its_machine_nodes_and_size(taccl: Taccl) -> N
 
 
 def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def stopped(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         yield first_schedule(problem, options)
         raise KeyboardInterrupt
 
@@ -154,7 +153,7 @@ def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest
 def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(problem: Problem, options: SearchOptions, journal: Journal) -> Iterator[Update]:
+    def stopped(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         raise KeyboardInterrupt
         yield
 

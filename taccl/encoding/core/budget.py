@@ -8,6 +8,7 @@ costs, computed from sizes. So the same request gives the same answer on any mac
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Protocol
 
@@ -73,12 +74,18 @@ class WallClock:
 
 
 class WorkClock:
-    """Seconds that pass by work alone: UNITS_PER_S units are a second, and a look is one unit."""
+    """Seconds that pass by work alone: UNITS_PER_S units are a second, and a look is one unit.
 
-    def __init__(self) -> None:
+    `limit_s` : after so many seconds of the day nothing is left; None: they do not matter.
+    """
+
+    def __init__(self, limit_s: float | None = None) -> None:
         self._units = 0.0
+        self._end_s = None if limit_s is None else time.monotonic() + limit_s
 
     def now_s(self) -> float:
+        if self._end_s is not None and time.monotonic() >= self._end_s:
+            return math.inf
         self._units += 1.0
         return self._units / UNITS_PER_S
 
@@ -100,9 +107,9 @@ class Budget:
         self._end_s = self._clock.now_s() + seconds
 
     @staticmethod
-    def of_work(units: int) -> Budget:
-        """A budget of so many units of work, which no clock on the wall has a say in."""
-        return Budget(units / UNITS_PER_S, WorkClock())
+    def of_work(units: int, limit_s: float | None = None) -> Budget:
+        """A budget of so many units of work; without a limit, no clock on the wall has a say in it."""
+        return Budget(units / UNITS_PER_S, WorkClock(limit_s))
 
     @property
     def counts_work(self) -> bool:

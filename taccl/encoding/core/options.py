@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taccl.arguments import is_number, shown, whole_number
-from taccl.encoding.core.budget import Budget, check_effort, check_time_limit
+from taccl.encoding.core.budget import MAX_TIME_LIMIT_S, Budget, check_effort, check_time_limit
 from taccl.errors import SolverError
 from taccl.schedule import Schedule
 
 #: HiGHS and CP-SAT have seeds of 31 bits.
 MAX_SEED = 2**31 - 1
+DEFAULT_TIME_LIMIT_S = 60.0
 #: Longer paths than this times the shortest are of no use to anybody.
 MAX_SLACK = 1e6
 
@@ -22,13 +23,14 @@ class SearchOptions:
     Parameters
     ----------
     engine : `auto` or the name of one engine.
-    time_limit_s : seconds for everything together, at most 30 days.
+    time_limit_s : seconds for everything together, at most 30 days. None: 60, or with `effort` no limit.
     gap : stop when (time - bound) / time is no more than this.
     seed : of every random choice, below 2**31.
     solver : of the MILP engine, by a name that PuLP knows.
     slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
         first, then longer ones.
-    effort : units of work in place of seconds (`core.budget`); None: seconds count.
+    effort : units of work in place of seconds (`core.budget`): the same answer from the same seed, on any
+        machine under any load, unless a `time_limit_s` ends the call before. None: seconds count.
     known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
 
     Raises
@@ -37,7 +39,7 @@ class SearchOptions:
     """
 
     engine: str = "auto"
-    time_limit_s: float = 60.0
+    time_limit_s: float | None = None
     gap: float = 0.0
     seed: int = 0
     solver: str = "highs"
@@ -49,7 +51,8 @@ class SearchOptions:
         for name, what in (("engine", "the engine"), ("solver", "the solver")):
             if not isinstance(getattr(self, name), str):
                 raise SolverError(f"{what} must be a name, not {shown(getattr(self, name))}")
-        check_time_limit(self.time_limit_s, least=0.0)
+        if self.time_limit_s is not None:
+            check_time_limit(self.time_limit_s, least=0.0)
         if self.effort is not None:
             check_effort(self.effort)
         if not is_number(self.gap) or not 0 <= self.gap < 1:
@@ -63,6 +66,15 @@ class SearchOptions:
                 hint="--slack 1.5: ways half as long again",
             )
 
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which a search ends."""
+        if self.time_limit_s is not None:
+            return self.time_limit_s
+        return DEFAULT_TIME_LIMIT_S if self.effort is None else MAX_TIME_LIMIT_S
+
     def budget(self) -> Budget:
         """The budget of a search, which begins now."""
-        return Budget(self.time_limit_s) if self.effort is None else Budget.of_work(self.effort)
+        if self.effort is None:
+            return Budget(self.limit_s)
+        return Budget.of_work(self.effort, self.time_limit_s)

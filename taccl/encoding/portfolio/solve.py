@@ -38,11 +38,17 @@ from taccl.tolerance import is_optimal
 _BOUNDS, _BOUNDS_BETWEEN, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8, 1 / 8
 
 
-def solve(problem: Problem, options: SearchOptions, journal: Journal | None = None) -> Iterator[Update]:
+def solve(
+    problem: Problem | Instance,
+    options: SearchOptions,
+    journal: Journal | None = None,
+    budget: Budget | None = None,
+) -> Iterator[Update]:
     """Yield better and better schedules and bounds until the engines are done or the time is up.
 
     The first update carries a schedule and a bound. Whoever listens may stop at any moment, for one
     when the bound is near enough: what was yielded stays valid. `journal` notes what every engine did.
+    `budget` is what may be spent, by default what the options say.
 
     Raises
     ------
@@ -52,8 +58,9 @@ def solve(problem: Problem, options: SearchOptions, journal: Journal | None = No
     NoScheduleInTime : there is no first schedule.
     """
     check_solver(options.solver)
+    instance = problem if isinstance(problem, Instance) else Instance(problem)
+    problem, budget = instance.problem, budget or options.budget()
     _check_links_take_time(problem)
-    instance, budget = Instance(problem), options.budget()
     asked = None if options.engine == "auto" else engine_named(options.engine)
     verdict = YES if asked is None else asked.can(instance)
     if asked is not None and not verdict and something_moves(problem):

@@ -1,0 +1,363 @@
+"""Successive halving: a short trial of each number of chunks, longer ones of the best, the rest for one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic
+
+from taccl.chunking.numbers import candidates
+from taccl.chunking.trials import Choice, Stated, Trial
+from taccl.encoding.bounds import Proof, all_bounds
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.refine import refined
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import Failure, told
+from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
+from taccl.problem import Problem
+from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.search import STOP, Answer, Found, Observer, Progress, Status, relative_gap, search
+from taccl.tolerance import OPTIMAL_GAP
+
+#: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
+#: that holds for any number of chunks.
+_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
+_FEW = 4
+
+#: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
+_PATIENCE = 2
+_MUCH_SLOWER = 1.25
+_MOST_IN_VAIN = 4
+
+#: Time of a first schedule grows about with this power of the number of chunks, at the most.
+_GROWTH = 1.5
+
+#: Less than this many seconds are not worth another search.
+_A_MOMENT_S = 0.05
+
+#: Larger schedules are not refined only to be told.
+_MOST_CARRIED = 100_000
+
+#: A search that took this part of its time ended because the time was up.
+_NEARLY = 0.95
+
+#: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
+_STATING, _LOWERING = 1e-3, 2e-2
+
+
+def choose_chunks(
+    state: Callable[[int], Stated],
+    options: SearchOptions,
+    on_progress: Observer | None = None,
+    can_be_used: Callable[[Schedule], object] | None = None,
+) -> Choice[Stated]:
+    """Search the number of chunks, and with most of the time the schedule for the best number.
+
+    A trial that fails costs the number that it is about, and nothing that was found.
+
+    Parameters
+    ----------
+    state : the problem with so many chunks in each part; the size must stay the same.
+    options : as for `search`; the budget is for everything together, the gap for the number chosen.
+    can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
+
+    Raises
+    ------
+    SolverError : an unknown engine.
+    NoScheduleInTime : no number of chunks gave a schedule.
+    KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
+    """
+    if options.engine != "auto":
+        engine_named(options.engine)
+    searching = ChunkSearch(state, options, on_progress, can_be_used)
+    try:
+        searching.first_round()
+        searching.second_round()
+        searching.last_round()
+    except KeyboardInterrupt:
+        if not searching.trials:
+            raise
+        searching.interrupted = True
+    return searching.choice()
+
+
+class ChunkSearch(Generic[Stated]):
+    """The trials so far, the budget, and who listens.
+
+    All decisions are made by the budget's clock, so that work units decide where work is counted.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[int], Stated],
+        options: SearchOptions,
+        on_progress: Observer | None,
+        can_be_used: Callable[[Schedule], object] | None,
+    ) -> None:
+        self._began = time.monotonic()
+        self._budget = options.budget()
+        self._total_s = self._budget.remaining_s()
+        self._state, self._options = state, options
+        self._on_progress, self._can_be_used = on_progress, can_be_used
+        self._first_s = 0.0
+        self._first_schedule_s: float | None = None
+        self._told_us = math.inf
+        self._finer_is_slower = False
+        self._fault: Exception | None = None
+        self._failures: list[Failure] = []
+        self.trials: list[Trial[Stated]] = []
+        self.interrupted = False
+        self._coarsest = state(1)
+        self._instance = self._known_size(self._coarsest.problem)
+        self._untried = candidates(self._coarsest.problem)
+        proofs = all_bounds(self._instance, self._budget.share(_ANY_CHUNKS))
+        nothing = Proof(0.0, "no bound is known", "none", "")
+        self._any_chunks = next((each for each in proofs if each.holds_for_any_chunks), nothing)
+        self._quick = "greedy" if engine_named("greedy").can(self._instance) else options.engine
+
+    def first_round(self) -> None:
+        """A short trial of each number, coarsest first, until finer ones only get slower."""
+        end_s = _FIRST_ROUND * self._total_s
+        slower = in_vain = 0
+        while self._untried:
+            seconds, before_us = (end_s - self._elapsed_s) / len(self._untried), self._best_us
+            if seconds <= 0 or self._first_is_there_at(self._untried[0]) > end_s:
+                break
+            trial = self._try_next(max(seconds, _A_MOMENT_S))
+            slower = slower + 1 if trial and trial.time_us > _MUCH_SLOWER * self._best_us else 0
+            in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
+            self._finer_is_slower = slower == _PATIENCE or in_vain == _MOST_IN_VAIN
+            if self.interrupted or self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
+                break
+        for trial in self._by_time()[_FEW:]:
+            trial.forget_derived()
+        if not self.trials:
+            self._only_the_coarsest()
+
+    def second_round(self) -> None:
+        """Longer trials of the fastest numbers; then of finer ones, as long as the finest is the fastest."""
+        seconds = _SECOND_ROUND * self._total_s / _FEW
+        few = [trial for trial in self._by_time() if self._may_win(trial)][:_FEW]
+        for trial in few if len(few) > 1 else ():
+            if self._may_win(trial) and self._left_s > seconds:
+                self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
+        end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
+        while self._untried and self._by_time()[0] is self.trials[-1]:
+            if not self._goes_on() or self._first_is_there_at(self._untried[0]) > end_s:
+                return
+            self._try_next(seconds)
+
+    def last_round(self) -> None:
+        """What is left for the fastest number; where that is settled, for the next.
+
+        Last come those that there was no time to try.
+        """
+        for trial in self._by_time():
+            if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
+                self._improve(trial, self._left_s)
+        while self._untried and not self._finer_is_slower and self._goes_on():
+            if self._first_is_there_at(self._untried[0]) > self._total_s:
+                return
+            self._try_next(self._left_s)
+
+    def choice(self) -> Choice[Stated]:
+        """The fastest schedule that can be used; the fastest at all where none can."""
+        for trial in self.trials:
+            self._carry_over(trial)
+        best = next((trial for trial in self._by_time() if self._is_usable(trial)), self._by_time()[0])
+        return Choice(
+            stated=best.stated,
+            found=replace(
+                best.found,
+                status=self._status(best),
+                seconds=time.monotonic() - self._began,
+                failures=(*best.found.failures, *self._failures),
+            ),
+            tried=tuple(trial.tried(best) for trial in self.trials),
+            any_chunks=self._any_chunks,
+        )
+
+    def _status(self, best: Trial[Stated]) -> Status:
+        gap, passed_s = relative_gap(best.time_us, best.found.lower_bound_us), time.monotonic() - self._began
+        if self.interrupted:
+            return "interrupted"
+        if gap <= max(OPTIMAL_GAP, self._options.gap):
+            return "optimal" if gap <= OPTIMAL_GAP else "gap reached"
+        if self._first_schedule_s is not None and self._first_schedule_s > self._options.limit_s:
+            return "late"
+        if passed_s > _NEARLY * self._options.limit_s:
+            return "time limit"
+        return "engine failed" if best.found.failures or self._failures else "finished"
+
+    def _only_the_coarsest(self) -> None:
+        """For a machine so large that a first schedule takes most of the time, or where short trials fail."""
+        if self.interrupted and self._fault is not None:
+            raise self._fault
+        began_s, self._untried = self._elapsed_s, [number for number in self._untried if number > 1]
+        found = self._search(self._instance, self._options, self._left_s, began_s)
+        self.trials.append(Trial(1, self._coarsest, found, self._elapsed_s - began_s, None, self._instance))
+
+    def _try_next(self, seconds: float) -> Trial[Stated] | None:
+        """A trial of the coarsest number that was not tried yet; None if it fails."""
+        number, began_s = self._untried.pop(0), self._elapsed_s
+        try:
+            stated = self._coarsest if number == 1 else self._state(number)
+            instance = self._instance if number == 1 else self._known_size(stated.problem)
+            options = replace(self._options, engine=self._quick, known=self._known(stated.problem))
+            found = self._search(instance, options, seconds, began_s)
+        except Exception as fault:
+            self._fail(number, fault)
+            return None
+        took_s = self._elapsed_s - began_s
+        self._first_s = max(self._first_s, took_s - seconds)
+        self.trials.append(Trial(number, stated, found, took_s, None, instance))
+        return self.trials[-1]
+
+    def _fail(self, number: int, fault: Exception) -> None:
+        """Note what a trial ended with; finer ones need no less memory, and are no less too large."""
+        self._fault = self._fault or fault
+        if isinstance(fault, CollectiveError | MemoryError):
+            self._untried.clear()
+        if not isinstance(fault, CollectiveError | NoScheduleInTime):
+            self._failures.append(Failure(f"chunks {number}", told(fault)))
+
+    def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
+        """Search longer for the number of a trial."""
+        began_s, known = self._elapsed_s, self._known(trial.stated.problem)
+        options = replace(self._options, engine=engine or self._options.engine, known=known)
+        try:
+            found = self._search(trial.instance, options, seconds)
+        except NoScheduleInTime:  # there is one already
+            return
+        except Exception as fault:
+            self._fail(trial.chunks, fault)
+            return
+        finally:
+            trial.seconds += self._elapsed_s - began_s
+        before, was_usable = trial.found, trial.usable
+        trial.learn(found)
+        if found.schedule.makespan_us >= before.schedule.makespan_us:
+            return
+        trial.found = replace(trial.found, schedule=found.schedule, note=found.note)
+        trial.usable = None
+        if was_usable and not self._is_usable(trial):
+            trial.found = replace(trial.found, schedule=before.schedule, note=before.note)
+            trial.usable = True
+
+    def _carry_over(self, trial: Trial[Stated]) -> None:
+        """What was found for a coarser cut after this one was tried holds for this one too."""
+        source = self._best_known(trial.stated.problem)
+        if source is None or source is trial:
+            return
+        pieces = trial.chunks // source.chunks
+        is_large = len(source.found.schedule) * pieces > _MOST_CARRIED
+        if is_large or source.time_us >= trial.time_us - TOLERANCE_US:
+            return
+        known = refined(source.found.schedule, trial.stated.problem)
+        if known.makespan_us < trial.time_us - TOLERANCE_US:
+            known.check()
+            trial.found, trial.usable = replace(trial.found, schedule=known), None
+
+    def _known(self, problem: Problem) -> Schedule | None:
+        """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem."""
+        source = self._best_known(problem)
+        if source is None:
+            return None
+        schedule = source.found.schedule
+        return schedule if source.stated.problem is problem else refined(schedule, problem)
+
+    def _best_known(self, problem: Problem) -> Trial[Stated] | None:
+        number = problem.collective.chunks_per_rank
+        return next((trial for trial in self._by_time() if number % trial.chunks == 0), None)
+
+    def _search(
+        self, instance: Instance, options: SearchOptions, seconds: float, began_s: float | None = None
+    ) -> Found:
+        """Search, and tell the listener which number it is about.
+
+        `began_s` : notes how long it took from then to the first schedule.
+        """
+        start, number = time.monotonic() - self._began, instance.problem.collective.chunks_per_rank
+
+        def tell(progress: Progress) -> Answer:
+            nonlocal began_s
+            if began_s is not None:
+                self._first_s, began_s = self._elapsed_s - began_s, None
+            if self._first_schedule_s is None and progress.time_us is not None:
+                self._first_schedule_s = start + progress.elapsed_s
+            if self._on_progress is None:
+                return None
+            news = replace(
+                progress,
+                stage=f"{progress.stage}, chunks {number}",
+                elapsed_s=start + progress.elapsed_s,
+                improved=progress.time_us is not None and progress.time_us < self._told_us,
+            )
+            self._told_us = min(self._told_us, progress.time_us or math.inf)
+            try:
+                answer = self._on_progress(news)
+            except KeyboardInterrupt:  # `search` forgets it where it has a proof already
+                self.interrupted = True
+                raise
+            self.interrupted = self.interrupted or answer == STOP
+            return answer
+
+        if options.effort is None:
+            options = replace(options, time_limit_s=seconds)
+        found = search(instance, options, tell, self._budget.at_most(seconds))
+        self.interrupted = self.interrupted or found.status == "interrupted"
+        if found.lower_bound_us >= self._any_chunks.value_us:
+            return found
+        return replace(found, lower_bound_us=self._any_chunks.value_us, bound_source=self._any_chunks.witness)
+
+    def _known_size(self, problem: Problem) -> Instance:
+        """An instance of a problem that was just stated, with a note of the work that it was."""
+        self._budget.spend(_STATING * problem.num_chunks * problem.num_ranks)
+        return Instance(problem)
+
+    def _first_is_there_at(self, number: int) -> float:
+        """When a first schedule for so many chunks should be there, by that of the finest so far."""
+        finest = self.trials[-1].chunks if self.trials else number
+        return self._elapsed_s + self._first_s * math.pow(number / finest, _GROWTH)
+
+    def _goes_on(self) -> bool:
+        """Whether there is something to gain by another number, and time for it."""
+        return self._left_s > _A_MOMENT_S and self._can_win(self._any_chunks.value_us)
+
+    def _may_win(self, trial: Trial[Stated]) -> bool:
+        return trial.usable is not False and self._can_win(trial.found.lower_bound_us)
+
+    def _is_usable(self, trial: Trial[Stated]) -> bool:
+        if trial.usable is None:
+            self._budget.spend(_LOWERING * len(trial.found.schedule))
+            try:
+                if self._can_be_used is not None:
+                    self._can_be_used(trial.found.schedule)
+                trial.usable = True
+            except TacclError:
+                trial.usable = False
+        return trial.usable
+
+    def _by_time(self) -> list[Trial[Stated]]:
+        return sorted(self.trials, key=lambda trial: trial.time_us)
+
+    @property
+    def _best_us(self) -> float:
+        """The fastest time among those not known to be of no use."""
+        return min((trial.time_us for trial in self.trials if trial.usable is not False), default=math.inf)
+
+    def _can_win(self, bound_us: float) -> bool:
+        """Whether what has this bound could beat the best by more than the gap asked for."""
+        return bound_us < self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._total_s - self._budget.remaining_s()
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds left for searching; none after an interruption."""
+        return 0.0 if self.interrupted else self._budget.remaining_s()
