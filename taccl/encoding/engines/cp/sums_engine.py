@@ -19,6 +19,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
+from taccl.encoding.engines.cp.sums_parts import alike
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
     as_one,
@@ -29,7 +30,6 @@ from taccl.encoding.engines.cp.sums_smaller import (
     unbundled,
 )
 from taccl.encoding.engines.cp.sums_variables import size_of
-from taccl.encoding.engines.cp.sums_ways import alike
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
