@@ -31,9 +31,9 @@ from small_problems import (
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.cp.sums_model import build, divisions
+from taccl.encoding.engines.cp.sums_parts import splits, subsets
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
-from taccl.encoding.engines.cp.sums_ways import splits, subsets
 from taccl.encoding.engines.cp.ticks import ticks_of
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends

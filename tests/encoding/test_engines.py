@@ -19,9 +19,10 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.candidates import near_candidates
 from taccl.encoding.engines.cp.model import build
 from taccl.encoding.engines.cp.ticks import ticks_of
-from taccl.encoding.engines.cp.ways import near_ways
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -244,9 +245,9 @@ def test_cp_leaves_out_a_link_that_takes_longer_than_all_of_the_known_schedule()
     (known,) = found(greedy, pieces, 0.0)
     ticks = ticks_of(pieces, known.makespan_us)
     last = ticks.at_most(known.makespan_us)
-    ways = near_ways(pieces, ticks, last, 2.0)
-    assert ways.allowed.sum() == 2
-    model = build(pieces, ticks, (0, last), symmetry_group(pieces), ways, 2)
+    candidates = near_candidates(Instance(pieces), ticks, last, 2.0)
+    assert candidates.allowed.sum() == 2
+    model = build(pieces, ticks, (0, last), symmetry_group(pieces), candidates, 2)
     assert cp_model.CpSolver().solve(model.cp) == cp_model.OPTIMAL
 
 

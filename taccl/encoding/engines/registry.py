@@ -74,7 +74,7 @@ ENGINES: tuple[Engine, ...] = (
         name="milp",
         about="routes, then orders, then groups and times, by mixed-integer programming",
         features=COPIES_AND_SUMS,
-        serves=everything,
+        serves=milp.serves,
         run=beginning_with(greedy.greedy, milp.milp),
     ),
     Engine(

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 import z3
 
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.frontier.model import Model
 from taccl.encoding.frontier.rounds import RoundNetwork
@@ -25,14 +25,16 @@ from taccl.problem import Problem
 #: Seconds of the first turn of each instance, and how much longer each following one is.
 _FIRST_TURN_S = 2.0
 _LONGER = 3.0
-#: With more ways to share the rounds than this, only the evenest are tried.
-_MOST_WAYS = 40
+#: With more ways to share the rounds among the steps than this, only the evenest are tried.
+_MOST_COMPOSITIONS = 40
 #: So many of them go before the one that leaves the rounds open.
 _BEFORE_OPEN = 3
 #: With more than this, none are: listing them would take longer than they are worth.
 _MOST_SORTED = 5000
 #: Above so many (chunk, link, step), building one instance takes longer than a minute.
 _MOST_SENDS = 200_000
+#: So many of them are written down in a second.
+_SENDS_PER_S = 8_000
 
 
 @dataclass(frozen=True)
@@ -54,27 +56,29 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
     if rounds < steps or not steps:
         return Verdict(impossible=True)
     _check_size(problem, steps)
+    sends = problem.num_chunks * problem.topology.num_links * steps
     number = math.comb(rounds - 1, steps - 1)
-    ways = _ways_to_share(rounds, steps) if number <= _MOST_SORTED else []
-    complete = len(ways[:_MOST_WAYS]) == number
+    compositions = _compositions(rounds, steps) if number <= _MOST_SORTED else []
+    complete = len(compositions[:_MOST_COMPOSITIONS]) == number
     open_one: list[tuple[int, ...] | None] = [None] if number > 1 else []
-    candidates = [*ways[:_BEFORE_OPEN], *open_one, *ways[_BEFORE_OPEN:_MOST_WAYS]]
+    candidates = [*compositions[:_BEFORE_OPEN], *open_one, *compositions[_BEFORE_OPEN:_MOST_COMPOSITIONS]]
     turn_s = _FIRST_TURN_S
     while budget.remaining_s():
         undecided: list[tuple[int, ...] | None] = []
-        for way in candidates:
-            if not budget.remaining_s():
+        for rounds_of in candidates:
+            if not budget.remaining_s() or sends > _SENDS_PER_S * budget.remaining_s():
                 return Verdict()
-            model = Model(problem, network, steps, rounds, way)
+            budget.spend(sends / _SENDS_PER_S * UNITS_PER_S)
+            model = Model(problem, network, steps, rounds, rounds_of)
             answer = ask(model.solver, budget.at_most(turn_s))
             if answer == z3.sat:
                 return Verdict(decisions=tuple(model.decisions()))
             if answer == z3.unknown:
-                undecided.append(way)
-            elif way is None:
+                undecided.append(rounds_of)
+            elif rounds_of is None:
                 return Verdict(impossible=True)
         candidates = undecided
-        if complete and all(way is None for way in candidates):
+        if complete and all(each is None for each in candidates):
             return Verdict(impossible=True)
         turn_s *= _LONGER
     return Verdict()
@@ -91,11 +95,13 @@ def _check_size(problem: Problem, steps: int) -> None:
         )
 
 
-def _ways_to_share(rounds: int, steps: int) -> list[tuple[int, ...]]:
+def _compositions(rounds: int, steps: int) -> list[tuple[int, ...]]:
     """All ways to share rounds among steps, each at least one.
 
     First those with a short first step, in which ranks send only what they start with, and then even ones.
     """
     cuts = combinations(range(1, rounds), steps - 1)
-    ways = (tuple(b - a for a, b in pairwise((0, *cut, rounds))) for cut in cuts)
-    return sorted(ways, key=lambda way: (max(way[-1:] + way[1:]) - min(way[-1:] + way[1:]), way))
+    all_of_them = (tuple(b - a for a, b in pairwise((0, *cut, rounds))) for cut in cuts)
+    return sorted(
+        all_of_them, key=lambda parts: (max(parts[-1:] + parts[1:]) - min(parts[-1:] + parts[1:]), parts)
+    )

@@ -1,4 +1,4 @@
-"""The CP engine: the joint model solved by CP-SAT, first on short ways, then with nothing left out.
+"""The CP engine: the joint model solved by CP-SAT, first on short paths, then with nothing left out.
 
 What is found with nothing left out is proved for the problem itself (`proof`).
 """
@@ -11,32 +11,36 @@ from dataclasses import dataclass
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.candidates import Candidates, candidates_beside, near_candidates
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.model import build
-from taccl.encoding.engines.cp.proof import is_provable, prove, proved_us, told, whole_model
+from taccl.encoding.engines.cp.proof import (
+    is_provable,
+    is_whole_model_written_soon,
+    prove,
+    proved,
+    proved_us,
+    whole_model,
+)
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
-from taccl.encoding.engines.cp.ways import Ways, near_ways, ways_beside
+from taccl.encoding.engines.cp.variables import MOST_PAIRS, is_written_soon, size_of
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: More (way, shared send) pairs than this take longer to write down than to search, and so many a second.
-_MOST_WAYS = 100_000
-_WAYS_PER_S = 5_000
-#: Chunks times links: beyond this, even the shortest ways are too many.
+#: Chunks times links: beyond this, even the shortest paths are too many.
 _MOST_CELLS = 20_000_000
-#: With no more ways than this nothing has to be left out to find good schedules soon.
-_FEW_WAYS = 2_000
-#: With more ways than this, sums and copies are left to be found apart.
-_MOST_JOINT_WAYS = 2_000
-#: (longest way relative to the shortest, shared sends per link), with shares of the time that is left.
+#: With no more candidate transfers than this nothing has to be left out to find good schedules soon.
+_SMALL = 2_000
+#: With more than this, sums and copies are left to be found apart.
+_MOST_JOINT = 2_000
+#: (longest path relative to the shortest, shared sends per link), with shares of the time that is left.
 _STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 _STAGES_BEFORE_PROOF = ((1.0, 3, 0.25), (1.5, 2, 0.3), (2.0, 4, 0.3))
-_STAGES_WITH_FEW_WAYS = ((1.0, 3, 0.15),)
-#: Where there are nodes: ways between them as in the best schedule, ways inside up to so many times the
+_STAGES_IF_SMALL = ((1.0, 3, 0.15),)
+#: Where there are nodes: links between them as in the best schedule, paths inside up to so many times the
 #: shortest, shared sends per link, and the part of the time for that.
 _BESIDE_SLACK, _BESIDE_SLOTS, _BESIDE_SHARE = 2.0, 4, 0.6
 #: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
@@ -69,35 +73,34 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
     """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
     For problems of copies and those that `serves_jointly` says yes to: sums and copies decided together,
-    so that a
-    chunk is copied on while others are still being summed. Of these, what is proved is told in notes
-    (`proof`).
+    so that a chunk is copied on while others are still being summed. Of these, what is proved is told in
+    notes (`proof`). No model is begun that would take more than a part of the budget to write down.
     """
     problem = instance.problem
-    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
+    if not serves(instance) or not is_written_soon(_least_transfers(problem), budget):
         return
     known = _Known(best, instance.bound_us)
     provable = is_provable(problem, best)
     # Whether any valid schedule is welcome.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
-    few = free and provable and has_few_ways(problem)
-    stages = _STAGES_WITH_FEW_WAYS if few else _STAGES_BEFORE_PROOF if provable else _STAGES
+    small = free and provable and is_small(problem)
+    stages = _STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else _STAGES
     if problem.topology.internode.any() and not problem.collective.is_reduction:
-        for update in _beside(problem, options, budget.share(_BESIDE_SHARE), known):
+        for update in _beside(instance, options, budget.share(_BESIDE_SHARE), known):
             yield from known.better(update)
     for slack, slots, share in stages:
         if budget.remaining_s():
-            stage = _near(problem, options, budget.share(share), known, options.slack or slack, slots)
+            stage = _near(instance, options, budget.share(share), known, options.slack or slack, slots)
             for update in stage:
                 yield from known.better(update)
-    if few:
+    if small:
         for update in _whole(problem, options, budget.share(_WHOLE_SHARE), known):
             yield from known.better(update)
     if provable:
         for update in prove(problem, options, budget, known.best, known.bound_us):
             if free or update.schedule is None:
                 yield from known.better(update)
-    if few:
+    if small:
         for update in _whole(problem, options, budget, known):
             yield from known.better(update)
 
@@ -106,13 +109,21 @@ def serves(instance: Instance) -> Verdict:
     """Whether the model can be written down at all."""
     problem = instance.problem
     if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
-        return no(f"more than {_MOST_CELLS} pairs of a chunk and a link are too many for one model")
+        return no(f"more than {_MOST_CELLS:,} pairs of a chunk and a link are too many for one model")
+    if _least_transfers(problem) > MOST_PAIRS:
+        return no(f"more than {MOST_PAIRS:,} transfers are too many for one model")
     return YES
 
 
-def has_few_ways(problem: Problem) -> bool:
+def _least_transfers(problem: Problem) -> int:
+    """How many transfers every schedule has, at least: one into each rank that wants a chunk it has not."""
+    collective = problem.collective
+    return max(0, len(collective.outputs) - len(collective.inputs))
+
+
+def is_small(problem: Problem) -> bool:
     """Whether CP-SAT may be expected to prove the fastest schedule, or come near it, in seconds."""
-    return problem.num_chunks * problem.topology.num_links <= _FEW_WAYS
+    return problem.num_chunks * problem.topology.num_links <= _SMALL
 
 
 def serves_jointly(instance: Instance) -> Verdict:
@@ -121,41 +132,42 @@ def serves_jointly(instance: Instance) -> Verdict:
     collective, everywhere = problem.collective, problem.num_chunks * problem.num_ranks
     if not (collective.reduces.all() and len(collective.inputs) == len(collective.outputs) == everywhere):
         return no("it is for sums over all ranks that all ranks want")
-    if 2 * problem.num_chunks * problem.topology.num_links > _MOST_JOINT_WAYS:
-        return no(f"more than {_MOST_JOINT_WAYS} candidate transfers of both phases")
+    if 2 * problem.num_chunks * problem.topology.num_links > _MOST_JOINT:
+        return no(f"more than {_MOST_JOINT:,} candidate transfers of both phases")
     return YES
 
 
 def _near(
-    problem: Problem, options: SearchOptions, budget: Budget, known: _Known, slack: float, slots: int
+    instance: Instance, options: SearchOptions, budget: Budget, known: _Known, slack: float, slots: int
 ) -> Iterator[Update]:
-    """Schedules on ways that are short enough, with the problem's symmetry."""
-    ticks = ticks_of(problem, known.best.makespan_us)
-    ways = near_ways(problem, ticks, ticks.at_most(known.best.makespan_us), slack)
-    yield from _on(ways, slots, ticks, problem, options, budget, known)
+    """Schedules on paths that are short enough, with the problem's symmetry."""
+    ticks = ticks_of(instance.problem, known.best.makespan_us)
+    candidates = near_candidates(instance, ticks, ticks.at_most(known.best.makespan_us), slack)
+    yield from _on(candidates, slots, ticks, instance, options, budget, known)
 
 
-def _beside(problem: Problem, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+def _beside(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
     """Schedules that send between nodes what the best one does, with the problem's symmetry."""
-    ticks = ticks_of(problem, known.best.makespan_us)
-    horizon, symmetry = ticks.at_most(known.best.makespan_us), symmetry_group(problem)
-    ways = ways_beside(known.best, ticks, horizon, symmetry, _BESIDE_SLACK)
-    yield from _on(ways, _BESIDE_SLOTS, ticks, problem, options, budget, known)
+    ticks = ticks_of(instance.problem, known.best.makespan_us)
+    horizon = ticks.at_most(known.best.makespan_us)
+    candidates = candidates_beside(instance, known.best, ticks, horizon, _BESIDE_SLACK)
+    yield from _on(candidates, _BESIDE_SLOTS, ticks, instance, options, budget, known)
 
 
 def _on(
-    ways: Ways,
+    candidates: Candidates,
     slots: int,
     ticks: Ticks,
-    problem: Problem,
+    instance: Instance,
     options: SearchOptions,
     budget: Budget,
     known: _Known,
 ) -> Iterator[Update]:
-    if ways.allowed.sum() * (1 + slots) > min(_MOST_WAYS, _WAYS_PER_S * budget.remaining_s()):
-        return
+    problem = instance.problem
     lasting = ticks.at_least(known.bound_us), ticks.at_most(known.best.makespan_us)
-    model = build(problem, ticks, lasting, symmetry_group(problem), ways, slots)
+    if not is_written_soon(size_of(problem, ticks, lasting[1], candidates, slots), budget):
+        return
+    model = build(problem, ticks, lasting, instance.group, candidates, slots)
     add_hint(model, known.best)
     for each in events(model, options.seed, budget):
         if each.decisions is not None:
@@ -164,13 +176,15 @@ def _on(
 
 def _whole(problem: Problem, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
     """Schedules and bounds with nothing left out."""
+    if not is_whole_model_written_soon(problem, known.best, budget):
+        return
     model = whole_model(problem, known.best, known.bound_us)
     add_hint(model, known.best)
-    most_told = 0.0
+    reported = 0.0
     for each in events(model, options.seed, budget):
         if each.decisions is not None:
             yield Update("cp", schedule_of(problem, each.decisions))
-        elif each.bound > most_told * (1 + _REPORTED_GROWTH) or each.is_last:
-            most_told = each.bound
+        elif each.bound > reported * (1 + _REPORTED_GROWTH) or each.is_last:
+            reported = each.bound
             if (least_us := proved_us(model, each.bound)) > known.bound_us:
-                yield told(problem, least_us, known.best)
+                yield proved(problem, least_us, known.best)

@@ -39,9 +39,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from taccl.encoding.core.timing import Decision
+from taccl.encoding.engines.cp.candidates import Candidates
 from taccl.encoding.engines.cp.ticks import Ticks
 from taccl.encoding.engines.cp.variables import Alone, Slot, Variables
-from taccl.encoding.engines.cp.ways import Ways
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US
@@ -71,17 +71,17 @@ def build(
     ticks: Ticks,
     lasting: tuple[int, int],
     symmetry: SymmetryGroup,
-    ways: Ways,
+    candidates: Candidates,
     num_slots: int | None,
     minimise: bool = True,
 ) -> JointModel:
     """The model of schedules that last from `lasting[0]` to `lasting[1]` ticks: the fastest, or any.
 
-    `num_slots` is the number of shared sends per link; None: as many as any schedule can have. `ways`
-    must be symmetric.
+    `num_slots` is the number of shared sends per link; None: as many as any schedule can have.
+    `candidates` must be symmetric.
 
-    With no symmetry, `every_way`, all slots and no own-first rule, the optimum of the model is no later than
-    any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
+    With no symmetry, `every_candidate`, all slots and no own-first rule, the optimum of the model is no later
+    than any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
     `lasting[1]`. (With sums that are copied on: than any in which each sum is made at one rank, each other
     rank passes its part on once, and no send mixes partial sums and copies.) For take a fastest schedule. Of
     the copies of a chunk that come to a rank, all but the first can be left out, and so can what nobody uses
@@ -92,7 +92,7 @@ def build(
     Over a link where a group can go piece by piece (`core.grouping` has the proof) nothing gets later if
     every chunk goes by itself, so such links have no shared sends.
     """
-    return _Rules(problem, ticks, lasting, symmetry, ways, num_slots).build(minimise)
+    return _Rules(problem, ticks, lasting, symmetry, candidates, num_slots).build(minimise)
 
 
 class _Rules(Variables):
@@ -129,8 +129,8 @@ class _Rules(Variables):
         for chunk, rank, name in self.cells(self.whole, self.num_chunks):
             if name not in made:
                 made[name] = self.cp.new_bool_var(f"root{chunk},{rank}")
-                if self.ways.root is not None:
-                    self.cp.add(made[name] == int(self.ways.root[chunk] == rank))
+                if self.candidates.root is not None:
+                    self.cp.add(made[name] == int(self.candidates.root[chunk] == rank))
             root = self.root[chunk, rank] = made[name]
             self.cp.add(self.at[chunk, rank] >= self.at[self.num_chunks + chunk, rank]).only_enforce_if(root)
         for chunk in np.unique(self.whole.chunk_representative[: self.num_chunks]).tolist():
@@ -236,8 +236,8 @@ class _Rules(Variables):
         unit = math.gcd(*(cost[link] for _, link in used))
         if not unit:
             return
-        head = min(int(self.ways.head[item, self.src[link]]) for item, link in used)
-        tail = min(int(self.ways.tail[item, self.dst[link]]) for item, link in used)
+        head = min(int(self.candidates.head[item, self.src[link]]) for item, link in used)
+        tail = min(int(self.candidates.tail[item, self.dst[link]]) for item, link in used)
         alpha = min(self.alpha[link] for _, link in used)
         # With `pipelined`, alpha comes after the last of them: again, once.
         room = max(0, self.horizon - head - tail - alpha) // unit

@@ -23,19 +23,22 @@ from dataclasses import replace
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.candidates import Candidates, every_candidate
 from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
-from taccl.encoding.engines.cp.ticks import ticks_of
-from taccl.encoding.engines.cp.ways import every_way
+from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
+from taccl.encoding.engines.cp.variables import is_written_soon, size_of
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import is_optimal
 
-#: With more ways than this to send some chunk over some link, CP-SAT refutes nothing in minutes.
+#: With more candidate transfers than this, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000
 #: With so many, it is not worth counting those that come in time.
 _MOST_TO_LOOK_AT = 100_000
+#: So many pairs of an item and a send for each second that is left: writing them takes up to half of it.
+_PAIRS_PER_S = 15_000
 #: Each question has this share of the time that is left.
 _SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
@@ -57,8 +60,8 @@ def is_provable(problem: Problem, best: Schedule) -> bool:
     if problem.num_chunks * problem.topology.num_links > _MOST_TO_LOOK_AT:
         return False
     ticks = ticks_of(problem, best.makespan_us)
-    ways = every_way(problem, ticks, ticks.at_most(best.makespan_us))
-    return bool(ways.allowed.sum() <= _MOST_TO_PROVE)
+    candidates = every_candidate(problem, ticks, ticks.at_most(best.makespan_us))
+    return bool(candidates.allowed.sum() <= _MOST_TO_PROVE)
 
 
 def whole_model(
@@ -66,11 +69,25 @@ def whole_model(
 ) -> JointModel:
     """The model of all schedules no later than `best`, or, without an objective, before a moment."""
     problem = unrestricted(problem)
+    ticks, horizon, candidates = _everything(problem, best, before_us)
+    lasting, minimise = (ticks.at_least(bound_us), horizon), before_us is None
+    return build(problem, ticks, lasting, symmetry_group(problem), candidates, None, minimise)
+
+
+def is_whole_model_written_soon(
+    problem: Problem, best: Schedule, budget: Budget, before_us: float | None = None
+) -> bool:
+    """Whether that model leaves time for its search. If so, the work of writing it is noted."""
+    problem = unrestricted(problem)
+    ticks, horizon, candidates = _everything(problem, best, before_us)
+    return is_written_soon(size_of(problem, ticks, horizon, candidates, None), budget, _PAIRS_PER_S)
+
+
+def _everything(problem: Problem, best: Schedule, before_us: float | None) -> tuple[Ticks, int, Candidates]:
+    """The ticks of a whole model, how many a solution lasts at most, and all transfers in that time."""
     ticks = ticks_of(problem, best.makespan_us)
     horizon = ticks.at_most(best.makespan_us) if before_us is None else ticks.last_before(before_us)
-    lasting, minimise = (ticks.at_least(bound_us), horizon), before_us is None
-    ways = every_way(problem, ticks, horizon)
-    return build(problem, ticks, lasting, symmetry_group(problem), ways, None, minimise)
+    return ticks, horizon, every_candidate(problem, ticks, horizon)
 
 
 def proved_us(model: JointModel, num_ticks: int) -> float:
@@ -78,7 +95,7 @@ def proved_us(model: JointModel, num_ticks: int) -> float:
     return num_ticks * model.ticks.tick_us * (1 - _ROUNDING)
 
 
-def told(problem: Problem, least_us: float, best: Schedule) -> Update:
+def proved(problem: Problem, least_us: float, best: Schedule) -> Update:
     """What it means for a problem that no schedule of its whole model is faster than `least_us`."""
     if not problem.collective.is_reduction:
         links = problem.topology.num_links
@@ -105,6 +122,8 @@ def prove(
             if open_us < best.makespan_us:
                 return
             before_us = open_us
+        if not is_whole_model_written_soon(problem, best, budget, before_us):
+            return
         model = whole_model(problem, best, bound_us, before_us)
         answer = None
         for answer in events(model, options.seed, budget.share(_SHARE)):
@@ -117,7 +136,7 @@ def prove(
                 break
         if answer is not None and answer.impossible:
             bound_us = proved_us(model, model.last + 1)
-            yield told(problem, bound_us, best)
+            yield proved(problem, bound_us, best)
         elif answer is None or answer.decisions is None:
             if before_us == best.makespan_us:
                 return

@@ -19,6 +19,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
+from taccl.encoding.engines.cp.sums_parts import alike
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
     as_one,
@@ -29,8 +30,8 @@ from taccl.encoding.engines.cp.sums_smaller import (
     unbundled,
 )
 from taccl.encoding.engines.cp.sums_variables import size_of
-from taccl.encoding.engines.cp.sums_ways import alike
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
+from taccl.encoding.engines.cp.variables import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
@@ -38,11 +39,9 @@ from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import OPTIMAL_GAP
 
-#: More items on links, or more ways of making parts at ranks, are too many for any proof in minutes.
+#: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
 _MOST_ITEMS = 4_000
 _MOST_UNIONS = 4_000
-#: With so many items in sends for each second of a search, the model is written down in a small part of it.
-_MEMBERS_PER_S = 5_000
 #: Shares of the time that is left: for each size of bundles, for ranks that do alike, for a look for faster
 #: programs, for each question, and for what chunks need before it.
 _BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
@@ -86,7 +85,8 @@ def _fits(problem: Problem) -> bool:
 
 
 def _is_soon_written(problem: Problem, ticks: Ticks, last: int, budget: Budget) -> bool:
-    return size_of(problem, ticks, last) <= _MEMBERS_PER_S * budget.remaining_s()
+    """Whether a model fits, and is written down in a small part of the budget; if so, that work is noted."""
+    return is_written_soon(size_of(problem, ticks, last), budget)
 
 
 def all_programs(
@@ -177,11 +177,11 @@ class _Search:
                 last = min(last, ticks.last_before((self.bound_us + open_us) / 2))
             if last < ticks.at_least(self.bound_us):
                 return
-            told = False
+            decided = False
             for each in self._decided(ticks, last, _QUESTION_SHARE):
-                told = True
+                decided = True
                 yield each
-            if not told:
+            if not decided:
                 open_us = min(open_us, last * ticks.tick_us)
 
     def _before_the_best(self) -> tuple[Ticks, int]:
@@ -214,7 +214,10 @@ class _Search:
         budget = self.budget.share(_NEEDS_SHARE)
         needs: list[Need] = []
         for number, chunks in enumerate(kinds):
-            model = build(one_chunk(self.problem, chunks[0]), ticks, (0, last), False)
+            alone = one_chunk(self.problem, chunks[0])
+            if not _is_soon_written(alone, ticks, last, budget):
+                return needs
+            model = build(alone, ticks, (0, last), False)
             cost = model.cost
             for position, over in enumerate(links):
                 if not budget.remaining_s():
@@ -243,14 +246,14 @@ class _Search:
             return
         model = build(self.problem, ticks, lasting)
         add_hint(model, self.best)
-        proved = told = 0
+        proved = reported = 0
         for each in self._asked(model, budget):
             if isinstance(each, tuple):
                 yield from self._better(schedule_of(self.problem, each))
                 continue
             proved = each
-            if proved > told * (1 + _REPORTED_GROWTH):
-                told = proved
+            if proved > reported * (1 + _REPORTED_GROWTH):
+                reported = proved
                 yield from self._proved(ticks, proved)
         yield from self._proved(ticks, proved)
 

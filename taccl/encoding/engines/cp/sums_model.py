@@ -1,6 +1,6 @@
 r"""All programs of a problem with sums, as optional intervals: a sum may be made anywhere, and often.
 
-Time is counted in ticks. For a chunk c, a part C of it (`sums_ways`) and a link l that (c, C) may use:
+Time is counted in ticks. For a chunk c, a part C of it (`sums_parts`) and a link l that (c, C) may use:
 
     send[l, k]        an optional interval of alpha_l + n beta_l s on l, the k-th in time
     in[c, C, l, k]    whether it carries (c, C); n counts these
@@ -50,8 +50,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taccl.encoding.engines.cp.sums_parts import alike, is_own, splits
 from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
-from taccl.encoding.engines.cp.sums_ways import alike, is_own, splits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.problem import Problem
 
@@ -164,7 +164,7 @@ class SumModel(Variables):
         """What a port carries, it carries after the first moment when any can come, and before the last."""
         head, after = NEVER, NEVER
         for send, cost in sends:
-            items, busy = self.ways.on_link[send.link], self.alpha[send.link] * self.serial + cost
+            items, busy = self.candidates.on_link[send.link], self.alpha[send.link] * self.serial + cost
             head = min(head, self.first_start(send.link, items))
             after = min(after, self.horizon - self.last_start(send.link, items) - busy)
         load = sum(
@@ -180,7 +180,7 @@ class SumModel(Variables):
         for link, sends in enumerate(self.sends):
             for send in sends:
                 for (chunk, part), member in send.members.items():
-                    whole, src, dst = self.ways.whole[chunk], self.src[link], self.dst[link]
+                    whole, src, dst = self.candidates.whole[chunk], self.src[link], self.dst[link]
                     if part == whole:
                         continue
                     if self.post[chunk][src]:
@@ -198,14 +198,14 @@ class SumModel(Variables):
         """One rank has chunks that are alike in the order of their numbers."""
         for chunks, rank in self.in_order():
             for one, other in itertools.pairwise(chunks):
-                first, then = (self.at[chunk, self.ways.whole[chunk], rank] for chunk in (one, other))
+                first, then = (self.at[chunk, self.candidates.whole[chunk], rank] for chunk in (one, other))
                 self.cp.add(first <= then)
 
     def in_order(self) -> Iterator[tuple[list[int], int]]:
         """Chunks that are alike, and a rank that has them in the order of their numbers."""
         for chunks in alike(self.problem):
             for rank in self.ranks:
-                waits = not is_own(self.problem, chunks[0], self.ways.whole[chunks[0]], rank)
+                waits = not is_own(self.problem, chunks[0], self.candidates.whole[chunks[0]], rank)
                 if self.post[chunks[0]][rank] and waits:
                     yield chunks, rank
                     break

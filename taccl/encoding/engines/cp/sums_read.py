@@ -10,8 +10,8 @@ import numpy as np
 
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
+from taccl.encoding.engines.cp.sums_parts import Item, is_own
 from taccl.encoding.engines.cp.sums_variables import Cell
-from taccl.encoding.engines.cp.sums_ways import Item, is_own
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
@@ -36,7 +36,7 @@ def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
             if items:
                 timed.append((value(send.start), link, items))
     timed.sort(key=lambda send: send[0])
-    whole, dst = model.ways.whole, model.problem.topology.dst.tolist()
+    whole, dst = model.candidates.whole, model.problem.topology.dst.tolist()
     src = model.problem.topology.src.tolist()
     brought = {
         (chunk, part, dst[link]): index
@@ -78,7 +78,7 @@ def add_hint(model: SumModel, schedule: Schedule) -> None:
         rows.get((chunk, part, dst), model, hint)
     outputs = model.problem.collective.outputs
     wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
-    ends = [rows.get((chunk, model.ways.whole[chunk], rank), model, hint) for chunk, rank in wanted]
+    ends = [rows.get((chunk, model.candidates.whole[chunk], rank), model, hint) for chunk, rank in wanted]
     hint(model.finish, max(ends, default=0))
     _hint_sends(model, schedule, rows, hint)
     for variable in (*model.got.values(), *model.made.values()):
@@ -94,7 +94,7 @@ class _Rows:
         self.chunk: list[int] = schedule.chunk.tolist()
         self.src: list[int] = schedule.src.tolist()
         self.dst: list[int] = schedule.dst.tolist()
-        self.part = sets_of_rows(schedule, model.ways.whole)
+        self.part = sets_of_rows(schedule, model.candidates.whole)
         self.start, self.end = (_in_ticks(model, us) for us in (schedule.start_us, schedule.end_us))
         self._note_what_came()
 
@@ -107,7 +107,7 @@ class _Rows:
         """Give chunks that are alike the names that the model gives them."""
         name = list(range(model.problem.num_chunks))
         for chunks, rank in model.in_order():
-            done = [self.get((chunk, model.ways.whole[chunk], rank), model) for chunk in chunks]
+            done = [self.get((chunk, model.candidates.whole[chunk], rank), model) for chunk in chunks]
             for new, (_, old) in zip(chunks, sorted(zip(done, chunks, strict=True)), strict=True):
                 name[old] = new
         self.chunk = [name[chunk] for chunk in self.chunk]

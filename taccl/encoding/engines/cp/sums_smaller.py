@@ -11,9 +11,9 @@ import numpy as np
 from taccl.collectives import Collective, IntArray, Placement
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
+from taccl.encoding.engines.cp.sums_parts import Item, alike
 from taccl.encoding.engines.cp.sums_read import Program
 from taccl.encoding.engines.cp.sums_variables import Sending
-from taccl.encoding.engines.cp.sums_ways import Item, alike
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
 from taccl.encoding.symmetry.search import with_symmetry_found
 from taccl.problem import Problem

@@ -14,7 +14,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.engines.cp.sums_ways import Item, is_own, sum_ways
+from taccl.encoding.engines.cp.sums_parts import Item, is_own, sum_candidates
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.problem import Problem
 
@@ -55,13 +55,13 @@ def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
 
 
 class Variables:
-    """Made from the items that may travel over each link (`sums_ways`), in ticks."""
+    """Made from the items that may travel over each link (`sums_parts`), in ticks."""
 
     def __init__(self, problem: Problem, ticks: Ticks, lasting: tuple[int, int]) -> None:
         topology, collective = problem.topology, problem.collective
         self.problem, self.ticks = problem, ticks
         least, self.horizon = lasting
-        self.ways = sum_ways(problem, ticks, self.horizon)
+        self.candidates = sum_candidates(problem, ticks, self.horizon)
         self.cp = cp_model.CpModel()
         self.alpha: list[int] = ticks.of(topology.alpha_us).tolist()
         self.cost: list[int] = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
@@ -87,10 +87,10 @@ class Variables:
     def _make_cells(self) -> None:
         """Whether a rank has a part, and from when on: 0 for what is its own."""
         for chunk in self.chunks:
-            for part, rank in itertools.product(self.ways.parts[chunk], self.ranks):
+            for part, rank in itertools.product(self.candidates.parts[chunk], self.ranks):
                 cell = chunk, part, rank
-                head = self.ways.head[cell]
-                wanted = part == self.ways.whole[chunk] and self.post[chunk][rank]
+                head = self.candidates.head[cell]
+                wanted = part == self.candidates.whole[chunk] and self.post[chunk][rank]
                 if is_own(self.problem, chunk, part, rank):
                     self.got[cell], self.at[cell] = 1, 0
                 elif wanted or head <= self.horizon:
@@ -101,7 +101,7 @@ class Variables:
                         self.cp.add(self.finish >= self.at[cell])
 
     def _make_sends(self, link: int) -> None:
-        items = self.ways.on_link[link]
+        items = self.candidates.on_link[link]
         if self._goes_piece_by_piece(link):
             for item in items:
                 self._own_send(link, item)
@@ -117,11 +117,11 @@ class Variables:
 
     def _goes_piece_by_piece(self, link: int) -> bool:
         """Whether no send of several items is of any use."""
-        several = len({chunk for chunk, _ in self.ways.on_link[link]}) > 1
+        several = len({chunk for chunk, _ in self.candidates.on_link[link]}) > 1
         return not several or self.problem.max_group < 2 or bool(self.one_by_one[link])
 
     def _most_sends(self, link: int) -> int:
-        items = self.ways.on_link[link]
+        items = self.candidates.on_link[link]
         room = self.last_start(link, items) - self.first_start(link, items)
         apart = self._apart(link)
         return 0 if room < 0 else min(len(items), room // apart + 1) if apart else len(items)
@@ -134,11 +134,11 @@ class Variables:
 
     def first_start(self, link: int, items: list[Item]) -> int:
         """The least tick at which any of some items can be where a link begins."""
-        return min((self.ways.head[chunk, part, self.src[link]] for chunk, part in items), default=0)
+        return min((self.candidates.head[chunk, part, self.src[link]] for chunk, part in items), default=0)
 
     def last_start(self, link: int, items: list[Item]) -> int:
         """The last tick at which any of some items is of use on a link."""
-        tail = min((int(self.ways.tail[chunk, self.dst[link]]) for chunk, _ in items), default=NEVER)
+        tail = min((int(self.candidates.tail[chunk, self.dst[link]]) for chunk, _ in items), default=NEVER)
         return self.horizon - self.alpha[link] - self.cost[link] - tail
 
     def _own_send(self, link: int, item: Item) -> None:
@@ -150,7 +150,7 @@ class Variables:
         self.sends[link].append(Sending(link, active, start, end, 1, {item: active}))
 
     def _shared_send(self, link: int, k: int) -> None:
-        items, name = self.ways.on_link[link], f"{link},{k}"
+        items, name = self.candidates.on_link[link], f"{link},{k}"
         active = self.cp.new_bool_var(f"a{name}")
         members = {item: self.cp.new_bool_var(f"in{item},{name}") for item in items}
         of_chunk: dict[int, list[Any]] = defaultdict(list)

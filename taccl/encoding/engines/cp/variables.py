@@ -11,12 +11,20 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.engines.cp.candidates import Candidates
 from taccl.encoding.engines.cp.ticks import Ticks
-from taccl.encoding.engines.cp.ways import Ways
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US
+
+#: More pairs of an item and a send than this take 500 MB, and longer to write down than to search. With so
+#: many for each second that is left, writing takes a small part of it.
+MOST_PAIRS = 100_000
+PAIRS_PER_S = 5_000
+#: So many are written down in a unit of work.
+_WRITTEN_PER_UNIT = 30
 
 
 @dataclass(frozen=True)
@@ -38,8 +46,33 @@ class Alone:
     active: Any
 
 
+def is_written_soon(pairs: int, budget: Budget, pairs_per_s: int = PAIRS_PER_S) -> bool:
+    """Whether a model with so many pairs fits, and is written down in a small part of the budget.
+
+    If so, that work is noted.
+    """
+    if pairs > min(MOST_PAIRS, pairs_per_s * budget.remaining_s()):
+        return False
+    budget.spend(pairs / _WRITTEN_PER_UNIT)
+    return True
+
+
+def size_of(
+    problem: Problem, ticks: Ticks, horizon: int, candidates: Candidates, num_slots: int | None
+) -> int:
+    """How many pairs of an item and a send the model has, before symmetry, or a little more."""
+    topology = problem.topology
+    items = candidates.allowed.sum(axis=0)
+    busy = ticks.of(topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb))
+    slots = np.minimum(items // 2, np.where(busy > 0, horizon // np.maximum(busy, 1), items))
+    if num_slots is not None:
+        slots = np.minimum(slots, num_slots)
+    shared = ~one_by_one(topology) & (problem.max_group > 1)
+    return int((items * (1 + slots * shared)).sum())
+
+
 class Variables:
-    """One of each orbit, made from the pairs (item, link) that `ways` allows."""
+    """One of each orbit, made from the pairs (item, link) that `candidates` allows."""
 
     def __init__(
         self,
@@ -47,16 +80,16 @@ class Variables:
         ticks: Ticks,
         lasting: tuple[int, int],
         symmetry: SymmetryGroup,
-        ways: Ways,
+        candidates: Candidates,
         num_slots: int | None,
     ) -> None:
         topology = problem.topology
-        self.problem, self.ticks, self.ways = problem, ticks, ways
+        self.problem, self.ticks, self.candidates = problem, ticks, candidates
         least, self.horizon = lasting
         self.num_slots = num_slots
         self.cp = cp_model.CpModel()
         self.num_chunks = problem.num_chunks
-        self.num_items = len(ways.allowed)
+        self.num_items = len(candidates.allowed)
         self.alpha = ticks.of(topology.alpha_us).tolist()
         self.cost = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()
         self.cost_at: list[int] = ticks.of(
@@ -67,7 +100,7 @@ class Variables:
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.whole = _of_items(symmetry, self.num_items // self.num_chunks)
         self.group = without_shared_ports(problem.topology, self.whole)
-        item, link = np.nonzero(ways.allowed)
+        item, link = np.nonzero(candidates.allowed)
         self.pairs = list(zip(item.tolist(), link.tolist(), strict=True))
         self.used_as = self._names(self.whole, item, link)
         self.timed_as = self._names(self.group, item, link)
@@ -110,7 +143,7 @@ class Variables:
                 if is_source and collective.pre[item, rank]:
                     made[name] = 0
                 else:
-                    least = min(int(self.ways.head[item, rank]), self.horizon)
+                    least = min(int(self.candidates.head[item, rank]), self.horizon)
                     made[name] = self.cp.new_int_var(least, self.horizon, f"at{item},{rank}")
             self.at[item, rank] = made[name]
 
@@ -125,8 +158,8 @@ class Variables:
             self.alone[item, link] = Alone(start, start + duration, active[used_as])
 
     def _start(self, item: int, link: int, duration: int, name: str) -> Any:
-        first = int(self.ways.head[item, self.src[link]])
-        last = self.horizon - duration - int(self.ways.tail[item, self.dst[link]])
+        first = int(self.candidates.head[item, self.src[link]])
+        last = self.horizon - duration - int(self.candidates.tail[item, self.dst[link]])
         return self.cp.new_int_var(first, last, name)
 
     def _make_shared_sends(self) -> None:

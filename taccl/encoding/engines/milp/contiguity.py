@@ -37,6 +37,12 @@ from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import FloatArray
 from taccl.schedule import TOLERANCE_US, Schedule
 
+#: More transfers than this make a program too large, and so many for each second that is left take a
+#: noticeable part of it to write down; images under a symmetry cost some more.
+_MOST_TRANSFERS = 100_000
+_TRANSFERS_PER_S = 20_000
+_WRITTEN_PER_UNIT = 100
+
 
 @dataclass(frozen=True, eq=False)
 class _Order:
@@ -63,8 +69,9 @@ def rejoined(
 ) -> Schedule | None:
     """The same transfers in the same orders, joined into sends anew; None if that is no faster.
 
-    `symmetry` is used as far as the schedule has it. Only for compact schedules without mixed groups. Where
-    groups save nothing (`core.grouping`), every transfer goes by itself, and no program is needed.
+    `symmetry` is used as far as the schedule has it. Only for compact schedules without mixed groups, and for
+    those whose program is written in a part of the budget. Where groups save nothing (`core.grouping`), every
+    transfer goes by itself, and no program is needed.
     """
     mixed = (schedule.reduce != schedule.sends.reduce[schedule.sends.of_row]).any()
     if not len(schedule) or schedule.sums is not None or mixed:
@@ -72,6 +79,10 @@ def rejoined(
     if one_by_one(schedule.problem.topology)[schedule.link].all():
         better: Schedule | None = _apart(schedule)
     else:
+        size = len(schedule) * (1 + len(symmetry) / 4)
+        if size > min(_MOST_TRANSFERS, _TRANSFERS_PER_S * budget.remaining_s()):
+            return None
+        budget.spend(size / _WRITTEN_PER_UNIT)
         program = build(schedule, symmetry)
         solution = solve(program.model, options.solver, budget, seed=options.seed, start=program.given())
         better = program.read(solution)

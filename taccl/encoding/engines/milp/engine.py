@@ -14,17 +14,23 @@ import numpy as np
 
 from taccl.collectives import BoolArray
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.milp.contiguity import rejoined
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: More pairs of a chunk and a link than this are left to the greedy engine.
-_MOST_WAYS = 60_000
+#: More pairs of a chunk and a link on short paths are left to the greedy engine, and more than so many for
+#: each second that is left, in which a part of them is written down.
+_MOST_ON_PATHS = 60_000
+_ON_PATHS_PER_S = 10_000
+#: So many transfers of a pass take a unit of work.
+_PASSED_PER_UNIT = 20
 #: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
 _SLACKS = (1.0, 1.5, 2.0)
 _ALPHA_SHARES = (1.0, 0.25)
@@ -40,15 +46,31 @@ def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Sched
         best = joined
         yield Update("milp", best)
     slacks = _SLACKS if options.slack is None else (options.slack,)
-    routings = list(itertools.starmap(RoutingOptions, itertools.product(slacks, _ALPHA_SHARES)))
+    # Where alpha keeps no port busy, its share makes no difference to the program.
+    pays = instance.problem.topology.is_serial and not one_by_one(instance.problem.topology).all()
+    shares = _ALPHA_SHARES if pays else _ALPHA_SHARES[:1]
+    routings = list(itertools.starmap(RoutingOptions, itertools.product(slacks, shares)))
     for number, routing in enumerate(routings):
-        if not budget.remaining_s():
+        if _least_transfers(instance) > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
             return
         share = budget.share(1.0 / (len(routings) - number))
         for schedule in _three_steps(instance, best, routing, options, share):
             if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = schedule
                 yield Update("milp", best)
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether the routing program has few enough variables."""
+    if _least_transfers(instance) > _MOST_ON_PATHS:
+        return no(f"more than {_MOST_ON_PATHS:,} pairs of a chunk and a link are too many for its routes")
+    return YES
+
+
+def _least_transfers(instance: Instance) -> int:
+    """How many transfers every schedule has at least, and pairs of a chunk and a link the shortest paths."""
+    collective = instance.problem.collective
+    return max(0, len(collective.outputs) - len(collective.inputs))
 
 
 def regrouped(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
@@ -62,7 +84,7 @@ def _three_steps(
     instance: Instance, best: Schedule, routing: RoutingOptions, options: SearchOptions, budget: Budget
 ) -> Iterator[Schedule]:
     allowed, symmetry = instance.path_sets(routing.slack), instance.group
-    if allowed.sum() > _MOST_WAYS:
+    if allowed.sum() > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
         return
     uses = routed(best, symmetry, allowed, routing, options, budget.share(0.4))
     ordered = best
@@ -87,7 +109,8 @@ def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> 
     for number, policy in enumerate(_policies()):
         if number and not budget.remaining_s():
             break
-        schedule = flood(terrain, policy, random)
+        schedule = flood(terrain, policy, random, budget if number else None)
+        budget.spend(len(alone) / _PASSED_PER_UNIT)
         if schedule is not None and schedule.makespan_us < best.makespan_us:
             best = schedule
     return best

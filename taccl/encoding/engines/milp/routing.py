@@ -36,6 +36,8 @@ from taccl.schedule import Schedule
 
 #: How much a connection or a transfer weighs against the finishing time.
 _PREFERENCE = 1e-4
+#: So many pairs of a chunk and a link are written down in a unit of work.
+_WRITTEN_PER_UNIT = 50
 #: A routing within this fraction of the best one is good enough: the orders decide about more than that.
 _GAP = 1e-3
 
@@ -131,6 +133,7 @@ def routed(
     `allowed`, of the same shape, says which links may be used: see `routes.shortest_path_sets`.
     `known` is a schedule of the problem: its time limits all others, and its routes are a last resort.
     """
+    budget.spend(int(allowed.sum()) / _WRITTEN_PER_UNIT)
     program = build(known, symmetry, allowed, options)
     solution = solve(program.model, solving.solver, budget.share(0.5), gap=_GAP, seed=solving.seed)
     if solution.values is None:

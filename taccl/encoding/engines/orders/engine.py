@@ -24,6 +24,9 @@ from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
+#: So many pairs of sends that share a port are written down in a unit of work.
+_OPENED_PER_UNIT = 2_000
+
 
 def smt(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield faster orders of the sends of `best`, and a note if it is proved that none is left.
@@ -40,6 +43,7 @@ def smt(instance: Instance, options: SearchOptions, budget: Budget, best: Schedu
     order = open_order(best, instance.group) if began_s else None
     if order is None:
         return
+    budget.spend(len(order.clashes) / _OPENED_PER_UNIT)
     fastest = yield from faster_orders(order, best, budget)
     if fastest is None:
         return

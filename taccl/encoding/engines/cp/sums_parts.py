@@ -4,8 +4,8 @@ A *part* of a chunk is a set of its contributions, as an integer (`schedule.part
 of them. A chunk that is copied has one part, its whole, which is wherever the chunk starts. An *item* is a
 chunk with one of its parts. An item may travel over a link if it can be at the sender, and arrive, in time:
 
-    head[c, C, r]   at least the longest of the shortest ways from the contributors in C to r
-    tail[c, r]      at least the shortest way from r to a rank that wants c
+    head[c, C, r]   at least the longest of the shortest paths from the contributors in C to r
+    tail[c, r]      at least the shortest path from r to a rank that wants c
     allowed         head at the sender + the link's duration + tail at the receiver <= horizon
 
 The number of parts doubles with each contributor, and a rank has about 3^k / 2 ways of making parts from
@@ -31,7 +31,7 @@ Item = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class SumWays:
+class SumCandidates:
     """Where each item may go.
 
     Parameters
@@ -49,7 +49,7 @@ class SumWays:
     tail: IntArray
 
 
-def sum_ways(problem: Problem, ticks: Ticks, horizon: int) -> SumWays:
+def sum_candidates(problem: Problem, ticks: Ticks, horizon: int) -> SumCandidates:
     """All that a program of at most `horizon` ticks can need."""
     collective, topology = problem.collective, problem.topology
     whole = contributors(collective)
@@ -83,7 +83,7 @@ def sum_ways(problem: Problem, ticks: Ticks, horizon: int) -> SumWays:
                 and head[chunk, part, src] + int(lasts[link]) + int(tail[chunk, dst]) <= horizon
             ]
         )
-    return SumWays(whole, parts, on_link, head, tail)
+    return SumCandidates(whole, parts, on_link, head, tail)
 
 
 def is_own(problem: Problem, chunk: int, part: int, rank: int) -> bool:
@@ -102,7 +102,7 @@ def subsets(whole: int) -> list[int]:
 
 
 def splits(part: int, rank: int) -> Iterator[tuple[int, int]]:
-    """Ways of making a part from two at a rank: (what came in one piece, the rest of it).
+    """Candidates of making a part from two at a rank: (what came in one piece, the rest of it).
 
     Any disjoint pieces are added in one order only: next is the one with the rank's own contribution, if that
     is in what is left, else the one with the lowest.

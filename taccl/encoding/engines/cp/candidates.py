@@ -11,16 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
-from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
-from taccl.encoding.core.phases import phases
+from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
-from taccl.encoding.symmetry.group import SymmetryGroup
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class Candidates:
     """Where items may go, and the time that lies at least before and after.
 
     Parameters
@@ -37,35 +36,36 @@ class Ways:
     root: IntArray | None = None
 
 
-def near_ways(problem: Problem, ticks: Ticks, horizon: int, slack: float) -> Ways:
-    """Ways up to `slack` times the shortest, and sums made at home."""
-    parts = phases(problem)
+def near_candidates(instance: Instance, ticks: Ticks, horizon: int, slack: float) -> Candidates:
+    """Transfers on paths up to `slack` times the shortest, and sums made at their owners."""
+    problem, parts = instance.problem, instance.phases
     assert parts.broadcast_phase is not None
-    allowed = shortest_path_sets(parts.broadcast_phase, slack)
+    allowed = parts.broadcast_phase.path_sets(slack)
     if parts.reduce_phase is None:
         return _in_time(problem, ticks, horizon, allowed, None)
-    root = parts.reduce_phase.collective.pre.argmax(axis=1)
-    return _in_time(
-        problem, ticks, horizon, np.vstack([allowed, shortest_path_sets(parts.reduce_phase, slack)]), root
-    )
+    owner = parts.reduce_phase.problem.collective.pre.argmax(axis=1)
+    allowed = np.vstack([allowed, parts.reduce_phase.path_sets(slack)])
+    return _in_time(problem, ticks, horizon, allowed, owner)
 
 
-def ways_beside(best: Schedule, ticks: Ticks, horizon: int, symmetry: SymmetryGroup, slack: float) -> Ways:
-    """Between nodes the ways of a schedule, inside them also those up to `slack` times the shortest.
+def candidates_beside(
+    instance: Instance, best: Schedule, ticks: Ticks, horizon: int, slack: float
+) -> Candidates:
+    """Between nodes the links of a schedule, inside them also paths up to `slack` times the shortest.
 
     What a good schedule sends through the narrow links is mostly right, and how it brings it there and
     spreads it is what can be improved. For problems that only copy.
     """
-    problem = best.problem
-    allowed = shortest_path_sets(problem, slack)
+    problem, symmetry = instance.problem, instance.group
+    allowed = instance.path_sets(slack).copy()
     allowed[:, problem.topology.internode] = False
     for chunks, links in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
         allowed[chunks[best.chunk], links[best.link]] = True
     return _in_time(problem, ticks, horizon, allowed, None)
 
 
-def every_way(problem: Problem, ticks: Ticks, horizon: int) -> Ways:
-    """All ways that a schedule of at most `horizon` ticks can need, and sums made anywhere.
+def every_candidate(problem: Problem, ticks: Ticks, horizon: int) -> Candidates:
+    """All transfers that a schedule of at most `horizon` ticks can need, and sums made anywhere.
 
     Left out is only what some fastest schedule does without: a chunk back to where it starts, a link that the
     designer ruled out, and a transfer that comes too late, because before it the chunk has to come
@@ -77,7 +77,9 @@ def every_way(problem: Problem, ticks: Ticks, horizon: int) -> Ways:
     return _in_time(problem, ticks, horizon, usable & ~problem.collective.pre[:, problem.topology.dst], None)
 
 
-def _in_time(problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None) -> Ways:
+def _in_time(
+    problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None
+) -> Candidates:
     topology = problem.topology
     head, tail = _heads_and_tails(problem, ticks)
     shortest = ticks.of(topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
@@ -85,7 +87,7 @@ def _in_time(problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, r
     least = head[item, topology.src[link]] + shortest[link] + tail[item, topology.dst[link]]
     in_time = np.zeros_like(allowed)
     in_time[item, link] = least <= horizon
-    return Ways(in_time, head, tail, root)
+    return Candidates(in_time, head, tail, root)
 
 
 def _heads_and_tails(problem: Problem, ticks: Ticks) -> tuple[IntArray, IntArray]:
