@@ -80,6 +80,8 @@ def test_no_schedule_with_ready_times_tails_and_unequal_sizes_beats_a_bound(seed
     """The transfers of a schedule of the plain problem, timed anew."""
     random_numbers = np.random.default_rng(seed)
     plain = random_problem(random.Random(seed), sums=sums)
+    topology = plain.topology
+    assume((topology.alpha_us + topology.beta_us_per_mb > 0).all())  # engines ask that of every link
     columns = {"sizes": plain.num_chunks, "ready_us": len(plain.collective.inputs)}
     columns["tail_us"] = len(plain.collective.outputs)
     changed = {

@@ -13,7 +13,6 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
-
 #: What is proved where nothing is.
 NOTHING = Proof(0.0, "no bound is known", "none", "more time")
 
