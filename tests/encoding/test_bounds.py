@@ -14,7 +14,8 @@ from small_problems import custom, full, machine, ndv2_node, problem, ring, two_
 
 from taccl.api import make_problem
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.bounds import Proof, all_bounds, lower_bound, quick_bound
+from taccl.encoding import bounds
+from taccl.encoding.bounds import Proof, quick_bound
 from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.capacity import least_time
 from taccl.encoding.bounds.cut import cut_bound
@@ -29,6 +30,14 @@ from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000
+
+
+def all_bounds(stated: Problem) -> tuple[Proof, ...]:
+    return bounds.all_bounds(stated, Budget.of_work(_PLENTY))
+
+
+def lower_bound(stated: Problem) -> Proof:
+    return bounds.lower_bound(stated, Budget.of_work(_PLENTY))
 
 
 def _cut(stated: Problem) -> Proof:
@@ -263,8 +272,8 @@ def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topolog
     assert {kind for kind, bound in coarse.items() if bound.holds_for_any_chunks} == {"flow", "throughput"}
     assert coarse["throughput"].value_us == pytest.approx(fine["throughput"].value_us)
     assert coarse["flow"].value_us == pytest.approx(fine["flow"].value_us, rel=1e-6)
-    for bounds in (coarse, fine):
-        assert 0 < bounds["throughput"].value_us <= max(bounds["cut"].value_us, bounds["volume"].value_us)
+    for each in (coarse, fine):
+        assert 0 < each["throughput"].value_us <= max(each["cut"].value_us, each["volume"].value_us)
 
 
 def test_the_throughput_bound_is_the_data_over_the_bandwidth_of_its_ports() -> None:
@@ -410,7 +419,7 @@ def test_ranks_nodes_and_their_complements_are_always_cut() -> None:
 
 def test_whole_chunks_flow_in_steps() -> None:
     """On an NDv2 node 2 and 5 chunks per link are too few, whatever their ways; 3 take 138.3 us."""
-    bounds = {bound.kind: bound for bound in all_bounds(problem(ndv2_node(), "alltoall"))}
-    assert bounds["flow"].value_us == pytest.approx(368 / 3, rel=1e-6)
-    assert bounds["whole-flow"].value_us == pytest.approx(138.3, rel=1e-6)
-    assert not bounds["whole-flow"].holds_for_any_chunks
+    of_kind = {bound.kind: bound for bound in all_bounds(problem(ndv2_node(), "alltoall"))}
+    assert of_kind["flow"].value_us == pytest.approx(368 / 3, rel=1e-6)
+    assert of_kind["whole-flow"].value_us == pytest.approx(138.3, rel=1e-6)
+    assert not of_kind["whole-flow"].holds_for_any_chunks

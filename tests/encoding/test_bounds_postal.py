@@ -7,7 +7,8 @@ import pytest
 from brute_force import fastest
 from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
 
-from taccl.encoding.bounds import Proof, View, all_bounds, lower_bound
+from taccl.encoding import bounds
+from taccl.encoding.bounds import Proof, View
 from taccl.encoding.bounds.broadcast_time import broadcast_time_bound
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import gather_time_bound
@@ -29,6 +30,14 @@ def is_just_below(value_us: float, exact_us: float) -> bool:
 def _budget() -> Budget:
     """More work than any proof here takes."""
     return Budget.of_work(1_000_000)
+
+
+def all_bounds(stated: Problem) -> tuple[Proof, ...]:
+    return bounds.all_bounds(stated, _budget())
+
+
+def lower_bound(stated: Problem) -> Proof:
+    return bounds.lower_bound(stated, _budget())
 
 
 def broadcast_time(stated: Problem, known_us: float, backwards: bool = False) -> Proof:

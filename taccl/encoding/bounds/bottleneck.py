@@ -140,7 +140,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         yield cut_bound(view.instance, [cut])
         sides = [sides_of(view.problem, cut)]
         yield volume_bound(view.instance, sides)
-        yield throughput_bound(view.instance, [cut], sides)
+        yield throughput_bound(view, [cut], sides)
 
 
 #: What it proves are proofs of `cut`, `volume` and `throughput`, at one more cut.

@@ -30,8 +30,8 @@ class Proof:
     holds_for_any_chunks: bool = False
 
 
-#: What the bounds of this room allow for.
-COPIES_AND_SUMS = frozenset({"reductions"})
+#: What the bounds of this room allow for: sums by `views`, and the rest by being relaxed there.
+RELAXED = frozenset({"reductions", "helpers", "sizes", "ready_times", "tails"})
 
 #: From a view, a bound that is known already (microseconds, a yardstick) and a budget: what is proved of the
 #: view, better and better. It looks at the budget inside and stops when that is over.
@@ -58,7 +58,7 @@ class Bound:
     about: str
     remedy: str
     prove: Prove
-    features: frozenset[str] = COPIES_AND_SUMS
+    features: frozenset[str] = frozenset()
     is_quick: bool = False
     holds_for_any_chunks: bool = False
 

@@ -3,7 +3,7 @@ r"""The latency bound: no chunk travels faster than over the cheapest path.
     T >= max over chunks c and ranks r in D(c) of dist(U(c), r),
 
 with the nearest source for a copy and the farthest contribution for a sum (COST_MODEL, lower
-bound a).
+bound a). What ready times, tails and sizes add to that is in `arrival`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -51,5 +51,6 @@ LATENCY = Bound(
     about="some chunk has to travel its shortest path",
     remedy="a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
     prove=_prove,
+    features=RELAXED,
     is_quick=True,
 )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from taccl.encoding.bounds.arrival import arrival_bound
+from taccl.encoding.bounds.arrival import ARRIVAL, arrival_bound
 from taccl.encoding.bounds.bound import Bound, Proof
-from taccl.encoding.bounds.latency import LATENCY, latency_bound
+from taccl.encoding.bounds.latency import latency_bound
 from taccl.encoding.bounds.registry import known_bounds
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
+
+#: What is proved where nothing is.
+NOTHING = Proof(0.0, "no bound is known", "none", "more time")
 
 
 def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = None) -> Iterator[Proof]:
@@ -45,9 +48,11 @@ def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple
 
 
 def quick_bound(problem: Problem | Instance) -> Proof:
-    """The latency bound alone, which is there at once; or for what that does not know, the arrival bound."""
+    """The latency bound alone, which is there at once; of what uses more than sums, the arrival bound."""
     instance = _instance(problem)
-    return arrival_bound(instance) if LATENCY.reason_against(instance) else latency_bound(instance)
+    if ARRIVAL.reason_against(instance):
+        return NOTHING
+    return arrival_bound(instance) if instance.features - {"reductions"} else latency_bound(instance)
 
 
 def lower_bound(

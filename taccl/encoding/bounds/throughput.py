@@ -6,6 +6,7 @@ partition (`partitions`) through a set P of ports,
 
     T  >=  (MB of C(W)) / sum over P of 1 / beta_p,        T  >=  (MB that cross) / sum over P of 1 / beta_p.
 
+Chunks of unequal sizes count as what they are at cuts, and as the smallest of them between parts.
 Alphas, heads, tails and the rounding to whole chunks are left out: with enough chunks they vanish beside
 a large size. COST_MODEL, lower bound c.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from taccl.collectives import IntArray
-from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossings, Cut
 from taccl.encoding.bounds.partitions import Counts, Partition, partitions
@@ -30,14 +31,14 @@ _UNITS = 0.2
 
 
 def throughput_bound(
-    instance: Instance, cuts: Iterable[Cut], parts: Iterable[Partition], budget: Budget | None = None
+    view: View, cuts: Iterable[Cut], parts: Iterable[Partition], budget: Budget | None = None
 ) -> Proof:
     """The best over the given cuts and partitions; holds for any number of equal chunks.
 
     Those that the budget does not let it come to are left out.
     """
     best = THROUGHPUT.proof(0.0, "nothing has to move")
-    for proof in _each(instance, cuts, parts):
+    for proof in _each(view, cuts, parts):
         # Rounded, so that of equal ones the first is taken: a rank or a node says more than everything.
         best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
         if budget is not None:
@@ -47,17 +48,19 @@ def throughput_bound(
     return best
 
 
-def _each(instance: Instance, cuts: Iterable[Cut], parts: Iterable[Partition]) -> Iterator[Proof]:
+def _each(view: View, cuts: Iterable[Cut], parts: Iterable[Partition]) -> Iterator[Proof]:
+    instance = view.instance
     for cut in cuts:
         for crossing in instance.once(Crossings).of(cut):
-            yield _at(instance, len(crossing.chunks), crossing.links, cut.name)
+            many = len(crossing.chunks) if view.units is None else float(view.units[crossing.chunks].sum())
+            yield _at(instance, many, crossing.links, cut.name)
     for partition in parts:
         if len(links := partition.crossing(instance.problem)):
             transfers = instance.once(Counts).least_crossings(partition)
             yield _at(instance, transfers, links, f"in transfers between {partition.name}")
 
 
-def _at(instance: Instance, chunks: int, links: IntArray, where: str) -> Proof:
+def _at(instance: Instance, chunks: float, links: IntArray, where: str) -> Proof:
     problem = instance.problem
     ports = instance.once(Covers).narrowest(links)
     value_us = chunks / ports.chunks_per_us * (1 - _ROUNDING)
@@ -67,7 +70,7 @@ def _at(instance: Instance, chunks: int, links: IntArray, where: str) -> Proof:
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     cuts = view.instance.once(Crossings).cuts
-    yield throughput_bound(view.instance, cuts, partitions(view.problem, cuts), budget)
+    yield throughput_bound(view, cuts, partitions(view.problem, cuts), budget)
 
 
 THROUGHPUT = Bound(
@@ -76,6 +79,7 @@ THROUGHPUT = Bound(
     "without alphas, heads, tails and whole chunks",
     remedy="more or faster links there; a number of chunks does not",
     prove=_prove,
+    features=RELAXED,
     is_quick=True,
     holds_for_any_chunks=True,
 )

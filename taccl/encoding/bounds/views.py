@@ -19,12 +19,17 @@ however often and wherever it adds (a program that leaves at each output each co
 A problem with other features is looked at as it is, by the bounds that know them.
 
 Two such bounds are never added: the programs that they are about may run at the same time.
+
+Before that a problem is *relaxed*: all inputs are there at 0, nothing follows the outputs, every chunk is
+as small as the smallest, and every rank may sum and copy. Each of its schedules is one of the relaxed
+problem, with sends that are no longer, so bounds of that hold. What a bound knows better it takes from the
+problem as asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,11 +42,19 @@ from taccl.problem import FloatArray, Problem
 class View:
     """A problem whose bounds hold for the one in question.
 
-    `backwards` says that it is read backwards, and that ports are busy at the ends of its sends.
+    Parameters
+    ----------
+    instance : that problem, relaxed.
+    backwards : it is read backwards, and ports are busy at the ends of its sends.
+    asked : the problem in question as it is, for what is proved of that; only on the first view.
+    units : shape (num_chunks,), or None for equal chunks; the size of each chunk of the problem in question,
+        in chunks of the relaxed one.
     """
 
     instance: Instance
     backwards: bool = False
+    asked: Instance | None = None
+    units: FloatArray | None = None
 
     @property
     def problem(self) -> Problem:
@@ -53,8 +66,29 @@ def views(instance: Instance) -> tuple[View, ...]:
     return instance.once(_views)
 
 
-def _views(instance: Instance) -> tuple[View, ...]:
-    return tuple(_each(instance))
+def _views(asked: Instance) -> tuple[View, ...]:
+    sizes = asked.problem.sizes
+    units = None if sizes is None else sizes / sizes.min()
+    first, *others = (replace(view, units=units) for view in _each(_relaxed(asked)))
+    return (replace(first, asked=asked), *others)
+
+
+def _relaxed(instance: Instance) -> Instance:
+    problem = instance.problem
+    if not problem.features - {"reductions"}:
+        return instance
+    smallest = 1.0 if problem.sizes is None else float(problem.sizes.min())
+    return Instance(
+        replace(
+            problem,
+            topology=replace(problem.topology, is_helper=None, may_sum=None, may_copy=None),
+            collective=replace(problem.collective, num_helpers=0),
+            chunk_mb=problem.chunk_mb * smallest,
+            sizes=None,
+            ready_us=None,
+            tail_us=None,
+        )
+    )
 
 
 def _each(instance: Instance) -> Iterator[View]:

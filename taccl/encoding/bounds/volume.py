@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time
 from taccl.encoding.bounds.cuts import Crossings
 from taccl.encoding.bounds.partitions import Counts, Partition, partitions
@@ -67,5 +67,6 @@ VOLUME = Bound(
     "in nodes, what fast links join, the sides of each cut (an AllReduce over k parts 2k - 2 times a chunk)",
     remedy="more or faster links between those parts; their ports are busy until then in any order",
     prove=_prove,
+    features=RELAXED,
     is_quick=True,
 )

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.bounds.bound import Bound, Proof
+from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -160,4 +160,5 @@ WHOLE_FLOW = Bound(
     "each pair of ranks takes a way round or pays an alpha of its own (fixed charge)",
     remedy="more or faster links on the busiest ways, shorter alphas, or more --chunks",
     prove=_prove,
+    features=RELAXED,
 )
