@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def distances_from(
     topology: LogicalTopology, weight_us: FloatArray, source: int, usable: BoolArray | None = None
 ) -> FloatArray:
     """Shortest-path lengths from one rank, shape (num_ranks,) (Dijkstra 1959)."""
-    return _dijkstra(topology, weight_us, source, usable)[0]
+    return ShortestPaths(topology, weight_us, usable).lengths_from(source)
 
 
 def shortest_path(
@@ -61,35 +62,59 @@ def shortest_path(
     usable: BoolArray | None = None,
 ) -> list[int] | None:
     """The links of a shortest path, first to last; None if there is none."""
-    distance, via = _dijkstra(topology, weight_us, source, usable)
-    if not np.isfinite(distance[target]):
-        return None
-    path: list[int] = []
-    while target != source:
-        path.append(via[target])
-        target = int(topology.src[via[target]])
-    return path[::-1]
+    return ShortestPaths(topology, weight_us, usable).path(source, target)
 
 
-def _dijkstra(
-    topology: LogicalTopology, weight_us: FloatArray, source: int, usable: BoolArray | None
-) -> tuple[FloatArray, list[int]]:
-    weight, dst = weight_us.tolist(), topology.dst.tolist()
-    allowed = None if usable is None else usable.tolist()
-    distance = [float("inf")] * topology.num_ranks
-    via = [-1] * topology.num_ranks
-    distance[source] = 0.0
-    heap = [(0.0, source)]
-    while heap:
-        reached, rank = heapq.heappop(heap)
-        if reached > distance[rank]:
-            continue
-        for link in topology.links_from[rank]:
-            if allowed is not None and not allowed[link]:
+class ShortestPaths:
+    """Shortest paths from one rank after another over the same links (Dijkstra 1959).
+
+    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out.
+    """
+
+    def __init__(
+        self, topology: LogicalTopology, weight_us: FloatArray, usable: BoolArray | None = None
+    ) -> None:
+        self.topology = topology
+        links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
+        links = links[np.argsort(topology.src[links], kind="stable")]
+        ends = np.searchsorted(topology.src[links], np.arange(topology.num_ranks + 1))
+        steps = list(
+            zip(links.tolist(), topology.dst[links].tolist(), weight_us[links].tolist(), strict=True)
+        )
+        #: For each rank, the links out of it, where they lead and how long they are.
+        self._steps = [steps[first:last] for first, last in pairwise(ends.tolist())]
+
+    def lengths_from(self, source: int) -> FloatArray:
+        """How far each rank is from `source`, shape (num_ranks,); inf where there is no way."""
+        return np.array(self._from(source, None)[0])
+
+    def path(self, source: int, target: int) -> list[int] | None:
+        """The links of a shortest path, first to last; None if there is none."""
+        distance, via = self._from(source, target)
+        if distance[target] == float("inf"):
+            return None
+        path: list[int] = []
+        while target != source:
+            path.append(via[target])
+            target = int(self.topology.src[via[target]])
+        return path[::-1]
+
+    def _from(self, source: int, target: int | None) -> tuple[list[float], list[int]]:
+        """The distance of each rank and the last link on the way there, as far as `target` needs it."""
+        distance = [float("inf")] * len(self._steps)
+        via = [-1] * len(self._steps)
+        distance[source] = 0.0
+        heap = [(0.0, source)]
+        while heap:
+            reached, rank = heapq.heappop(heap)
+            if rank == target:
+                break
+            if reached > distance[rank]:
                 continue
-            longer = reached + weight[link]
-            if longer < distance[dst[link]]:
-                distance[dst[link]] = longer
-                via[dst[link]] = link
-                heapq.heappush(heap, (longer, dst[link]))
-    return np.array(distance), via
+            for link, to, weight in self._steps[rank]:
+                longer = reached + weight
+                if longer < distance[to]:
+                    distance[to] = longer
+                    via[to] = link
+                    heapq.heappush(heap, (longer, to))
+        return distance, via

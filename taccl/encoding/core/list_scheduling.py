@@ -23,6 +23,9 @@ from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
+#: A look at the budget costs a unit of work: so many events do, and so many cells of `_useful`.
+_EVENTS_PER_LOOK, _CELLS_PER_UNIT = 8, 200_000
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -127,6 +130,8 @@ class _Flood:
         self.pending: list[float] = [np.inf] * topology.num_links
         self.held: set[int] = set()
         self.sends: list[Send] = []
+        #: Pairs of a waiting chunk and a rank, since the last look at the budget.
+        self.looked_at = 0
         cap = np.where(topology.internode, policy.internode_group, policy.group)
         self.cap: list[int] = np.minimum(cap, problem.max_group).tolist()
         self.hold: list[int] = np.where(topology.internode, policy.internode_hold, policy.hold).tolist()
@@ -136,11 +141,15 @@ class _Flood:
     def run(self, budget: Budget | None) -> Schedule | None:
         for chunk, rank in zip(*np.nonzero(self.problem.collective.pre), strict=True):
             self._offer(int(chunk), int(rank), 0.0)
-        now = 0.0
+        now, number = 0.0, 0
         while True:
             while self.events:
-                if budget is not None and not budget.remaining_s():
-                    return None
+                number += 1
+                if budget is not None and number % _EVENTS_PER_LOOK == 0:
+                    budget.spend(self.looked_at / _CELLS_PER_UNIT)
+                    self.looked_at = 0
+                    if not budget.remaining_s():
+                        return None
                 now, link = heapq.heappop(self.events)
                 if now == self.pending[link]:
                     self.pending[link] = np.inf
@@ -219,6 +228,7 @@ class _Flood:
         """Chunks that may leave over this link now, what each saves, and when the next one comes."""
         sender, receiver = self.src[link], self.dst[link]
         waiting = np.array(self.waiting[link], dtype=np.int64)
+        self.looked_at += self.lack.shape[1] * len(waiting)
         closer = self.distance[self.kind[waiting], receiver]
         gain = np.maximum(self.lack[waiting] - closer, 0.0).sum(axis=1)
         left = self.terrain.left_us[waiting, sender]

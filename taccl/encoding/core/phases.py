@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from taccl.collectives import BoolArray, Collective, IntArray, Placement
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
+from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
@@ -22,6 +23,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: About so many sends are put in order in a unit of work.
 _LISTED_PER_UNIT = 50
+#: Schedules of more rows than this are merged in one order, without an object for each send.
+_MANY_ROWS = 20_000
 
 _Part = TypeVar("_Part")
 _Other = TypeVar("_Other")
@@ -144,8 +147,11 @@ def merged(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> 
     """One schedule of `problem` made of schedules of its phases.
 
     Of several orders - all sums first and then all copies, or what most waits for first - the one
-    that ends first is taken, so the result is never later than the two phases after each other.
+    that ends first is taken, so the result is never later than the two phases after each other. Of a million
+    sends it is the first.
     """
+    if sum(len(each) for each in (sums, copies) if each is not None) > _MANY_ROWS:
+        return _one_after_the_other(problem, sums, copies)
     first = [] if sums is None else mirrored(problem, sums)
     then = [] if copies is None else decisions_of(copies)
     decisions = first + then
@@ -155,6 +161,22 @@ def merged(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> 
     if first and then:
         candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
     return min(candidates, key=lambda schedule: schedule.makespan_us)
+
+
+def _one_after_the_other(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> Schedule:
+    """All sums in the order in which they are read backwards, then all copies in theirs."""
+    parts: list[tuple[Schedule, IntArray, bool]] = []
+    if sums is not None:
+        parts.append((sums, np.lexsort((sums.group, -sums.start_us, -sums.end_us)), True))
+    if copies is not None:
+        parts.append((copies, np.lexsort((copies.group, copies.end_us, copies.start_us)), False))
+    return in_sequence(
+        problem,
+        chunk=np.concatenate([each.chunk[order] for each, order, _ in parts]),
+        link=np.concatenate([each.link[order] for each, order, _ in parts]),
+        reduce=np.concatenate([np.full(len(order), adds) for _, order, adds in parts]),
+        group=np.concatenate([2 * each.group[order] + adds for each, order, adds in parts]),
+    )
 
 
 def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> list[float]:
@@ -167,6 +189,9 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedule]:
     """Better orders of the same sends: list scheduling with the tails, more and more perturbed."""
     problem, random = schedule.problem, np.random.default_rng(seed)
+    first_s = 3 * len(schedule) / _LISTED_PER_UNIT / UNITS_PER_S
+    if budget.remaining_s() <= first_s:
+        return  # the first would not be there in time
     decisions = decisions_of(schedule)
     tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
     best = schedule

@@ -75,7 +75,7 @@ def _streams(
     """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
     problem, known = instance.problem, incumbent is not None
     if goes_in_rounds(problem) and (not known or budget.remaining_s()):
-        schedule = in_rounds(problem, np.random.default_rng(options.seed))
+        schedule = in_rounds(problem, np.random.default_rng(options.seed), budget if known else None)
         if schedule is not None:
             known = True
             yield Update("greedy", schedule)
@@ -84,12 +84,12 @@ def _streams(
         not known or (budget.remaining_s() > 0 and _size(small.problem) <= _LARGE)
     )
     if quotient is not None and small is not None and is_wanted:
-        for update in _passes(small, options, budget.share(_QUOTIENT), None):
+        for update in _passes(small, options, budget.share(_QUOTIENT), None, known):
             assert update.schedule is not None
             known = True
             yield replace(update, schedule=quotient.lifted(update.schedule))
     if not known or (budget.remaining_s() and _size(problem) <= _LARGE):
-        yield from _passes(instance, options, budget, incumbent)
+        yield from _passes(instance, options, budget, incumbent, known)
 
 
 def _size(problem: Problem) -> int:
@@ -98,21 +98,28 @@ def _size(problem: Problem) -> int:
 
 
 def _passes(
-    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None, known: bool
 ) -> Iterator[Update]:
-    """Improving schedules: first every policy once, then variations of the best ones, with random ties."""
+    """Improving schedules: first every policy once, then variations of the best ones, with random ties.
+
+    Where no schedule is `known`, the first pass goes on to its end whatever the budget says.
+    """
     random = np.random.default_rng(options.seed)
     problem, symmetry, distances = instance.problem, instance.group, instance.distances_by_limits
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
     terrains: dict[tuple[float, bool], Terrain] = {}
     for number, trial in enumerate(_trials(problem, kept, random)):
-        if best is not None and not budget.remaining_s():
+        known = known or best is not None
+        if known and not budget.remaining_s():
             return
+        seconds = budget if known else None
         ways = trial.congestion, trial.sharing
         if ways not in terrains:
-            terrains[ways] = _terrain(problem, symmetry, distances, *ways, random)
-        seconds = None if best is None else budget
+            terrain = _terrain(problem, symmetry, distances, *ways, random, seconds)
+            if terrain is None:
+                return
+            terrains[ways] = terrain
         if isinstance(trial.policy, MatchPolicy):
             schedule = match(terrains[ways], trial.policy, random, seconds)
         else:
@@ -201,12 +208,16 @@ def _terrain(
     congestion: float,
     sharing: bool,
     random: np.random.Generator,
-) -> Terrain:
+    budget: Budget | None,
+) -> Terrain | None:
+    """What the passes need, with ways for chunks that one rank wants; None if the time is up before that."""
     topology = problem.topology
+    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random, budget)
+    if routes is None:
+        return None
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random)
     for chunk, way in routes.items():
         usable[chunk] = False
         usable[chunk, way] = True

@@ -30,6 +30,9 @@ _SAME_US = TOLERANCE_US / 100
 _MOST_PAIRS = 4_000_000
 _MOST_DISTANCES = 400_000_000
 
+#: So many pairs of a free link and a chunk are weighed in a unit of work.
+_CELLS_PER_UNIT = 200_000
+
 #: Measured links all differ a little; how finely they are told apart.
 _CLASSES_PER_DOUBLING = 4
 
@@ -121,6 +124,8 @@ class _Match:
                 now = heapq.heappop(self.moments)
             self._receive(now)
             links, gains = self._offers(now)
+            if budget is not None:
+                budget.spend(len(links) * self.problem.num_chunks / _CELLS_PER_UNIT)
             alone = ~self.passes_two[links]
             order = np.argsort(-gains[alone], kind="stable")
             for link in links[alone][order].tolist() + self._matched(links[~alone], gains[~alone]):

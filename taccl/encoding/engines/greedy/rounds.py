@@ -14,11 +14,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collectives import BoolArray, IntArray
+from taccl.encoding.core.budget import Budget
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: How far chance may change how rare a chunk is.
 _CHANCE = 0.2
+#: So many pairs of a rank and a chunk are looked at in a unit of work.
+_CELLS_PER_UNIT = 500_000
 
 
 def goes_in_rounds(problem: Problem) -> bool:
@@ -34,8 +37,11 @@ def goes_in_rounds(problem: Problem) -> bool:
     return bool(own_ports and alike and len(collective.outputs) == problem.num_chunks * problem.num_ranks)
 
 
-def in_rounds(problem: Problem, random: np.random.Generator) -> Schedule | None:
-    """A schedule of a problem that `goes_in_rounds`, or None if some rank is never reached."""
+def in_rounds(problem: Problem, random: np.random.Generator, budget: Budget | None = None) -> Schedule | None:
+    """A schedule of a problem that `goes_in_rounds`; None if some rank is never reached, or the time is up.
+
+    Without a budget, it takes the time that it needs.
+    """
     topology = problem.topology
     turns = list(_turns(problem))
     held = problem.collective.pre.T.copy()  # [rank, chunk]
@@ -44,6 +50,10 @@ def in_rounds(problem: Problem, random: np.random.Generator) -> Schedule | None:
     rounds: list[IntArray] = []
     number = 0
     while not held.all():
+        if budget is not None:
+            budget.spend(len(turns) * held.size / _CELLS_PER_UNIT)
+            if not budget.remaining_s():
+                return None
         before = held.copy()
         commonness = held.sum(axis=0)
         moved = False

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import shortest_path
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import FloatArray, Problem
@@ -25,19 +26,25 @@ def spread_routes(
     congestion: float,
     sharing: bool,
     random: np.random.Generator,
+    budget: Budget | None = None,
     sweeps: int = 3,
-) -> dict[int, list[int]]:
+) -> dict[int, list[int]] | None:
     """The links that each of `chunks` takes from its source to its destination, in order.
 
     `congestion` weighs load against length: 0 gives shortest paths. With `sharing`, chunks on one link
     are taken to travel as one send and to pay one alpha, so ways are drawn together. `chunks` must be
     closed under the symmetry, and each must have one source, one destination and a way between them.
+    None if the time is up before each has a way; without a budget, it takes the time that it needs.
     """
     loads = _Loads(problem, sharing)
     representatives = [c for c in chunks if symmetry.chunk_representative[c] == c]
     routes: dict[int, list[int]] = {}
     for _ in range(sweeps if congestion > 0 or sharing else 1):
         for representative in random.permutation(representatives).tolist():
+            if budget is not None:
+                budget.spend(problem.topology.num_links / _LINKS_PER_UNIT)
+                if not budget.remaining_s():
+                    return routes if len(routes) == len(chunks) else None
             orbit = _orbit(symmetry, representative)
             for chunk, _ in orbit:
                 loads.add(routes.get(chunk, []), -1.0)
@@ -63,6 +70,8 @@ def _best_way(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
     return way
 
 
+#: So many links are weighed for one way in a unit of work.
+_LINKS_PER_UNIT = 10_000
 #: No link is so cheap that going round costs nothing.
 _SHORTEST_US = 1e-6
 

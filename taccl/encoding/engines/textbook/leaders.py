@@ -19,13 +19,13 @@ from itertools import product
 
 import numpy as np
 
-from taccl.encoding.core.distance import shortest_path
+from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer, without_repeats
-from taccl.problem import FloatArray, Problem
+from taccl.problem import Problem
 
 #: So many ranks of a node are tried as its leaders, the cheapest ways between nodes first.
 _MOST_LEADERS = 4
@@ -83,49 +83,43 @@ def _teams(problem: Problem, nodes: list[list[int]]) -> Iterator[_Team]:
         links = [index.get((a[out], b[into]), -1) for a in nodes for b in nodes if a is not b]
         if -1 not in links:
             found.append((float(cost[links].max()), out != into, out, into))
+    inside = ShortestPaths(topology, cost, ~topology.internode)
     for *_, out, into in sorted(found)[:_MOST_LEADERS]:
         senders, receivers = [node[out] for node in nodes], [node[into] for node in nodes]
         trees = (
-            _next_hops(problem, nodes, senders),
-            _parents(problem, nodes, senders),
-            _parents(problem, nodes, receivers),
+            _next_hops(inside, nodes, senders),
+            _parents(inside, nodes, senders),
+            _parents(inside, nodes, receivers),
         )
         up, own_down, down = trees
         if up is not None and own_down is not None and down is not None:
             yield _Team(senders, receivers, up, own_down, down)
 
 
-def _next_hops(problem: Problem, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
+def _next_hops(inside: ShortestPaths, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
     """For each rank but the leaders, the next on a shortest way inside its node to its leader."""
     hops = {}
-    topology, weight = problem.topology, _cost(problem)
     for node, leader in zip(nodes, leaders, strict=True):
         for rank in node:
-            way = shortest_path(topology, weight, rank, leader, ~topology.internode)
+            way = inside.path(rank, leader)
             if way is None:
                 return None
             if way:
-                hops[rank] = int(topology.dst[way[0]])
+                hops[rank] = int(inside.topology.dst[way[0]])
     return hops
 
 
-def _parents(problem: Problem, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
+def _parents(inside: ShortestPaths, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
     """For each rank but the leaders, the one before it on a shortest way inside its node from its leader."""
     parents = {}
-    topology, weight = problem.topology, _cost(problem)
     for node, leader in zip(nodes, leaders, strict=True):
         for rank in node:
-            way = shortest_path(topology, weight, leader, rank, ~topology.internode)
+            way = inside.path(leader, rank)
             if way is None:
                 return None
             if way:
-                parents[rank] = int(topology.src[way[-1]])
+                parents[rank] = int(inside.topology.src[way[-1]])
     return parents
-
-
-def _cost(problem: Problem) -> FloatArray:
-    topology = problem.topology
-    return topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
 
 
 def _spread(
