@@ -1,4 +1,4 @@
-"""With work in place of seconds, the same request gives the same answer, whatever a clock on the wall says."""
+"""With work in place of seconds, the same request gives the same answer, whatever a clock says."""
 
 from __future__ import annotations
 
