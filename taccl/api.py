@@ -19,7 +19,7 @@ from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collectives import Collective
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.symmetry.search import with_symmetry_found
+from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
@@ -200,6 +200,8 @@ def _stated(resolved: Resolved, symmetry: Symmetry) -> StatedProblem:
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)
+    elif lost := lost_by_costs(problem):
+        notes = (*notes, lost)
     return StatedProblem(problem, resolved.topology, resolved.sketch, notes)
 
 

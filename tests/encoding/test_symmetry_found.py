@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.collectives import make_collective
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import with_symmetry_found
@@ -73,7 +74,7 @@ def test_what_a_sketch_states_is_kept() -> None:
 
 
 def test_without_time_nothing_is_found_and_the_note_says_so() -> None:
-    same, note = with_symmetry_found(problem(ring(6), "allgather"), 0.0)
+    same, note = with_symmetry_found(problem(ring(6), "allgather"), Budget(0.0))
     assert same.symmetry == ()
     assert note == "symmetry auto: found none; the search was cut short"
 
