@@ -23,7 +23,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
-from taccl.encoding.symmetry.search import with_symmetry_found
+from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
@@ -229,6 +229,8 @@ def _stated(resolved: Resolved, symmetry: Symmetry) -> StatedProblem:
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)
+    elif lost := lost_by_costs(problem):
+        notes = (*notes, lost)
     return StatedProblem(problem, resolved.topology, resolved.sketch, notes)
 
 

@@ -1,8 +1,8 @@
 """What a permutation of the ranks does to a network: the one check of what is a symmetry.
 
-An automorphism keeps nodes together, takes every link to a link that costs as much, ports to ports that serve
-the images of their links as fast, and what the designer ruled out or prefers to itself. Sketches, engines,
-bounds and files all ask here, so that none takes for a symmetry what another refuses.
+An automorphism keeps nodes together, takes helpers to helpers, every link to a link that costs as much, ports
+to ports that serve the images of their links as fast, and what the designer ruled out or prefers to itself.
+Sketches, engines, bounds and files all ask here, so that none takes for a symmetry what another refuses.
 
 Costs count as equal within a relative tolerance, since the same cost may come of sums and products in
 another order. Where they are not equal to the last bit (`is_exact`), whoever moves a schedule computes its
@@ -17,10 +17,7 @@ import numpy as np
 
 from taccl.collectives import IntArray
 from taccl.problem import FloatArray, LogicalTopology, RoutingLimits
-
-#: Links whose costs differ by no more than this part of them stand for each other. A schedule is forgiven
-#: twice as much, so that with the times of one it is valid with the costs of the other.
-SAME_COST = 0.5e-9
+from taccl.tolerance import SAME_COST
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +63,8 @@ def network_map(ranks: IntArray, topology: LogicalTopology, limits: RoutingLimit
     if not np.array_equal(np.sort(ranks), np.arange(topology.num_ranks)):
         return Broken(f"it is no permutation of the ranks 0 .. {topology.num_ranks - 1}")
     links = topology.link_map(ranks)
-    reason = _broken_nodes(ranks, topology) or _broken_links(ranks, links, topology)
+    reason = _broken_nodes(ranks, topology) or _broken_roles(ranks, topology)
+    reason = reason or _broken_links(ranks, links, topology)
     if reason is not None:
         return Broken(reason)
     ports = _port_map(links, topology)
@@ -142,6 +140,20 @@ def _broken_nodes(ranks: IntArray, topology: LogicalTopology) -> str | None:
         )
     if len(np.unique(node_of[ranks[first]])) < len(first):
         return "it moves two nodes into one"
+    return None
+
+
+def _broken_roles(ranks: IntArray, topology: LogicalTopology) -> str | None:
+    """Helpers must go to helpers, and ranks that may not sum or copy to such."""
+    for what, column in (
+        ("a helper", topology.is_helper),
+        ("a rank that may sum", topology.may_sum),
+        ("a rank that may copy", topology.may_copy),
+    ):
+        if column is not None and (column != column[ranks]).any():
+            rank = int(np.flatnonzero(column != column[ranks])[0])
+            one, other = ("is", "is not") if column[rank] else ("is not", "is")
+            return f"rank {rank} {one} {what}, but rank {ranks[rank]}, where it goes, {other}"
     return None
 
 

@@ -299,10 +299,14 @@ class Collective:
 
     @cached_property
     def _classes(self) -> ChunkClasses:
+        return self.chunk_classes(np.zeros(self.num_chunks, dtype=np.int64))
+
+    def chunk_classes(self, labels: IntArray) -> ChunkClasses:
+        """Chunks that nothing tells apart, not even their labels: numbers from 0 on, shape (num_chunks,)."""
         starts, wanted = (
             RankSets.of(self.num_chunks, rows.chunk, rows.rank) for rows in (self.inputs, self.outputs)
         )
-        return ChunkClasses.of(self.home, self.reduces.astype(np.int64), starts, wanted)
+        return ChunkClasses.of(self.home, 2 * labels + self.reduces, starts, wanted)
 
 
 def _first_pair_that_repeats(chunk: IntArray, rank: IntArray) -> tuple[int, int] | None:

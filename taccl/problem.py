@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl.arguments import column, number, shown, text, tuple_of, whole_number
+from taccl.chunk_maps import ChunkClasses
 from taccl.collectives import BoolArray, Collective, IntArray, Placement
 from taccl.errors import TopologyError
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MAX_TIME_US, MIN_BETA_US_PER_MB
@@ -513,6 +514,21 @@ class Problem:
         """The size of each chunk, MB, shape (num_chunks,)."""
         return np.full(self.num_chunks, self.chunk_mb) if self.sizes is None else self.sizes * self.chunk_mb
 
+    def chunk_map(self, rank_map: IntArray) -> IntArray | None:
+        """`Collective.chunk_map`, where chunks also keep their sizes, inputs and outputs their moments."""
+        chunks = self._chunk_classes.image(rank_map)
+        if chunks is None or not (
+            _moved_alike(self.ready_us, self.collective.inputs, chunks, rank_map)
+            and _moved_alike(self.tail_us, self.collective.outputs, chunks, rank_map)
+        ):
+            return None
+        return chunks
+
+    @cached_property
+    def _chunk_classes(self) -> ChunkClasses:
+        sizes = np.ones(self.num_chunks) if self.sizes is None else self.sizes
+        return self.collective.chunk_classes(np.unique(sizes, return_inverse=True)[1].ravel())
+
     def units(self, chunks: Sequence[int]) -> float:
         """The size of a group of chunks, in units of `chunk_mb`: their number, where all are equal."""
         return len(chunks) if self.sizes is None else float(self.sizes[list(chunks)].sum())
@@ -564,3 +580,14 @@ def _moments(times_us: FloatArray | None, placement: Placement) -> dict[tuple[in
     rows = np.flatnonzero(times_us)
     columns: list[list[Any]] = [each[rows].tolist() for each in (placement.chunk, placement.rank, times_us)]
     return {(chunk, rank): time_us for chunk, rank, time_us in zip(*columns, strict=True)}
+
+
+def _moved_alike(
+    times_us: FloatArray | None, placement: Placement, chunks: IntArray, rank_map: IntArray
+) -> bool:
+    """Whether each row of a placement has the moment of the row that it goes to."""
+    if times_us is None:
+        return True
+    here = np.lexsort((placement.rank, placement.chunk))
+    there = np.lexsort((rank_map[placement.rank], chunks[placement.chunk]))
+    return bool((times_us[here] == times_us[there]).all())

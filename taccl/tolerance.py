@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 #: Two times within this fraction of each other are equal: far above float error, far below interest.
 EQUAL = 1e-9
+#: Links whose costs are within this fraction of each other stand for each other in a symmetry. A schedule is
+#: forgiven twice as much, so that with the times of one it is valid with the costs of the other.
+SAME_COST = EQUAL / 2
 #: A schedule within this fraction of its bound is optimal.
 OPTIMAL_GAP = EQUAL
 #: So many steps of the clock are forgiven: sums of the same costs in another order differ by some.

@@ -7,16 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from registered import greedy
+from hypothesis import strategies as st
+from registered import greedy, reducing
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl.collectives import COLLECTIVES
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.symmetry.check import is_automorphism
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
+from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule
+from taccl.tolerance import SAME_COST
 
 
 def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
@@ -45,7 +50,7 @@ def found(whole: Problem) -> Quotient:
 
 
 def first(part: Problem) -> Schedule:
-    schedule = next(greedy(part, SearchOptions(), Budget(0.0), None)).schedule
+    schedule = next(reducing(greedy)(part, SearchOptions(), Budget(0.0), None)).schedule
     assert schedule is not None
     return schedule
 
@@ -157,3 +162,82 @@ def test_on_any_network_what_is_found_gives_valid_schedules(topology: LogicalTop
             lifted = alike.lifted(first(alike.problem))
             lifted.check()
             assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6
+
+
+def test_the_check_and_the_quotient_agree_about_costs_that_differ_by_rounding() -> None:
+    """A ring in which every other link is dearer by one step of a float looks the same from all ranks."""
+    beta = np.ones(8)
+    beta[::2] = np.nextafter(1.0, 2.0)
+    whole = problem(replace(ring(8), beta_us_per_mb=beta), "allgather")
+    assert is_automorphism(whole, np.roll(np.arange(8), -1))
+    part = found(whole)
+    assert len(part.link_map) == 8
+    assert not part.is_exact
+    part.lifted(first(part.problem)).check()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from([ring(6, both=True), grid(3, 3), full(4), two_nodes(3.0, "pipelined")]),
+    st.sampled_from(["allgather", "alltoall", "allreduce"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_times_are_those_of_the_costs_of_the_whole(topology: LogicalTopology, name: str, seed: int) -> None:
+    """Costs that differ by what counts as equal: valid schedules, no later than that and rounding."""
+    noise = np.random.default_rng(seed).uniform(0, 0.4 * SAME_COST, (2, topology.num_links))
+    noisy = replace(
+        topology,
+        alpha_us=topology.alpha_us * (1 + noise[0]),
+        beta_us_per_mb=topology.beta_us_per_mb * (1 + noise[1]),
+    )
+    whole = problem(noisy, name, 2)
+    alike = found(whole)
+    part = first(alike.problem)
+    lifted = alike.lifted(part)
+    lifted.check()
+    assert lifted.makespan_us == pytest.approx(part.makespan_us, rel=1e-8)
+    stated = replace(whole, symmetry=tuple(symmetry_group(with_symmetry(whole)).rank_map[1:]))
+    first(stated).check()
+
+
+def test_costs_that_drift_from_link_to_link_make_no_group() -> None:
+    """Each link costs as much as the next, within the tolerance, but the first not as much as the last."""
+    beta = 1 + 0.9 * SAME_COST * np.minimum(np.arange(64), 64 - np.arange(64))
+    whole = problem(replace(ring(64), beta_us_per_mb=beta, port_betas=None), "allgather")
+    assert is_automorphism(whole, np.roll(np.arange(64), -1))
+    assert quotient(whole) is None
+
+
+def test_what_a_chunk_is_like_is_kept_for_the_chunks_that_are_left() -> None:
+    whole = problem(ring(4), "allgather", 2)
+    late = np.tile([0.0, 3.0], 4)
+    whole = replace(whole, sizes=np.tile([1.0, 2.0], 4), ready_us=late, tail_us=np.tile([0.0, 7.0], 16))
+    part = found(whole).problem
+    assert part.sizes is not None
+    assert part.sizes.tolist() == [1.0, 2.0]
+    assert part.ready_us is not None
+    assert part.ready_us.tolist() == [0.0, 3.0]
+    assert part.tail_us is not None
+    assert sorted(part.tail_us.tolist()) == [0.0] * 4 + [7.0] * 4
+
+
+def test_helpers_may_stay_where_members_move() -> None:
+    """Four ranks around a switch that copies: one rank's chunk is left, and one port for each direction."""
+    spokes = [(rank, 4) for rank in range(4)]
+    links = [(a, b, 1.0, 1.0) for x, y in spokes for a, b in ((x, y), (y, x))]
+    topology = replace(machine(5, links), is_helper=np.arange(5) >= 4)
+    whole = Problem(topology, make_collective("allgather", 4).beside(1), 1.0)
+    part = found(whole)
+    assert len(part.link_map) == 4
+    assert part.problem.num_chunks == 1
+    assert part.problem.topology.num_ports == 2
+    lifted = part.lifted(first(part.problem))
+    lifted.check()
+
+
+def test_images_that_would_not_fit_into_memory_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = problem(full(5), "alltoall")
+    assert quotient(whole) is not None
+    monkeypatch.setattr("taccl.encoding.symmetry.quotient._MOST_IMAGES", 100)
+    assert quotient(whole) is None
+    assert quotient(replace(whole, symmetry=(np.roll(np.arange(5), -1),))) is None

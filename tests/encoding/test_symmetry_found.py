@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.collectives import make_collective
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.encoding.symmetry.search import with_symmetry_found
+from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.problem import LogicalTopology, Problem, RoutingLimits
 
 
@@ -73,7 +76,7 @@ def test_what_a_sketch_states_is_kept() -> None:
 
 
 def test_without_time_nothing_is_found_and_the_note_says_so() -> None:
-    same, note = with_symmetry_found(problem(ring(6), "allgather"), 0.0)
+    same, note = with_symmetry_found(problem(ring(6), "allgather"), Budget(0.0))
     assert same.symmetry == ()
     assert note == "symmetry auto: found none; the search was cut short"
 
@@ -86,3 +89,35 @@ def test_what_is_found_is_an_automorphism_that_leaves_no_rank_in_place(topology:
     for element in group.rank_map[1:]:
         assert is_automorphism(plain, element)
         assert (element != np.arange(len(element))).all()
+
+
+def measured(*betas: float) -> Problem:
+    """A ring whose links have betas of their own."""
+    return problem(replace(ring(len(betas)), beta_us_per_mb=np.array(betas), port_betas=None), "allgather")
+
+
+def test_costs_that_are_nearly_equal_are_told_as_what_takes_the_symmetry_away() -> None:
+    said = (
+        "the machine would look the same from 4 ranks, and be decided once for them, "
+        "but for costs that differ by up to 2%"
+    )
+    assert lost_by_costs(measured(1.0, 1.02, 1.0, 1.01)) == said
+    _, note = with_symmetry_found(measured(1.0, 1.02, 1.0, 1.01))
+    assert note == f"symmetry auto: found none; {said}"
+
+
+def test_nothing_is_told_where_costs_are_equal_or_have_nothing_to_do_with_it() -> None:
+    assert lost_by_costs(measured(1.0, 1.0, 1.0, 1.0)) is None
+    assert lost_by_costs(measured(1.0, 2.0, 1.0, 1.0)) is None
+    assert lost_by_costs(measured(1.0, 1.02, 1.0, 1.02)) is None, "half a turn keeps these costs"
+    line = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.02), (2, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)])
+    assert lost_by_costs(problem(line, "allgather")) is None
+
+
+def test_the_same_search_finds_the_same_on_any_machine() -> None:
+    """It counts work: with little of it, it stops at the same place each time."""
+    order = [0, 4, 1, 5, 3, 2]
+    links = [(a, b, 1.0, 1.0) for a, b in zip(order, order[1:] + order[:1], strict=True)]
+    small = problem(machine(6, links), "allgather")
+    notes = {with_symmetry_found(small, Budget.of_work(units))[1] for units in (15, 15, 15)}
+    assert len(notes) == 1

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import z3
 
-from taccl.automorphism import SAME_COST, differences
+from taccl.automorphism import differences
 from taccl.collectives import BoolArray, IntArray
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
 from taccl.problem import LogicalTopology, Rule
+from taccl.tolerance import SAME_COST
 
 
 def unlike(

@@ -62,14 +62,15 @@ class Compositions:
 
 
 def compositions(
-    permutations: Sequence[IntArray], num_ranks: int, most: int | None = None, moving: bool = False
+    permutations: Sequence[IntArray], num_ranks: int, most: int | None = None, moving: int = 0
 ) -> Compositions | None:
     """What some permutations of the ranks generate, in order of the number of factors.
 
     Parameters
     ----------
     most : stop at so many elements; all if None.
-    moving : None instead, if an element other than the identity leaves a rank in its place.
+    moving : None instead, if an element other than the identity leaves one of the first so many ranks in its
+        place.
     """
     identity = np.arange(num_ranks)
     elements, last, before = [identity], [-1], [0]
@@ -80,7 +81,7 @@ def compositions(
             name = image.tobytes()
             if name in seen:
                 continue
-            if moving and (image == identity).any():
+            if (image[:moving] == identity[:moving]).any():
                 return None
             if most is not None and len(elements) >= most:
                 break

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collectives import IntArray
+from taccl.problem import LogicalTopology
 
 
 def candidates(num_ranks: int, exchanges_first: bool = False) -> Iterator[IntArray]:
@@ -24,6 +25,33 @@ def candidates(num_ranks: int, exchanges_first: bool = False) -> Iterator[IntArr
     kinds = (exchanges, rotations) if exchanges_first else (rotations, exchanges)
     for kind in kinds:
         yield from kind(num_ranks)
+
+
+def candidates_of(topology: LogicalTopology, exchanges_first: bool = False) -> Iterator[IntArray]:
+    """The candidates for a network: its helpers go where the members go that they are linked to."""
+    for members in candidates(topology.num_members, exchanges_first):
+        yield members if topology.is_helper is None else with_helpers(members, topology)
+
+
+def with_helpers(members: IntArray, topology: LogicalTopology) -> IntArray:
+    """A permutation of the members, and of the helpers by the members that they are linked to.
+
+    Sets of members are compared by the sums of random numbers; of helpers with the same members the k-th goes
+    to the k-th. Where that does not fit, the permutation is none, or no automorphism.
+    """
+    first, ranks = topology.num_members, np.arange(topology.num_ranks)
+    number = np.zeros((2, topology.num_ranks), dtype=np.int64)
+    number[:, :first] = np.random.default_rng(0).integers(0, 2**30, (2, first))
+    known = []
+    for moved in (ranks, np.concatenate([members, ranks[first:]])):
+        sums = np.zeros((2, topology.num_ranks), dtype=np.int64)
+        np.add.at(sums[0], topology.dst, number[0, moved[topology.src]])
+        np.add.at(sums[1], topology.src, number[1, moved[topology.dst]])
+        known.append(np.lexsort((ranks[first:], *sums[:, first:])))
+    before, after = known
+    image = np.concatenate([members, ranks[first:]])
+    image[first + after] = first + before
+    return image
 
 
 def rotations(num_ranks: int) -> Iterator[IntArray]:

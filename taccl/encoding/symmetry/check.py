@@ -19,7 +19,7 @@ def action_of(problem: Problem, ranks: IntArray) -> Action | Broken:
     found = network_map(ranks, problem.topology, problem.limits)
     if isinstance(found, Broken):
         return found
-    chunks = problem.collective.chunk_map(ranks)
+    chunks = problem.chunk_map(ranks)
     if chunks is None:
         return Broken(f"it changes the {problem.collective.name}")
     return Action(ranks, found.links, found.ports, found.pairs, chunks, found.is_exact)

@@ -68,11 +68,12 @@ class SymmetryGroup:
 
 @dataclass
 class Growing:
-    """A group of automorphisms in which only the identity leaves a rank in its place, as it grows.
+    """A group of automorphisms in which only the identity leaves a member in its place, as it grows.
 
     A symmetry that moves some ranks and not others can take a transfer to another one of the same
     chunk into the same rank, and a schedule with both is not valid. In a group without such symmetries,
-    which has at most `num_ranks` elements, the images of a transfer are all different.
+    which has at most as many elements as there are members, the images of a transfer are all different.
+    Helpers may stay, since no chunk does: each begins at members.
 
     Parameters
     ----------
@@ -89,8 +90,8 @@ class Growing:
 
     @property
     def is_largest(self) -> bool:
-        """Whether there are as many elements as ranks, and so no room for another."""
-        return len(self.elements) == self.problem.num_ranks
+        """Whether there are as many elements as members, and so no room for another."""
+        return len(self.elements) == self.problem.topology.num_members
 
     def has(self, ranks: IntArray) -> bool:
         """Whether a permutation is an element."""
@@ -101,16 +102,19 @@ class Growing:
         if self.is_largest or self.has(ranks):
             return
         permutations = [*(each.ranks for each in self.generators), ranks]
-        larger = compositions(permutations, self.problem.num_ranks, moving=True)
+        topology = self.problem.topology
+        larger = compositions(permutations, topology.num_ranks, moving=topology.num_members)
         if larger is None:
             return
         action = action_of(self.problem, ranks)
         if isinstance(action, Broken):
             return
         generators = [*self.generators, action]
-        if _keep_costs(self.problem.topology, generators, larger) and (
-            self.fits is None or self.fits(generators, larger)
-        ):
+        if not _keep_costs(topology, generators, larger):
+            return
+        if topology.num_helpers and _keeps_a_chunk(self.problem, generators, larger):
+            return
+        if self.fits is None or self.fits(generators, larger):
             self.generators, self.elements = generators, larger
 
     def add_all(self, permutations: Iterable[IntArray]) -> None:
@@ -158,6 +162,12 @@ def _keep_costs(topology: LogicalTopology, generators: list[Action], elements: C
     if topology.port_betas is not None:
         pairs = elements.images([each.pairs for each in generators], topology.num_pairs)
     return all(same_costs(topology, *images) for images in zip(links, pairs, strict=True))
+
+
+def _keeps_a_chunk(problem: Problem, generators: list[Action], elements: Compositions) -> bool:
+    """Whether an element other than the identity takes a chunk to itself: a sum that a helper owns, say."""
+    chunks = elements.images([each.chunks for each in generators], problem.num_chunks)
+    return bool((chunks[1:] == chunks[0]).any())
 
 
 def symmetry_group(problem: Problem) -> SymmetryGroup:

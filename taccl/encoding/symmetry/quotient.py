@@ -30,7 +30,7 @@ import numpy as np
 from taccl.collectives import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.symmetry.action import Action, Compositions
-from taccl.encoding.symmetry.candidates import candidates
+from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.group import Growing, growing_from
 from taccl.problem import LogicalTopology, Problem
 from taccl.schedule import Schedule
@@ -99,7 +99,7 @@ def quotient(problem: Problem) -> Quotient | None:
             return None
     else:
         growing = Growing(problem, fits)
-        growing.add_all(candidates(problem.num_ranks))
+        growing.add_all(candidates_of(topology))
     return None if len(growing.elements) < 2 else _quotient(problem, growing)
 
 
@@ -125,7 +125,16 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
     )
     images = growing.chunks
     chosen = images.min(axis=0) == np.arange(problem.num_chunks)
-    part = replace(problem, topology=merged, collective=_only(problem.collective, chosen), symmetry=())
+    inputs, outputs = problem.collective.inputs.chunk, problem.collective.outputs.chunk
+    part = replace(
+        problem,
+        topology=merged,
+        collective=_only(problem.collective, chosen),
+        symmetry=(),
+        sizes=None if problem.sizes is None else problem.sizes[chosen],
+        ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
+        tail_us=None if problem.tail_us is None else problem.tail_us[chosen[outputs]],
+    )
     return Quotient(problem, part, images[:, chosen], growing.links, growing.is_exact)
 
 

@@ -14,17 +14,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.automorphism import SAME_COST, differences
+from taccl.automorphism import differences
 from taccl.collectives import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.action import Action
-from taccl.encoding.symmetry.candidates import candidates
+from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.group import Growing, growing_from
 from taccl.problem import FloatArray, Problem
+from taccl.tolerance import SAME_COST
 
 #: Machines with more ranks are left to their sketches.
 _MOST_RANKS = 256
+#: Units of work for a search, and how many links, pairs and chunks a permutation takes somewhere in one.
+_WORK, _CELLS_PER_UNIT = 4000, 10_000
 #: Costs that differ by no more than this part of them may be meant to be equal.
 _NEARLY = 0.1
 
@@ -37,22 +40,27 @@ def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
     if problem.symmetry:
         return problem
     growing = Growing(problem)
-    growing.add_all(candidates(problem.num_ranks, exchanges_first))
+    growing.add_all(candidates_of(problem.topology, exchanges_first))
     return replace(problem, symmetry=tuple(each.ranks for each in growing.generators))
 
 
-def with_symmetry_found(problem: Problem, time_limit_s: float = 2.0) -> tuple[Problem, str]:
-    """The problem with as many symmetries more as are found, and a sentence about what was found."""
+def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple[Problem, str]:
+    """The problem with as many symmetries more as are found, and a sentence about what was found.
+
+    The budget is one of work by default, so that the same problem always has the same symmetries.
+    """
     if problem.num_ranks > _MOST_RANKS:
         return problem, f"symmetry auto: more than {_MOST_RANKS} ranks are not searched"
-    growing, budget = growing_from(problem), Budget(time_limit_s)
+    growing, budget = growing_from(problem), budget or Budget.of_work(_WORK)
+    cells = problem.topology.num_links + problem.topology.num_pairs + problem.num_chunks
     before, stated = len(growing.elements), len(growing.generators)
     # The elements of such a group take rank 0 to different ranks.
     for candidate in _Search(problem, budget).candidates():
         if not budget.remaining_s() or growing.is_largest:
             break
         if candidate[0] not in growing.elements.ranks[:, 0]:
-            growing.add_all([candidate])
+            budget.spend(cells / _CELLS_PER_UNIT)
+            growing.add(candidate)
     found = [each.ranks for each in growing.generators[stated:]]
     note = _note(len(growing.elements), before, found, budget)
     lost = None if len(growing.elements) > 1 else lost_by_costs(problem)
@@ -66,17 +74,19 @@ def lost_by_costs(problem: Problem) -> str | None:
     as it is, or would not with equal costs either.
     """
     topology = problem.topology
+    if problem.symmetry or problem.num_ranks > _MOST_RANKS:
+        return None
     columns = (topology.alpha_us, topology.beta_us_per_mb, topology.pair_betas)
-    if problem.symmetry or problem.num_ranks > _MOST_RANKS or not any(map(_has_near_values, columns)):
+    if not any(map(_has_near_values, columns)):
         return None
     growing = Growing(problem)
-    growing.add_all(candidates(problem.num_ranks))
+    growing.add_all(candidates_of(problem.topology))
     if len(growing.elements) > 1:
         return None
     ones = np.ones(topology.num_links)
     blind = replace(problem, topology=replace(topology, alpha_us=ones, beta_us_per_mb=ones, port_betas=None))
     growing, most = Growing(blind), 0.0
-    for ranks in candidates(problem.num_ranks):
+    for ranks in candidates_of(problem.topology):
         if growing.is_largest:
             break
         action = action_of(blind, ranks)
@@ -144,16 +154,18 @@ class _Search:
             ],
             axis=1,
         )
-        self._ranks, self._budget = topology.num_ranks, budget
+        self._topology, self._ranks, self._budget = topology, topology.num_ranks, budget
         same_node = topology.node_of[:, None] == topology.node_of[None, :]
         self._kind = np.where(same_node, -1, -2)
         self._kind[topology.src, topology.dst] = _kinds_of_links(problem)
 
     def candidates(self) -> Iterator[IntArray]:
         colour = self._colours()
-        if np.bincount(colour).min() == 1:
+        if np.bincount(colour)[colour[: self._topology.num_members]].min() == 1:
             return  # nothing is like that rank, so it stays in place
-        yield from candidates(self._ranks)
+        yield from candidates_of(self._topology)
+        if self._topology.num_helpers:
+            return  # they may stay, which is not what is searched for
         order = self._order()
         for image in np.flatnonzero(colour == colour[0])[1:].tolist():
             yield from self._placed(colour, order, image)

@@ -9,6 +9,7 @@ from math import gcd
 import numpy as np
 
 from taccl.collectives import Collective, IntArray, Placement
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, alike
@@ -21,8 +22,8 @@ from taccl.schedule import Schedule
 from taccl.schedule.derivation import compacted
 from taccl.schedule.partial_sums import ranks_of, set_of
 
-#: Seconds for looking for renamings: with few ranks it takes some milliseconds.
-_SYMMETRY_S = 0.5
+#: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
+_SYMMETRY_WORK = 1000
 
 
 def one_chunk(problem: Problem, chunk: int) -> Problem:
@@ -44,11 +45,11 @@ def bundles(problem: Problem) -> Iterator[tuple[Problem, list[list[int]]]]:
 
 
 def symmetry_of(problem: Problem) -> SymmetryGroup | None:
-    """Renamings of the ranks that leave the problem as it is; None if none are found.
+    """Permutations of the ranks that leave the problem as it is; None if none are found.
 
     No image of a send shares a port with it, so both can go at the same time.
     """
-    found, _ = with_symmetry_found(problem, _SYMMETRY_S)
+    found, _ = with_symmetry_found(problem, Budget.of_work(_SYMMETRY_WORK))
     group = without_shared_ports(problem.topology, symmetry_group(found))
     return group if len(group) > 1 else None
 
