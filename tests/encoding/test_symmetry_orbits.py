@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
+from taccl.encoding.symmetry.action import Action, compositions
+from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SketchError
 
@@ -87,3 +89,28 @@ def test_a_symmetry_that_breaks_a_link_is_an_error() -> None:
 def test_a_symmetry_that_moves_the_root_is_an_error() -> None:
     with pytest.raises(SketchError, match="is none: it changes the broadcast"):
         symmetry_group(problem(ring(4), "broadcast", symmetry=[[1, 2, 3, 0]]))
+
+
+def test_maps_of_compositions_are_compositions_of_maps() -> None:
+    whole = problem(full(6), "alltoall", 2)
+    actions = [action_of(whole, np.array(ranks)) for ranks in ([1, 2, 0, 4, 5, 3], [3, 4, 5, 0, 1, 2])]
+    generators = [each for each in actions if isinstance(each, Action)]
+    group = compositions([each.ranks for each in generators], 6)
+    assert group is not None
+    assert len(group) == 6
+    chunks = group.images([each.chunks for each in generators], whole.num_chunks)
+    links = group.images([each.links for each in generators], whole.topology.num_links)
+    for ranks, moved_chunks, moved_links in zip(group.ranks, chunks, links, strict=True):
+        assert np.array_equal(moved_chunks, whole.collective.chunk_map(ranks))
+        assert np.array_equal(moved_links, whole.topology.link_map(ranks))
+
+
+def test_a_group_that_grows_beyond_its_ranks_is_given_up_at_once() -> None:
+    """A turn of 12 and three turns of 4 generate more than 12 permutations; some leave a rank in its place."""
+    turn = np.roll(np.arange(12), -1)
+    quarters = np.arange(12) // 4 * 4 + (np.arange(12) + 1) % 4
+    assert compositions([turn, quarters], 12, moving=12) is None
+    every = compositions([turn, quarters], 12, most=100)
+    assert every is not None
+    assert len(every) == 100
+    assert len({row.tobytes() for row in every.ranks}) == 100

@@ -70,7 +70,8 @@ def compositions(
     ----------
     most : stop at so many elements; all if None.
     moving : None instead, if an element other than the identity leaves one of the first so many ranks in its
-        place.
+        place. So it is with more elements than that: two of them take a rank to the same, and what leads from
+        one to the other leaves it there.
     """
     identity = np.arange(num_ranks)
     elements, last, before = [identity], [-1], [0]
@@ -81,7 +82,7 @@ def compositions(
             name = image.tobytes()
             if name in seen:
                 continue
-            if (image[:moving] == identity[:moving]).any():
+            if moving and (len(elements) == moving or (image[:moving] == identity[:moving]).any()):
                 return None
             if most is not None and len(elements) >= most:
                 break
