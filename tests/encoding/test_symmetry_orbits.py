@@ -106,7 +106,7 @@ def test_maps_of_compositions_are_compositions_of_maps() -> None:
 
 
 def test_a_group_that_grows_beyond_its_ranks_is_given_up_at_once() -> None:
-    """A turn of 12 and three turns of 4 generate more than 12 permutations; some leave a rank in its place."""
+    """A turn of 12 and three turns of 4 generate more than 12 permutations, so some keep a rank."""
     turn = np.roll(np.arange(12), -1)
     quarters = np.arange(12) // 4 * 4 + (np.arange(12) + 1) % 4
     assert compositions([turn, quarters], 12, moving=12) is None
