@@ -186,9 +186,7 @@ def synthesize(
 def _show_plan(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) -> None:
     """The table of engines for a problem, before any search."""
     if as_json or any(output is not None for output in outputs):
-        raise click.UsageError(
-            "--explain-plan shows a table and searches nothing, so there is nothing to write"
-        )
+        raise click.UsageError("--explain-plan shows a table and searches nothing: it has nothing to write")
     request = Request(**{name: asked[name] for name in asked if name in _REQUEST})
     with pointing_to_explain(asked):
         plan = api.plan_of(request, engine)

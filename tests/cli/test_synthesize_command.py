@@ -138,6 +138,103 @@ def test_a_published_sketch_brings_its_machine_nodes_and_size(taccl: Taccl) -> N
     assert result["size_bytes"] == 8 * 2**20
 
 
+def test_without_a_sketch_the_number_of_chunks_is_chosen_and_a_note_says_so(taccl: Taccl) -> None:
+    """A broadcast of 48 MB along a line gains by cutting; with one chunk, each link waits for all of it."""
+    line = (
+        "--collective",
+        "broadcast",
+        "--topology",
+        "ring-oneway:3",
+        "--size",
+        "48MB",
+        "--no-xml",
+        "--json",
+    )
+    quick = ("--engine", "greedy", "--gap", "0.1", "--effort", "20000")
+    chosen = json.loads(taccl("synthesize", *line, *quick).stdout)
+    one = json.loads(taccl("synthesize", *line, *quick, "--chunks", "1").stdout)
+    assert chosen["chunks_per_rank"] > 1
+    assert chosen["time_us"] < one["time_us"]
+    assert any(note.startswith("chunks auto: ") for note in chosen["notes"])
+    assert one["chunks_per_rank"] == 1 and one["chunks_tried"] == [] and one["notes"] == []
+
+
+def test_an_effort_gives_the_same_answer_twice_and_is_told(taccl: Taccl) -> None:
+    words = ("--topology", "ring:4", "--collective", "alltoall", "--size", "1MB", "--no-xml", "--json")
+    first, second = (
+        json.loads(taccl("synthesize", *words, "--effort", "500", "--seed", "3").stdout) for _ in "12"
+    )
+    assert first["effort"] == 500
+    for changing in ("solve_s", "solve_seconds"):
+        first.pop(changing), second.pop(changing)
+    assert first == second
+
+
+@pytest.mark.parametrize("effort", ["0", "-5"])
+def test_an_effort_is_at_least_one_unit(taccl: Taccl, effort: str) -> None:
+    done = taccl("synthesize", "--topology", "ring:3", "--size", "3MB", "--effort", effort)
+    assert done.exit_code == 2
+    assert "effort" in done.stderr
+
+
+def test_json_says_what_each_engine_did_and_which_did_not_serve(taccl: Taccl) -> None:
+    words = (
+        "--topology",
+        "ring:4",
+        "--size",
+        "4MB",
+        "--chunks",
+        "1",
+        "--no-xml",
+        "--gap",
+        "0",
+        "--time-limit",
+    )
+    shown = json.loads(taccl("synthesize", *words, "5", "--engine", "greedy", "--json").stdout)
+    (greedy,) = [each for each in shown["engines"] if each["name"] == "greedy"]
+    assert greedy["time_us"] is None or greedy["time_us"] >= shown["lower_bound_us"]
+    assert all(each["reason"] for each in shown["declined"])
+    assert shown["failures"] == []
+
+
+def test_an_engine_that_was_asked_for_and_does_not_serve_is_bad_input_with_its_reason(taccl: Taccl) -> None:
+    ring = ("--topology", "ring:4", "--size", "4MB", "--collective", "alltoall")
+    done = taccl("synthesize", *ring, "--engine", "trees", "--no-xml", "--chunks", "1")
+    assert done.exit_code == 2
+    assert "trees does not serve this problem: " in done.stderr
+    assert "--explain-plan" in done.stderr
+
+
+def test_the_plan_is_a_table_of_what_runs_for_how_long_and_why_the_rest_does_not(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def searched(*asked: object) -> NoReturn:
+        raise AssertionError("nothing is to be searched")
+
+    monkeypatch.setattr("taccl.search.solve", searched)
+    done = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--explain-plan")
+    assert done.exit_code == 0, done.stderr
+    rows = {line.split()[1]: line for line in done.stdout.splitlines() if line.startswith("whole")}
+    assert "%" in rows["trees"]
+    assert "from one rank to one" in rows["flows"]
+    one = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--engine", "milp", "--explain-plan")
+    assert [line.split()[1] for line in one.stdout.splitlines()[2:]] == ["textbook", "milp"]
+
+
+@pytest.mark.parametrize("more", [("--json",), ("-o", "a.xml"), ("--schedule", "s.json")])
+def test_a_plan_writes_nothing(taccl: Taccl, more: tuple[str, ...]) -> None:
+    done = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--explain-plan", *more)
+    assert done.exit_code == 2
+    assert "--explain-plan" in done.stderr
+    assert not Path("a.xml").exists() and not Path("s.json").exists()
+
+
+def test_verbose_says_which_engines_did_not_run_and_why(taccl: Taccl) -> None:
+    words = ("--topology", "ring:4", "--size", "4MB", "--chunks", "2", "--no-xml", "--effort", "300")
+    done = taccl("synthesize", *words, "-v")
+    assert "owners did not run: " in done.stderr
+
+
 def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
         yield first_schedule(problem, options)
