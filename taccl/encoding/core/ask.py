@@ -10,8 +10,8 @@ import z3
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.errors import SolverError
 
-#: z3 counts the steps of its procedures; it makes about so many in a millisecond.
-_STEPS_PER_UNIT = 10_000
+#: z3 counts the steps of its procedures; it makes so many in a millisecond, or more.
+_STEPS_PER_UNIT = 2_000
 #: z3 counts them, and milliseconds, in 32 bits.
 _MOST = 2**32 - 2
 #: Seconds after which z3 is told again to stop: before its search has begun, it forgets that it was told.

@@ -76,7 +76,7 @@ def events_of(
         def on_solution_callback(self) -> None:
             # What is raised in here would end the process.
             try:
-                found.put(SolverEvent(read(self.value), deterministic_s=self.deterministic_time))
+                found.put(SolverEvent(read(self.value), deterministic_s=_counted_s(self.deterministic_time)))
             except BaseException as fault:
                 found.put(fault)
                 self.stop_search()
@@ -113,7 +113,7 @@ def events_of(
             with contextlib.suppress(RuntimeError):
                 solver.stop_search()
             thread.join(0.05)
-        budget.spend(done_s * _S_PER_DETERMINISTIC_S * UNITS_PER_S)
+        budget.spend(round(done_s * _S_PER_DETERMINISTIC_S * UNITS_PER_S))
 
 
 def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
@@ -136,6 +136,11 @@ def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
     return solver
 
 
+def _counted_s(deterministic_s: float) -> float:
+    """CP-SAT's count without its last digits, which depend on the order in which it adds up."""
+    return round(deterministic_s, 6)
+
+
 def _last_event(
     solver: cp_model.CpSolver, model: cp_model.CpModel, status: cp_model.CpSolverStatus
 ) -> SolverEvent[Any]:
@@ -145,7 +150,7 @@ def _last_event(
     ------
     SolverError : it does not take the model.
     """
-    done_s = solver.response_proto.deterministic_time
+    done_s = _counted_s(solver.response_proto.deterministic_time)
     if status == cp_model.MODEL_INVALID:
         raise SolverError(f"CP-SAT does not take the model that was written for it: {model.validate()}")
     if status == cp_model.INFEASIBLE:
