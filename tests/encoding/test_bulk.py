@@ -167,7 +167,7 @@ def test_a_played_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     told = Spread(board_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
     moves = told.play(doubling(told.board, np.random.default_rng(0))).moves
     player = Spread(board) if name == "allgather" else Route(board)
-    played: Played = anneal(player, player.play(moves), 0.05, np.random.default_rng(0))
+    played: Played = anneal(player, player.play(moves), Budget.of_work(50), np.random.default_rng(0))
     schedule = in_order(small, played.decisions(board))
     schedule.check()
     assert schedule.makespan_us == pytest.approx(played.makespan_us)

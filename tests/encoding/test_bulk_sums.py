@@ -100,7 +100,7 @@ def test_across_slow_links_each_rank_carries_a_part() -> None:
     """Scattered inside the nodes, each half crosses on its own rail: 3 + 21 + 3, and not 5 + 41."""
     board = board_of(problem(rails(alpha_us=1.0, beta=10.0), "allreduce"))
     player, random = Exchange(board), np.random.default_rng(0)
-    moves = scattering(board, board.problem.topology.node_of, 0.0, random)
+    moves = scattering(board, board.problem.topology.node_of, random)
     assert moves is not None
     mixed = filled(player, before=player.play(moves), hold=2)
     assert schedule_of(board, mixed).makespan_us == pytest.approx(3.0 + 21.0 + 3.0)
@@ -208,7 +208,7 @@ def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedul
 ) -> None:
     board = board_of(problem(topology, "allreduce", chunk_mb=0.1), exchanges_first=seed % 2 == 0)
     player, random = Exchange(board), np.random.default_rng(seed)
-    played = anneal(player, filled(player, seed), 0.02, random)
+    played = anneal(player, filled(player, seed), Budget.of_work(20), random)
     schedule = schedule_of(board, played)
     assert schedule.makespan_us == pytest.approx(played.makespan_us)
     assert len(board.group) > 1
@@ -304,4 +304,4 @@ def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
 
 def test_teams_without_links_inside_cannot_scatter() -> None:
     board = board_of(problem(ring(4), "allreduce"))
-    assert scattering(board, np.array([0, 1, 0, 1]), 0.0, np.random.default_rng(0)) is None
+    assert scattering(board, np.array([0, 1, 0, 1]), np.random.default_rng(0)) is None

@@ -16,14 +16,21 @@ from taccl.encoding.engines.combining.play import Played, Player
 
 #: At first, sequences this fraction longer are still taken now and then; at last, hardly any.
 _WARM, _COLD = 0.005, 0.0002
+#: So many cells are played in a unit of work, beside the unit that a look at the budget costs.
+_CELLS_PER_UNIT = 100_000
 
 
-def anneal(player: Player, begin: Played, seconds: float, random: np.random.Generator) -> Played:
-    """The best sequence found in so many seconds from `begin` on, which may be `begin`."""
-    budget = Budget(seconds)
+def anneal(player: Player, begin: Played, budget: Budget, random: np.random.Generator) -> Played:
+    """The best sequence found from `begin` on, which may be `begin`.
+
+    It cools by the part of the budget that is used, be that time or work.
+    """
     best = now = begin
+    cells = math.prod(player.board.usable.shape[1:])
+    whole = budget.remaining_s()
     while left := budget.remaining_s():
-        warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / seconds)
+        budget.spend(len(now.moves) * cells / _CELLS_PER_UNIT)
+        warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
         moves, same = _changed(player, now, random)
         trial = player.play(moves, now, same)
         if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):

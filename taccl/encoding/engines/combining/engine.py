@@ -102,13 +102,13 @@ def _improving(
         now = min(found, key=_value)
         if not now.unmet:
             yield now
-        length = min(budget.remaining_s(), part * seconds)
-        if not length or in_vain == _MOST_IN_VAIN:
+        share = budget.at_most(part * seconds)
+        if not share.remaining_s() or in_vain == _MOST_IN_VAIN:
             return
         if number < _FROM_OTHERS:
-            found.append(anneal(player, found[number % len(found)], length, random))
+            found.append(anneal(player, found[number % len(found)], share, random))
         else:
-            found.append(anneal(player, now, length, random))
+            found.append(anneal(player, now, share, random))
             in_vain = in_vain + 1 if found[-1] is now else 0
     yield from (played for played in found[-1:] if not played.unmet)
 
@@ -125,21 +125,19 @@ def _beginnings(
     if best is not None:
         yield as_moves(board, best)
     if _wanted_by_all(board.problem):
-        for played in _doublings(Spread(board), _BEGIN_PART * seconds, random):
+        for played in _doublings(Spread(board), budget.at_most(_BEGIN_PART * seconds), random):
             yield played.moves
         return
     for weight in _GOSSIP_WEIGHTS:
         problem = gossip(board.problem, weight)
         player = Spread(Board.of(problem, symmetry_group(with_symmetry(problem))))
-        told = _doublings(player, _BEGIN_PART * seconds, random)[0]
-        if length := min(budget.remaining_s(), _GOSSIP_PART * seconds):
-            told = anneal(player, told, length, random)
+        told = _doublings(player, budget.at_most(_BEGIN_PART * seconds), random)[0]
+        told = anneal(player, told, budget.at_most(_GOSSIP_PART * seconds), random)
         yield as_moves_on(board, told.moves, player.board)
 
 
-def _doublings(player: Spread, seconds: float, random: np.random.Generator) -> list[Played]:
+def _doublings(player: Spread, budget: Budget, random: np.random.Generator) -> list[Played]:
     """Some that differ, the best first: one at least, and no more than there is time for."""
-    budget = Budget(seconds)
     trials = [player.play(doubling(player.board, random, few=False))]
     while budget.remaining_s() and len(trials) < _TRIALS:
         trials.append(player.play(doubling(player.board, random)))

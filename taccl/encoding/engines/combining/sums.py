@@ -112,7 +112,7 @@ def _improving(
     found: list[_Found] = []
     boards = list(_boards(problem))
     for board in boards:
-        player, share = Exchange(board), Budget(_BEGIN_PART * seconds / len(boards))
+        player, share = Exchange(board), budget.at_most(_BEGIN_PART * seconds / len(boards))
         for moves in _beginnings(player, share, random):
             found.append(_Found(player, player.play(moves)))
         if found:
@@ -126,7 +126,7 @@ def _improving(
         if length <= 0 or in_vain == _MOST_IN_VAIN:
             return
         begin = found[number % len(found)] if number < _FROM_OTHERS else best
-        later = _Found(begin.player, anneal(begin.player, begin.played, length, random))
+        later = _Found(begin.player, anneal(begin.player, begin.played, budget.at_most(length), random))
         found.append(later)
         if number >= _FROM_OTHERS:
             in_vain = 0 if later.value < best.value else in_vain + 1
@@ -175,7 +175,7 @@ def _beginnings(player: Exchange, budget: Budget, random: np.random.Generator) -
     for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
         if not budget.remaining_s():
             return
-        moves = scattering(board, team_of, 0.0, random)
+        moves = scattering(board, team_of, random)
         if moves is not None:
             size = board.problem.num_ranks // len(np.unique(team_of))
             yield from _fullest_of(player, _TRIALS_OF_TEAMS, budget, random, player.play(moves), size)

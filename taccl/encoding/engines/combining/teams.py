@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.collectives import IntArray, Placement
-from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.begin import doubling
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Spread
@@ -42,9 +41,7 @@ def _partition(team_of: IntArray) -> bytes:
     return np.unique(team_of, return_inverse=True)[1].tobytes()
 
 
-def scattering(
-    board: Board, team_of: IntArray, seconds: float, random: np.random.Generator
-) -> list[Move] | None:
+def scattering(board: Board, team_of: IntArray, random: np.random.Generator) -> list[Move] | None:
     """Moves after which each team's sum of each chunk is at one member; None if there are none such.
 
     That is a spreading from there to the whole team, on the reversed links, read backwards.
@@ -52,8 +49,6 @@ def scattering(
     spread = Spread(Board.of(_inside(board, team_of), board.group))
     trials = [spread.play(doubling(spread.board, random, few=False)) for _ in range(_TRIALS)]
     best = min(trials, key=lambda played: (played.unmet, played.score))
-    if seconds:
-        best = anneal(spread, best, seconds, random)
     if best.unmet:
         return None
     backwards = zip(reversed(best.moves), reversed(best.cells), strict=True)
