@@ -109,7 +109,7 @@ def _said(bound: Proof) -> str:
 
 
 class _Bounds:
-    """The largest bound with some of the lines; each answer is kept. With all of them it is known: `asked_bound`.
+    """The largest bound with some of the lines; each answer is kept. With all lines it is `asked_bound`.
 
     When the time is up, a bound counts as one that excludes nothing, and `all_in_time` is false.
     """
