@@ -61,7 +61,7 @@ def target_missed(
 
     `chunks_said` is what asks for so many chunks per rank.
     """
-    bounds = _Bounds(asked, apart, chunks_said, budget)
+    bounds = _Bounds(asked, apart, chunks_said, bound, budget)
     missed = not_by_any_schedule(bound, target_us)
     machine = bounds.of(frozenset())
     if is_above(machine, target_us):
@@ -70,9 +70,7 @@ def target_missed(
             f"{_said(machine)}; what moves it: {machine.remedy}"
         )
         return TargetMissed(replace(missed, machine=reason), (), machine)
-    everything = frozenset(range(len(bounds.said)))
-    if not is_above(bounds.of(everything), target_us):  # a linear program was given up this time
-        return TargetMissed(missed, (), machine)
+    everything = bounds.everything
     kept = _needed(bounds, everything, target_us)
     without = {line: bounds.of(everything - {line}) for line in sorted(kept)}
     conflict = replace(
@@ -111,19 +109,27 @@ def _said(bound: Proof) -> str:
 
 
 class _Bounds:
-    """The largest bound with some of the lines; each answer is kept.
+    """The largest bound with some of the lines; each answer is kept. With all lines it is `asked_bound`.
 
     When the time is up, a bound counts as one that excludes nothing, and `all_in_time` is false.
     """
 
-    def __init__(self, asked: Resolved, apart: TakenApart, chunks_said: Statement, budget: Budget) -> None:
+    def __init__(
+        self,
+        asked: Resolved,
+        apart: TakenApart,
+        chunks_said: Statement,
+        asked_bound: Proof,
+        budget: Budget,
+    ) -> None:
         self._asked, self._apart, self._budget = asked, apart, budget
         self._rules = len(apart.rules)
         nics = [] if apart.nics is None else [apart.nics]
         self.said = [*(rule.said for rule in apart.rules), *nics, chunks_said]
         self.families = apart.families
         self.all_in_time = True
-        self._found: dict[frozenset[int], Proof] = {}
+        self.everything = frozenset(range(len(self.said)))
+        self._found: dict[frozenset[int], Proof] = {self.everything: asked_bound}
 
     def of(self, kept: frozenset[int]) -> Proof:
         """The bound with the lines `kept`, by their positions in `said`."""
