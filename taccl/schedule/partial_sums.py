@@ -154,7 +154,7 @@ def disjoint_union(whole: int, parts: Iterable[int]) -> tuple[int, ...] | None:
             by_rank.setdefault(rank, []).append(part)
 
     def candidates(left: int) -> Iterator[int]:
-        # The rank that fewest parts can bring decides; most often only one can.
+        # Branch on the rank that the fewest parts contain: most often only one part does.
         fewest = min((by_rank.get(rank, []) for rank in ranks_of(left)), key=len)
         return (part for part in fewest if part & ~left == 0)
 

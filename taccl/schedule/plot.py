@@ -29,7 +29,7 @@ _DARK = "0.25"
 _HEIGHT = 0.8
 #: Where ports are not busy for alpha, the sends of one link overlap.
 _OPACITY = 0.85
-#: With more lanes not each is named, and with more ranks no legend says which colour is whose.
+#: With more lanes than this not every one is labelled, and with more ranks there is no legend of colours.
 _MOST_NAMES, _MOST_IN_LEGEND = 64, 16
 
 

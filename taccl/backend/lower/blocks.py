@@ -149,7 +149,7 @@ def _place(
         return
     with_room = [block for block in blocks if len(block.actions) + len(numbers) <= most_steps]
     if apart or not with_room:
-        # Half full: there is room for the nops of what they wait for.
+        # Blocks are filled to half: the other half is room for the nops that wait for other blocks.
         full = max(1, most_steps // 2)
         blocks += [
             Block(None, None, list(numbers[start : start + full])) for start in range(0, len(numbers), full)

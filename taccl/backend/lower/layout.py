@@ -225,7 +225,7 @@ class _RankPlanner:
         return Place(Buffer.OUTPUT, output)
 
     def _copy_out(self, layout: RankLayout) -> None:
-        """What the user wants and is not in the output yet."""
+        """Values that are wanted in the output and do not lie there yet."""
         for value, home in layout.home.items():
             chunk = self.flow.chunk_of(value)
             offset = self.flow.wanted.get((self.rank, chunk))

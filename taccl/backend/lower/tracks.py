@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-#: Fills private tracks; no value has this number.
+#: Stands for an empty place in a private track; no value has this number.
 _NOBODY = -1
 
 

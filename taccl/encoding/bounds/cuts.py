@@ -20,7 +20,7 @@ from taccl.problem import Problem
 
 #: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
 _MOST_RANKS, _MOST_NODES = 32, 8
-#: With more ports that are faster than links, hardly one is a bottleneck.
+#: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
 _MOST_FAST_PORTS = 64
 #: Ranks whose figures agree to so many digits look alike.
 _DIGITS = 9

@@ -248,7 +248,8 @@ def max_gathered(
     no_turns = np.minimum.reduceat(busy, starts) == 0
     slots = np.arange(len(lag))
     for now in range(before, before + rows):
-        # What leaves in this very tick, by links that are busy for less than one, is not known yet.
+        # A link that keeps its port busy for less than a tick reads this row, which is being filled: not
+        # known yet.
         k[now] = by_distance[now - before]
         there = k[now - leave, src]
         all_of_each = np.add.reduceat(there[single], single_starts)

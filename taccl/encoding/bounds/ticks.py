@@ -18,7 +18,7 @@ from taccl.problem import FloatArray, Problem
 #: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
 #: lies beyond, it looks three times as far, up to this many times.
 _FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
-#: Coarse ticks lose less than this.
+#: Rounding to coarse ticks makes a time smaller by less than this factor.
 _COARSE = 1.1
 #: A table with more cells than this takes seconds.
 _MOST_CELLS = 8_000_000

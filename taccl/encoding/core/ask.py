@@ -14,7 +14,8 @@ from taccl.errors import SolverError
 _STEPS_PER_UNIT = 2_000
 #: z3 counts them, and milliseconds, in 32 bits.
 _MOST = 2**32 - 2
-#: Seconds after which z3 is told again to stop: before its search has begun, it forgets that it was told.
+#: z3 is told again and again to stop, so many seconds apart: it ignores an interrupt that comes before its
+#: search.
 _AGAIN_S = 0.05
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from taccl.collectives import IntArray
 from taccl.problem import FloatArray, Problem
 
-#: Less of a chunk than this is what a solver's tolerance leaves.
+#: A flow of less than this part of a chunk is taken for the solver's tolerance.
 _NOTHING = 1e-6
 
 

@@ -156,7 +156,7 @@ class _Flood:
                     self._try(link, now, holding=True)
             if not self.held:
                 break
-            # Nothing moves any more, so nothing more will come to those who wait for company.
+            # Nothing is under way any more, so links that wait for more chunks go with what they have.
             for link in sorted(self.held):
                 self._try(link, max(now, self.ports.ready(link)), holding=False)
             self.held.clear()
@@ -233,7 +233,7 @@ class _Flood:
         gain = np.maximum(self.lack[waiting] - closer, 0.0).sum(axis=1)
         left = self.terrain.left_us[waiting, sender]
         gain = np.where(left > 0, left, gain)
-        # What helps nowhere now never will: ranks only get nearer to the copies.
+        # A chunk that helps no rank over this link now never will: distances to the nearest copy only shrink.
         helps = (self.arrives_us[waiting, receiver] == np.inf) & (gain > 0)
         waiting, gain = waiting[helps], gain[helps]
         self.waiting[link] = waiting.tolist()

@@ -13,11 +13,11 @@ from taccl.encoding.core.timing import Decision, predecessors, tails_us
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-#: How far the order is left to chance, in turn.
+#: How much noise the order is perturbed with, in turn.
 _CHANCES = (0.0, 2.0, 0.5, 100.0)
 #: Groupings that are tried, of those that promise most.
 _MOST = 4
-#: As many orders are tried, if there is time.
+#: How many orders are tried, if there is time.
 _ORDERS = 40
 
 
@@ -70,7 +70,7 @@ def groupings(problem: Problem, carried: Sequence[Carried]) -> list[Grouping]:
     sizes = sorted({min(longest, 1 << k) for k in range(longest.bit_length() + 1)})
     every = [Grouping(size) for size in sizes] + [Grouping(size, True) for size in sizes if size > 1]
     promise = {each: promised_us(problem, carried, each) for each in every}
-    # Of groupings that promise the same but for a rounding, the one that waits least for company.
+    # Of groupings whose estimates differ by rounding only, the one with the smallest groups.
     return sorted(every, key=lambda each: (float(f"{promise[each]:.5g}"), each.size))[:_MOST]
 
 

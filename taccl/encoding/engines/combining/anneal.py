@@ -14,7 +14,8 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.combining.board import Move
 from taccl.encoding.engines.combining.play import Played, Player
 
-#: At first, sequences this fraction longer are still taken now and then; at last, hardly any.
+#: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
+#: sequence.
 _WARM, _COLD = 0.005, 0.0002
 #: So many cells are played in a unit of work, beside the unit that a look at the budget costs.
 _CELLS_PER_UNIT = 100_000

@@ -29,10 +29,11 @@ _MOST_CELLS = 4_000_000
 #: from the best.
 _STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
 _FROM_OTHERS = 6
-#: So many searches from the best that find nothing better are the end.
+#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
 _MOST_IN_VAIN = 2
 _TRIALS, _BEGIN_PART = 40, 0.1
-#: For chunks that one rank wants: how heavy each rank's news are, and the part of the time for them.
+#: For chunks that one rank wants, sequences of AllGathers are beginnings: how large their chunks are, beside
+#: those of the problem, and the part of the time for each.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 _GOSSIP_PART = 0.05
 

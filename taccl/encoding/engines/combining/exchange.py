@@ -20,11 +20,11 @@ from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import MEAN_WEIGHT, Played
 from taccl.schedule.partial_sums import contributors
 
-#: So many parts a rank keeps apart; of more, it adds up two.
+#: A rank keeps at most so many partial sums of a chunk; before it has more, it adds up two of them.
 _MOST_PARTS = 10
-#: Of the price of a sum that is not complete, what falls due for the first contribution that it lacks.
+#: The part of the penalty for an incomplete sum that the first missing contribution costs.
 _FOR_THE_FIRST = 0.5
-#: So many choices are remembered.
+#: The cache of choices is emptied when it holds so many.
 _MOST_KNOWN = 300_000
 
 

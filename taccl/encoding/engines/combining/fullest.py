@@ -138,7 +138,7 @@ class _Choosing:
             everything = useful and len(cells) == len(player.cells[kind])
             first = max(useful) if everything else np.inf
         else:
-            # What waits for others waits for all that is on its way.
+            # A kind that waits for company starts when all that is on its way to the sender is there.
             first = min((late if here else early for early, late in moments), default=np.inf)
         return _Open(first, [(cell, late) for cell, (_, late) in zip(cells, moments, strict=True)])
 

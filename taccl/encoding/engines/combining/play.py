@@ -18,9 +18,10 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.problem import FloatArray
 
-#: What a mean arrival counts beside the last one: enough to tell sequences of equal length apart.
+#: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2
-#: What an alpha counts beside a chunk's own time when ways are compared: few hops among equals.
+#: The weight of an alpha beside a chunk's own time when paths are compared: of equal ones, that with fewer
+#: hops.
 _HOP_WEIGHT = 1e-3
 _HAIR_US = 1e-9
 
@@ -100,7 +101,7 @@ class Spread:
         for move in moves[same:]:
             kind = move.kind
             at, to = arrive.take(board.src[kind], axis=0), arrive.take(board.dst[kind], axis=0)
-            # What is at the sender and not at the receiver arrives there earlier.
+            # A move carries what arrives at the sender before it arrives at the receiver.
             cells = (at < to) & (to == np.inf) & board.usable[kind]
             own = board.own[kind]
             if own is not None and (cells & own).any():
@@ -195,7 +196,7 @@ class Route:
             own = board.own[move.kind]
             if own is not None:
                 go[own != (place == first[move.kind])] = np.inf
-            # A hair's breadth decides for going now, and against a way that does not exist.
+            # The small margin takes a move now rather than an equally cheap one later; inf < inf stays false.
             taken.append(go < stay + _HAIR_US)
             cost[src] = np.minimum(stay, go)
         return taken[::-1], cost

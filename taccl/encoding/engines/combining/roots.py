@@ -24,7 +24,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: After each look at all ways that are left, so many stay; and the part of the time that each look takes.
+#: Successive halving: of the choices of owners, so many are searched in each pass, for that part of the time.
 _LOOKS = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 

@@ -33,7 +33,7 @@ from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: Above so many ranks a sequence takes too long to play.
+#: On more ranks than this, playing one sequence takes too long to search.
 _MOST_RANKS = 64
 #: Boards with more pairs of a link and a chunk (one of each orbit) than this have all chunks in one block.
 _MOST_CELLS = 30_000
@@ -41,11 +41,12 @@ _MOST_CELLS = 30_000
 _BEGIN_PART = 0.15
 _STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
 _FROM_OTHERS = 5
-#: So many searches from the best that find nothing better are the end.
+#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
 _MOST_IN_VAIN = 2
 _TRIALS, _TRIALS_OF_TEAMS = 24, 4
-#: About how long one row takes from a sequence to a schedule that is checked. What takes longer than so many
-#: times what is left of the budget is given up, but for what is there soon.
+#: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
+#: would take more than so many times what is left of the budget is given up, unless it takes less than
+#: `_SOON_S`.
 _ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
 
 

@@ -18,7 +18,7 @@ from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Spread
 from taccl.problem import Problem, RoutingLimits
 
-#: So many sequences are begun for the scattering in one kind of teams.
+#: How many sequences are tried for the scattering inside teams of one kind.
 _TRIALS = 8
 
 

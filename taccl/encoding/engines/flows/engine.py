@@ -22,7 +22,7 @@ from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: Among equally fast flows, how much the sum of all busy times counts.
+#: The weight of the sum of all busy times beside the busiest port: of equally fast flows, the shortest.
 _SHORTNESS = 1e-6
 #: Larger programs and schedules are left to the greedy engine.
 _MOST_FLOWS = 100_000

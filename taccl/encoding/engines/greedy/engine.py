@@ -37,9 +37,10 @@ _MATCHES = (
 _NOISES = (0.1, 0.3, 1.0, 3.0)
 #: How many of the best trials are worth varying.
 _KEPT = 6
-#: The part of the time for schedules in which ranks that are alike do alike.
+#: The part of the time for schedules of the quotient.
 _QUOTIENT = 0.4
-#: Above so many triples of chunk, rank and link, passes are left alone once there is a schedule.
+#: With more triples of a chunk, a rank and a link than this, there is one pass, and none where a schedule is
+#: known.
 _LARGE = 2 * 10**8
 
 

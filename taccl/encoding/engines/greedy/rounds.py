@@ -18,7 +18,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-#: How far chance may change how rare a chunk is.
+#: How much random noise changes the rarity of a chunk, relative to it.
 _CHANCE = 0.2
 #: So many pairs of a rank and a chunk are looked at in a unit of work.
 _CELLS_PER_UNIT = 500_000

@@ -137,7 +137,8 @@ def routed(
     program = build(known, symmetry, allowed, options)
     solution = solve(program.model, solving.solver, budget.share(0.5), gap=_GAP, seed=solving.seed)
     if solution.values is None:
-        # Only now: from the known routes a solver finds nothing but their like.
+        # The known paths are a start only after a search without: from them, a solver finds similar ones
+        # only.
         solution = solve(program.model, solving.solver, budget, _GAP, solving.seed, program.given())
     return program.read(solution)
 

@@ -20,9 +20,10 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import OpenOrder, difference_logic, in_order_of, windows
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: Nearer than this part of the best, the middle is as hard as the end.
+#: Once bound and best differ by less than this fraction, asking for their middle is as hard as asking for the
+#: end.
 _NEAR = 0.01
-#: The part of what is left that a question in the middle may take.
+#: The part of the time that is left for one question about the middle.
 _MIDDLE = 0.2
 #: The most open pairs that z3 is asked about, and how many it reads in a second.
 _MOST_OPEN = 30_000
@@ -74,7 +75,7 @@ def order_within(order: OpenOrder, limit: int, budget: Budget) -> tuple[IntArray
     budget.spend(num_open / _OPEN_PER_S * UNITS_PER_S)
     # In a context of its own z3 gives the same answer to the same question, whatever it was asked before.
     solver = z3.SolverFor("QF_IDL", ctx=z3.Context())
-    # Orders are found sooner if no pair is guessed to go one way before something asks for it.
+    # z3 finds orders sooner if it leaves a pair open until some constraint needs it decided.
     solver.set("phase_selection", 0)
     solver.from_string(difference_logic(order, limit, known))
     answer = ask(solver, budget)

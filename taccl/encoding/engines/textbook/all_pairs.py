@@ -20,7 +20,7 @@ from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Tot
 
 @lru_cache(maxsize=64)
 def _everything(n: int) -> Spread:
-    # One step: nobody waits for anybody. At a port that has to do it all, one after another in this order.
+    # All in one step: no send waits for another. Where they share a port, they take turns in this order.
     return (tuple((p, (p + turn) % n, (p,)) for turn in range(1, n) for p in range(n)),)
 
 

@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Total
 
-#: Shortest chains are searched for up to this number; beyond, the binary method has to do.
+#: Up to this number shortest addition chains are searched; beyond, chains come from the binary method.
 _MOST_SEARCHED = 64
 
 

@@ -192,7 +192,7 @@ class _Ways:
     def _by_few_ways(
         self, rank: int, ways: dict[int, list[int]], left: set[int], kept: int | None
     ) -> list[int]:
-        """Where to go next: who has the fewest ways on first, and the end of the way not before the end."""
+        """The next ranks of a walk, those with the fewest ways on first; its end only as its last rank."""
         candidates = [other for other in ways[rank] if other in left and (other != kept or len(left) == 1)]
         few = {other: sum(further in left for further in ways[other]) for other in candidates}
         cost = self._next[rank]

@@ -27,9 +27,10 @@ from taccl.schedule.derivation import compacted
 
 #: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
 _WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
-#: So many are written down and timed whatever the clock says: a busy machine knows textbooks too.
+#: So many are written down and timed even without any time, so that a busy machine has textbook schedules
+#: too.
 _SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
-#: So many are written down in a moment.
+#: Algorithms of at most so many transfers take no time worth counting, and come in the order of the books.
 _SOON_WRITTEN = 10_000
 #: More transfers than this are never timed.
 _MOST_ROWS = 1_000_000
@@ -37,8 +38,8 @@ _MOST_ROWS = 1_000_000
 _WRITING = 0.3
 #: More batches are tried as long as they promise no more than so many times the time of fewer.
 _PROMISING = 1.3
-#: Once so many transfers were timed, it is the end when so many candidates in a row were no better, or the
-#: next promises only so many times the best time.
+#: After so many transfers were timed, the engine ends when so many candidates in a row were no better, or
+#: when the estimate of the next is so many times the best time.
 _BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 20_000, 30, 1.3
 
 
@@ -56,7 +57,7 @@ class Candidate:
 
 
 class _Work:
-    """How much is done, and what there is time for still: so much for sure, and so much a second."""
+    """Rows done so far: so many are always allowed, more while there is time, at so many a second."""
 
     def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
         self.done = 0
@@ -129,7 +130,7 @@ def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidat
 
 
 def _size(algorithm: Algorithm) -> int:
-    """What takes long to write down comes last, and all that does not in the order in which it is known."""
+    """A key to sort by: what takes long to write down comes last; the others keep their order."""
     size = max(algorithm.rows, algorithm.moves)
     return size if size > _SOON_WRITTEN else 0
 

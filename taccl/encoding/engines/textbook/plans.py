@@ -27,7 +27,7 @@ from taccl.problem import Problem
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[Plan, ...]
-#: Line algorithms for a line of so many.
+#: From a number of ranks, the line algorithms for a line of so many.
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 

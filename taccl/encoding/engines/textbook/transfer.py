@@ -32,7 +32,7 @@ class Transfer(NamedTuple):
     carries: tuple[int, ...] | None = None
 
 
-#: What happens in each step. Steps order sends on ports, and that is all: nobody waits for a step to end.
+#: The sends of each step. Steps only order the sends on a port: no send waits for a step to end.
 Steps = list[list[Transfer]]
 
 

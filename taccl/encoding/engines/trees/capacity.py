@@ -28,11 +28,11 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.problem import FloatArray, Problem
 
-#: Divisible chunks are counted in this part of one while cuts are sought.
+#: While cuts are sought, capacities are integers: in parts of a chunk, so many of which are one.
 _FINE = 2**20
-#: Among equally busy ports, how much an even load of the links that share them is worth.
+#: The weight of an even load among links that share a port, beside how busy the busiest port is.
 _EVEN = 1e-3
-#: Whole chunks: how near to the best is near enough.
+#: The relative gap at which the program of whole chunks may stop.
 _GAP = 1e-3
 
 
@@ -66,7 +66,7 @@ def _settled(
     near: FloatArray | None,
     budget: Budget,
 ) -> FloatArray | None:
-    """The best loads that break no set; `sets` grows by those that had to be said."""
+    """The best loads that break no set; `sets` grows by those that a solution of the program broke."""
     while budget.remaining_s():
         solution = _solved(problem, weight, usable, sets, near, budget)
         if solution.values is None:

@@ -28,7 +28,7 @@ from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.core.routes import Carried
 from taccl.problem import FloatArray, Problem
 
-#: What the sum of all distances may cost beside T, relative to it.
+#: The weight of the sum of all distances beside T.
 _LOWNESS = 1e-3
 
 
@@ -67,7 +67,8 @@ def _onward(problem: Problem, sources: list[int], usable: BoolArray) -> _Onward:
     for source in sources:
         reach = distances_from(topology, duration, source, usable[source])
         place = np.empty(problem.num_ranks, dtype=np.int64)
-        # Equally far ranks from the source's own place in the node on, so that sources take turns.
+        # Equally far ranks are numbered from the source's own place in the node on, so that different sources
+        # do not all send through the same ranks.
         place[np.lexsort((ranks, (local - local[source]) % (local.max() + 1), reach))] = ranks
         leads_on = usable[source] & (place[topology.src] < place[topology.dst])
         links = np.flatnonzero(leads_on & np.isfinite(reach[topology.src]))
