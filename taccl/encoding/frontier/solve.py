@@ -22,14 +22,15 @@ from taccl.encoding.frontier.rounds import RoundNetwork
 from taccl.errors import SolverError
 from taccl.problem import Problem
 
-#: Seconds of the first turn of each instance, and how much longer each following one is.
+#: Instances are decided in turns: how many seconds the first turn of each has, and by what factor later ones
+#: grow.
 _FIRST_TURN_S = 2.0
 _LONGER = 3.0
 #: With more ways to share the rounds among the steps than this, only the evenest are tried.
 _MOST_COMPOSITIONS = 40
-#: So many of them go before the one that leaves the rounds open.
+#: So many of them are asked before the question that leaves the division to the solver.
 _BEFORE_OPEN = 3
-#: With more than this, none are: listing them would take longer than they are worth.
+#: With more divisions than this, none is asked: listing and sorting them would take too long.
 _MOST_SORTED = 5000
 #: Above so many (chunk, link, step), building one instance takes longer than a minute.
 _MOST_SENDS = 200_000

@@ -23,17 +23,18 @@ from taccl.encoding.core.timing import Ports
 from taccl.problem import FloatArray, Problem
 from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
 
-#: Moments that are no further apart are one: sums of floats differ by less, sends take longer.
+#: Moments closer than this are the same: float error is smaller, and every send takes longer.
 _SAME_US = TOLERANCE_US / 100
 
-#: A moment looks at each pair of a link and a chunk, a send at how far all ranks are from all others.
+#: The largest sizes: each moment looks at all pairs of a link and a chunk, each send at the distances between
+#: all ranks for its chunk.
 _MOST_PAIRS = 4_000_000
 _MOST_DISTANCES = 400_000_000
 
 #: So many pairs of a free link and a chunk are weighed in a unit of work.
 _CELLS_PER_UNIT = 200_000
 
-#: Measured links all differ a little; how finely they are told apart.
+#: Measured links all differ a little: links whose times are within a class are treated as equal.
 _CLASSES_PER_DOUBLING = 4
 
 

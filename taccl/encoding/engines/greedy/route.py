@@ -72,7 +72,7 @@ def _best_way(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
 
 #: So many links are weighed for one way in a unit of work.
 _LINKS_PER_UNIT = 10_000
-#: No link is so cheap that going round costs nothing.
+#: The least length of a link, so that a detour over links that cost nothing is no shortest path.
 _SHORTEST_US = 1e-6
 
 
