@@ -60,7 +60,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray
 
-#: Crossings that differ in their links, beyond this many, are only looked at together.
+#: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
 _MOST_CLASSES = 4
 #: Cuts into more sets of ranks than this are not looked at for sums.
 _MOST_CUTS_OF_SUMS = 8

@@ -32,7 +32,7 @@ from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
 from taccl.problem import FloatArray, Problem
 
-#: Beyond this many chunks through a port, one more or less says little.
+#: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
 _MOST_COUNTED = 100
 #: The part of the time for the fixed charge, before the integer capacities.
 _FIXED_CHARGE = 0.3
@@ -60,7 +60,7 @@ def _fixed_charge_us(instance: Instance, budget: Budget) -> float:
     cost = topology.pair_betas * chunk_mb
     alpha = topology.alpha_us[topology.incidence[0]] if topology.is_serial else np.zeros_like(cost)
     price = port_prices(instance, (alpha + cost) / chunk_mb, budget)
-    # Where many ports are as busy as each other, the program may price one of them alone.
+    # Where many ports are equally busy, the program may put the whole price on one of them.
     even = np.full(topology.num_ports, 1.0 / topology.num_ports)
     return max(
         _fixed_charge_at(instance, each, alpha, cost, budget) for each in (price, even) if each is not None
@@ -110,7 +110,8 @@ def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) ->
 
     proved, possible = -1, len(moments)
     while possible - proved > 1 and budget.remaining_s():
-        # Each moment is proved too early by a program of its own; most are not far from the first.
+        # Each step solves a program. The answer is most often near the first moment, so the steps grow from
+        # there.
         middle = min((proved + possible) // 2, 2 * proved + 3)
         if too_few(float(moments[middle])):
             proved = middle

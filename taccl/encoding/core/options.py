@@ -12,7 +12,7 @@ from taccl.schedule import Schedule
 #: HiGHS and CP-SAT have seeds of 31 bits.
 MAX_SEED = 2**31 - 1
 DEFAULT_TIME_LIMIT_S = 60.0
-#: Longer paths than this times the shortest are of no use to anybody.
+#: The largest slack that may be asked for.
 MAX_SLACK = 1e6
 
 

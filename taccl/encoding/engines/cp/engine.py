@@ -43,7 +43,7 @@ _STAGES_IF_SMALL = ((1.0, 3, 0.15),)
 #: Where there are nodes: links between them as in the best schedule, paths inside up to so many times the
 #: shortest, shared sends per link, and the part of the time for that.
 _BESIDE_SLACK, _BESIDE_SLOTS, _BESIDE_SHARE = 2.0, 4, 0.6
-#: Part of the time that is left for the model with nothing left out, before it is asked for proofs.
+#: The part of what is left of the time for schedules of the whole model, before it is used for proofs.
 _WHOLE_SHARE = 0.2
 #: A bound that grows by less than this fraction is not worth telling before the end.
 _REPORTED_GROWTH = 1e-3
@@ -81,7 +81,7 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
         return
     known = _Known(best, instance.bound_us)
     provable = is_provable(problem, best)
-    # Whether any valid schedule is welcome.
+    # Whether the sketch asks for nothing beyond a valid schedule.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     small = free and provable and is_small(problem)
     stages = _STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else _STAGES

@@ -239,7 +239,8 @@ class _Rules(Variables):
         head = min(int(self.candidates.head[item, self.src[link]]) for item, link in used)
         tail = min(int(self.candidates.tail[item, self.dst[link]]) for item, link in used)
         alpha = min(self.alpha[link] for _, link in used)
-        # With `pipelined`, alpha comes after the last of them: again, once.
+        # With `pipelined`, the port is free during alpha, but the last send still needs its alpha before the
+        # end.
         room = max(0, self.horizon - head - tail - alpha) // unit
         counted = [cost[link] // unit * use[0] for item, link in used for use in self.uses(item, link)]
         if sum(cost[link] // unit for _, link in used) > room:

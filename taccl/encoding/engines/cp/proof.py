@@ -35,7 +35,7 @@ from taccl.tolerance import is_optimal
 
 #: With more candidate transfers than this, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000
-#: With so many, it is not worth counting those that come in time.
+#: With more than this, it takes too long to count those of them that a schedule has time for.
 _MOST_TO_LOOK_AT = 100_000
 #: So many pairs of an item and a send for each second that is left: writing them takes up to half of it.
 _PAIRS_PER_S = 15_000
@@ -45,7 +45,7 @@ _SHARE = 0.5
 _NEAR = 2e-3
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
-#: The schedules with sums that the model has.
+#: Which schedules with sums the model allows, for notes.
 _ONCE = "that makes each sum once, at one rank,"
 _NO_OTHERS = "which says nothing of others"
 
