@@ -22,7 +22,9 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 def anew(schedule: Schedule, seconds: float = 20.0) -> Schedule | None:
     """The schedule joined anew, and checked."""
-    better = rejoined(schedule, symmetry_group(schedule.problem), SearchOptions(), Budget(seconds))
+    better = rejoined(
+        schedule, symmetry_group(schedule.problem), SearchOptions(), Budget.of_work(round(1000 * seconds))
+    )
     if better is not None:
         better.check()
         cells = [sorted(zip(s.chunk.tolist(), s.link.tolist(), strict=True)) for s in (schedule, better)]

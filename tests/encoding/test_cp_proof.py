@@ -56,7 +56,7 @@ def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -
     model = whole_model(small, known, 0.0)
     add_hint(model, known)
     best, bound = known, 0.0
-    for each in events(model, 0, Budget(seconds)):
+    for each in events(model, 0, Budget.of_work(round(1000 * seconds))):
         assert not each.impossible, "the known schedule is a solution"
         bound = max(bound, each.bound * model.ticks.tick_us)
         if each.decisions is not None:
@@ -80,7 +80,7 @@ def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
     assert best.makespan_us >= optimum - 1e-6
     if bound >= best.makespan_us * (1 - 1e-9):
         assert best.makespan_us == pytest.approx(optimum, abs=1e-6)
-    for update in prove(small, SearchOptions(), Budget(1.0), known, 0.0):
+    for update in prove(small, SearchOptions(), Budget.of_work(1_000), known, 0.0):
         assert update.lower_bound_us <= (
             0.0 if small.collective.is_reduction else optimum * (1 + 1e-9) + 1e-6
         )
@@ -151,7 +151,7 @@ def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:
     """(time, bound) that the engine ends with, with all that it says checked on the way."""
     time_us, bound_us = first(small).makespan_us, 0.0
     engine = reducing(cp, jointly if serves("joint", small) else None)
-    for update in engine(small, SearchOptions(), Budget(seconds), first(small)):
+    for update in engine(small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
             update.schedule.check()
@@ -176,7 +176,9 @@ def test_a_sum_is_proved_by_its_mirror_image() -> None:
 def notes(small: Problem, seconds: float = 20.0) -> tuple[float, list[str]]:
     """The time that `jointly` ends with, and what it notes about the last schedule; it must tell no bound."""
     time_us, told = first(small).makespan_us, []
-    for update in reducing(cp, jointly)(small, SearchOptions(), Budget(seconds), first(small)):
+    for update in reducing(cp, jointly)(
+        small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)
+    ):
         assert update.lower_bound_us == 0.0
         if update.schedule is not None:
             update.schedule.check()
@@ -206,7 +208,7 @@ def test_a_sum_for_one_rank_is_not_proved_where_ports_are_busy_otherwise_backwar
     links = [(0, 1, 1.0, 2.0), (2, 1, 5.0, 2.0), (1, 0, 1.0, 2.0), (1, 2, 1.0, 2.0)]
     mixed = problem(machine(3, links, "pipelined", shared=[(0, 1)]), "reducescatter")
     assert not mixed.topology.reads_backwards
-    for update in reducing(cp)(mixed, SearchOptions(), Budget(2.0), first(mixed)):
+    for update in reducing(cp)(mixed, SearchOptions(), Budget.of_work(2_000), first(mixed)):
         assert update.lower_bound_us == 0.0
     for exact in (
         problem(replace(mixed.topology, occupancy="serial"), "reducescatter"),
@@ -246,7 +248,7 @@ def test_what_a_symmetry_moves_takes_turns_at_a_shared_port() -> None:
     known = first(gather)
     times = [
         update.schedule.makespan_us
-        for update in cp(gather, SearchOptions(), Budget(3.0), known)
+        for update in cp(gather, SearchOptions(), Budget.of_work(3_000), known)
         if update.schedule is not None
     ]
     assert min([known.makespan_us, *times]) == pytest.approx(26.0)

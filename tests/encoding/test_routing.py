@@ -33,7 +33,9 @@ def routes(problem: Problem, slack: float = 2.0) -> BoolArray:
     """Which links each chunk uses, shape (num_chunks, num_links)."""
     allowed = shortest_path_sets(problem, slack)
     symmetry = symmetry_group(problem)
-    uses = routed(known(problem), symmetry, allowed, RoutingOptions(), SearchOptions(), Budget(20.0))
+    uses = routed(
+        known(problem), symmetry, allowed, RoutingOptions(), SearchOptions(), Budget.of_work(20_000)
+    )
     assert uses is not None
     return uses
 

@@ -57,7 +57,7 @@ def job_shop(jobs: Sequence[Sequence[tuple[int, int]]]) -> Schedule:
 def heard(schedule: Schedule, seconds: float = 20.0) -> tuple[Schedule, str]:
     """The best schedule, each checked, and the last note."""
     best, note = schedule, ""
-    for update in smt(schedule.problem, SearchOptions(), Budget(seconds), schedule):
+    for update in smt(schedule.problem, SearchOptions(), Budget.of_work(round(1000 * seconds)), schedule):
         if update.schedule is not None:
             update.schedule.check()
             assert update.schedule.makespan_us < best.makespan_us - TOLERANCE_US
@@ -91,14 +91,14 @@ def opened(schedule: Schedule) -> OpenOrder:
 def test_the_optimum_of_a_job_shop_is_found_and_proved() -> None:
     best, note = heard(job_shop(_FT06))
     assert best.makespan_us == 55.0
-    assert note.startswith("no order of these routes and groups is faster (proved in ")
+    assert note.startswith("no order of these routes and groups is faster (proved with ")
 
 
 def test_a_job_shop_is_satisfiable_at_its_optimum_and_not_below() -> None:
     order = opened(job_shop(_FT06))
     assert order.tick_us == 1.0
-    assert order_within(order, 55, Budget(20.0))[0] is not None
-    assert order_within(order, 54, Budget(20.0)) == (None, True)
+    assert order_within(order, 55, Budget.of_work(20_000))[0] is not None
+    assert order_within(order, 54, Budget.of_work(20_000)) == (None, True)
 
 
 @pytest.mark.parametrize("occupancy", ["serial", "pipelined"])
@@ -240,7 +240,7 @@ def test_without_time_nothing_is_said() -> None:
 def test_more_pairs_than_z3_can_read_in_time_are_not_given_to_it(monkeypatch) -> None:
     shop = job_shop(_FT06)
     monkeypatch.setattr(prove, "_MOST_OPEN", 10)
-    assert order_within(opened(shop), 100, Budget(20.0)) == (None, False)
+    assert order_within(opened(shop), 100, Budget.of_work(20_000)) == (None, False)
     assert heard(shop) == (shop, "")
 
 
