@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
@@ -25,6 +25,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 SMALL = 0.05
 #: More cells than this make playing a sequence too slow to search.
 _MOST_CELLS = 4_000_000
+#: Symmetries are found in a unit of work for so many pairs of a rank and a link.
+_SYMMETRIES_PER_UNIT = 5_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
 #: from the best.
 _STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
@@ -71,14 +73,25 @@ def bulk_at_once(
 ) -> Iterator[Update]:
     """The first schedules of `bulk`: on hundreds of ranks they are there long before a greedy one."""
     if serves(instance):
-        for schedule in searched(instance.problem, options, budget.share(0.0), incumbent):
+        for schedule in searched(instance.problem, options, budget.share(0.0), incumbent, at_once=True):
             yield Update("bulk", schedule)
 
 
 def searched(
-    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule | None
+    problem: Problem,
+    options: SearchOptions,
+    budget: Budget,
+    best: Schedule | None,
+    at_once: bool = False,
 ) -> Iterator[Schedule]:
-    """Better and better schedules than `best`, of a problem that is for bulk."""
+    """Better and better schedules than `best`, of a problem that is for message combining.
+
+    Nothing if finding the symmetries would take longer than the budget, unless it is to answer `at_once`.
+    """
+    units = problem.topology.num_links * problem.num_ranks / _SYMMETRIES_PER_UNIT
+    if not at_once and units / UNITS_PER_S > budget.remaining_s():
+        return
+    budget.spend(units)
     group = symmetry_group(with_symmetry(problem))
     if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
         return
