@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from taccl import bounds, synthesize
 from taccl.api import make_problem
 from taccl.cli.main import main
 from taccl.errors import SketchError
+from taccl.topologies import build_topology
 
 
 def test_nothing_is_looked_for_unless_asked() -> None:
@@ -71,3 +73,17 @@ def test_the_command_line_passes_it_on() -> None:
     assert json.loads(shown.stdout)["notes"] == [
         "symmetry auto: 4 permutations of the ranks, made by (0 1 2 3)"
     ]
+
+
+def test_a_symmetry_that_measured_costs_take_away_is_told() -> None:
+    machine = build_topology("ring:4")
+    links = [
+        replace(link, beta_us_per_mb=link.beta_us_per_mb * factor)
+        for link, factor in zip(machine.links, np.linspace(1.0, 1.05, len(machine.links)), strict=True)
+    ]
+    measured = replace(machine, links=tuple(links))
+    for symmetry in ("sketch", "auto"):
+        asked = make_problem("allgather", topology=measured, size="4KB", symmetry=symmetry)
+        assert asked.problem.symmetry == ()
+        assert "the machine would look the same from" in asked.notes[-1]
+        assert "but for costs that differ by up to" in asked.notes[-1]

@@ -1,4 +1,4 @@
-"""Automorphisms: renamings of the ranks that leave the machine as it was."""
+"""Automorphisms: permutations of the ranks that leave the machine as it was."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Permutation = tuple[int, ...]
 
 
 def automorphisms(topology: PhysicalTopology, limit: int = 100) -> tuple[Permutation, ...]:
-    """Up to `limit` permutations p of the ranks such that renaming every rank r to p[r] changes nothing.
+    """Up to `limit` permutations p of the ranks such that moving every rank r to p[r] changes nothing.
 
     Devices keep their kind, links their cost, and devices of one node stay together. The identity
     is always among them. They are found by VF2 (Cordella and others, 2004, as networkx has it),

@@ -26,5 +26,5 @@ def action_of(problem: Problem, ranks: IntArray) -> Action | Broken:
 
 
 def is_automorphism(problem: Problem, ranks: IntArray) -> bool:
-    """Whether renaming every rank r to `ranks[r]` leaves topology, limits and collective as they were."""
+    """Whether moving every rank r to `ranks[r]` leaves topology, limits and collective as they were."""
     return isinstance(action_of(problem, ranks), Action)
