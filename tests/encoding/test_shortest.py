@@ -196,15 +196,12 @@ def test_the_decisions_of_a_schedule_taken_again_end_no_later(asked: Problem) ->
     again.check()
     assert again.makespan_us <= schedule.makespan_us * (1 + 1e-12)
     whole = contributors(asked.collective)
-    carried = dict(
-        zip(
-            zip(schedule.chunk.tolist(), schedule.link.tolist(), strict=True),
-            sets_of_rows(schedule, whole),
-            strict=True,
-        )
-    )
+    rows = zip(schedule.chunk.tolist(), schedule.link.tolist(), schedule.reduce.tolist(), strict=True)
+    carried = dict(zip(rows, sets_of_rows(schedule, whole), strict=True))
     named = [
-        Decision(each.chunks, each.link, sums=(carried[each.chunks[0], each.link] if each.reduce else 0,))
+        Decision(
+            each.chunks, each.link, sums=(carried[each.chunks[0], each.link, True] if each.reduce else 0,)
+        )
         for each in decisions
     ]
     if asked.topology.may_copy is None and any(each.reduce for each in decisions):
