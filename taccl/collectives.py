@@ -111,8 +111,8 @@ class Collective:
 
     Raises
     ------
-    CollectiveError : a number or column of the wrong kind, length or range; a chunk that is wanted and starts
-        nowhere; a sum that no rank wants; a chunk that starts at a helper or is wanted there.
+    CollectiveError : a number or column of the wrong kind, length or range; a chunk that starts nowhere; a
+        sum that no rank wants; a chunk that starts at a helper or is wanted there.
     """
 
     name: str
@@ -179,10 +179,10 @@ class Collective:
                 )
 
     def _check_demand(self) -> None:
-        nowhere = np.flatnonzero((self.num_wanted > 0) & (self.num_sources == 0))
+        nowhere = np.flatnonzero(self.num_sources == 0)
         if len(nowhere):
-            what = "has no contribution" if self.reduces[nowhere[0]] else "starts nowhere"
-            raise CollectiveError(f"chunk {nowhere[0]} of {self.name} is wanted, and {what}")
+            what = "is a sum without a contribution" if self.reduces[nowhere[0]] else "starts nowhere"
+            raise CollectiveError(f"chunk {nowhere[0]} of {self.name} {what}")
         unwanted = np.flatnonzero(self.reduces & (self.num_wanted == 0))
         if len(unwanted):
             raise CollectiveError(

@@ -309,7 +309,7 @@ def test_a_placement_may_have_its_rows_in_any_order() -> None:
         ({"inputs": places((0, 7, 0))}, "a rank of the inputs of allgather is 7, which is outside 0 .. 2"),
         ({"outputs": places((3, 0, 0))}, "a chunk of the outputs of allgather is 3, which is outside 0 .. 2"),
         ({"inputs": None}, "the inputs of allgather must be a Placement, not None"),
-        ({"inputs": places((0, 0, 0))}, "chunk 1 of allgather is wanted, and starts nowhere"),
+        ({"inputs": places((0, 0, 0))}, "chunk 1 of allgather starts nowhere"),
         ({"num_helpers": 3}, "num_helpers of allgather must be a whole number from 0 to 2, not 3"),
         ({"num_helpers": 1}, "rank 2 is a helper of allgather, and is among its inputs"),
     ],
@@ -324,7 +324,7 @@ def test_a_sum_has_contributions_and_is_wanted() -> None:
     reduced = make_collective("reduce", 3)
     with pytest.raises(CollectiveError, match="chunk 0 of reduce is a sum that no rank wants"):
         replace(reduced, outputs=places())
-    with pytest.raises(CollectiveError, match="chunk 0 of reduce is wanted, and has no contribution"):
+    with pytest.raises(CollectiveError, match="chunk 0 of reduce is a sum without a contribution"):
         replace(reduced, inputs=places())
 
 

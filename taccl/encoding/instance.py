@@ -86,8 +86,7 @@ class Instance:
     def demand(self) -> DemandClass:
         """Who has and who wants what."""
         collective = self.problem.collective
-        starts = np.bincount(collective.inputs.chunk, minlength=collective.num_chunks)
-        ends = np.bincount(collective.outputs.chunk, minlength=collective.num_chunks)
+        starts, ends = collective.num_sources, collective.num_wanted
         return DemandClass(
             copies_from_one=bool((starts == 1).all()) and not collective.is_reduction,
             to_all=bool((ends == collective.num_ranks).all()),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from small_problems import featured_problems, machine, problem, ring
 
 from taccl.backend.lower import lower
@@ -15,11 +15,14 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.shortest import serves, shortest
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError
 from taccl.problem import FEATURES, LogicalTopology, Problem, RoutingLimits
 from taccl.schedule import Schedule, schedule_from_json, schedule_to_json
+from taccl.schedule.derivation import sets_of_rows
+from taccl.schedule.partial_sums import contributors
 from taccl.search import search
 
 
@@ -179,3 +182,29 @@ def test_the_problems_above_use_every_feature() -> None:
 def test_among_members_alone_it_is_an_engine_like_others(name: str) -> None:
     schedule = found(problem(ring(4), name))
     schedule.check()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(featured_problems())
+def test_the_decisions_of_a_schedule_taken_again_end_no_later(asked: Problem) -> None:
+    """With late inputs and tails, too; also if its sums name what they carry."""
+    schedule = found(asked)
+    assume(schedule is not None)
+    assert schedule is not None
+    decisions = decisions_of(schedule)
+    again = in_order(asked, decisions)
+    again.check()
+    assert again.makespan_us <= schedule.makespan_us * (1 + 1e-12)
+    whole = contributors(asked.collective)
+    rows = zip(schedule.chunk.tolist(), schedule.link.tolist(), schedule.reduce.tolist(), strict=True)
+    carried = dict(zip(rows, sets_of_rows(schedule, whole), strict=True))
+    named = [
+        Decision(
+            each.chunks, each.link, sums=(carried[each.chunks[0], each.link, True] if each.reduce else 0,)
+        )
+        for each in decisions
+    ]
+    if asked.topology.may_copy is None and any(each.reduce for each in decisions):
+        explicit = in_order(asked, named)
+        explicit.check()
+        assert explicit.makespan_us <= schedule.makespan_us * (1 + 1e-12)

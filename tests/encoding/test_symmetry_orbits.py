@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
+from taccl.collectives import make_collective
 from taccl.encoding.symmetry.action import Action, compositions
-from taccl.encoding.symmetry.check import action_of
+from taccl.encoding.symmetry.check import action_of, is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SketchError
+from taccl.problem import Problem
 
 
 def test_without_symmetries_the_group_is_the_identity() -> None:
@@ -114,3 +118,29 @@ def test_a_group_that_grows_beyond_its_ranks_is_given_up_at_once() -> None:
     assert every is not None
     assert len(every) == 100
     assert len({row.tobytes() for row in every.ranks}) == 100
+
+
+TURN, SWAP = np.array([1, 2, 3, 0]), np.array([1, 0, 2])
+
+
+def test_a_symmetry_keeps_sizes_ready_times_and_tails() -> None:
+    plain = problem(ring(4), "allgather")
+    assert is_automorphism(plain, TURN)
+    assert is_automorphism(replace(plain, sizes=[2.0] * 4, ready_us=[3.0] * 4, tail_us=[1.0] * 16), TURN)
+    for change in (
+        {"sizes": [1.0, 1.0, 1.0, 2.0]},
+        {"ready_us": [0.0, 0.0, 0.0, 1.0]},
+        {"tail_us": [1.0] + [0.0] * 15},
+    ):
+        assert not is_automorphism(replace(plain, **change), TURN)
+
+
+def test_helpers_may_stand_still_and_go_to_helpers_only() -> None:
+    """Two members and a hub: the members can be swapped, and the hub with nobody."""
+    links = [(a, b, 1.0, 1.0) for a in range(3) for b in range(3) if a != b]
+    hub = replace(machine(3, links), is_helper=np.arange(3) == 2)
+    beside = Problem(hub, make_collective("allgather", 2).beside(1), 1.0)
+    assert is_automorphism(beside, SWAP)
+    assert not is_automorphism(beside, np.array([2, 1, 0]))
+    unable = replace(hub, may_copy=np.array([False, True, True]))
+    assert not is_automorphism(replace(beside, topology=unable), SWAP)

@@ -33,7 +33,7 @@ def test_each_says_what_it_is_meant_for(sketch: Sketch) -> None:
     machine = build_topology(sketch.topology, nodes=sketch.nodes)
     demand = make_collective("allgather", machine.num_ranks, sketch.chunks_per_rank)
     assert sketch.size
-    assert chunk_bytes(demand, sketch.size) in (2**10, 2**20)
+    assert chunk_bytes(demand.chunks_per_size, sketch.size) in (2**10, 2**20)
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])

@@ -46,7 +46,7 @@ class Flow:
 def moves_pairwise(problem: Problem) -> bool:
     """Whether every chunk is copied from one rank to one rank."""
     collective = problem.collective
-    once = (collective.pre.sum(axis=1) == 1) & (collective.post.sum(axis=1) == 1)
+    once = (collective.num_sources == 1) & (collective.num_wanted == 1)
     return bool(problem.num_chunks and (once & ~collective.reduces).all())
 
 
@@ -111,7 +111,7 @@ def _what_enters_stays_or_leaves(model: LinearModel, problem: Problem, pairs: _P
     """Flow in - flow out = demand, for each deciding source u and every other rank v."""
     collective, topology, ranks = problem.collective, problem.topology, problem.num_ranks
     demand = np.zeros((ranks, ranks))
-    np.add.at(demand, (collective.pre.argmax(axis=1), collective.post.argmax(axis=1)), problem.chunk_mb)
+    np.add.at(demand, (collective.source, collective.destination), problem.chunk_mb)
     source, target = np.nonzero(~np.eye(ranks, dtype=np.bool_)[pairs.deciding_ranks])
     source = pairs.deciding_ranks[source]
     row_of = np.full((ranks, ranks), -1, dtype=np.int64)

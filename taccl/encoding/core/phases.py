@@ -59,7 +59,7 @@ def phases(problem: Problem, owners: IntArray | None = None) -> Phases[Problem]:
     if not collective.is_reduction:
         return Phases(None, problem)
     summed = collective.reduces
-    wanted_once = collective.post.sum(axis=1) == 1
+    wanted_once = collective.num_wanted == 1
     if summed.all() and wanted_once.all():
         return Phases(problem.reversed(), None)
     at_owner = _at(default_owners(collective) if owners is None else owners, summed)
@@ -91,7 +91,7 @@ def default_owners(collective: Collective) -> IntArray:
     """Where sums are made by default: a chunk's home, if that wants it, shape (num_chunks,)."""
     home = collective.home
     wants = collective.post[np.arange(len(home)), home]
-    return np.asarray(np.where(wants, home, collective.post.argmax(axis=1)))
+    return np.asarray(np.where(wants, home, collective.destination))
 
 
 def _at(owners: IntArray, summed: BoolArray) -> Placement:
@@ -112,7 +112,7 @@ def _both(one: Placement, other: Placement) -> Placement:
 def _only(collective: Collective, summed: BoolArray, at_home: Placement, name: str) -> Collective:
     """The sums alone. Chunks that are not summed stay where they are: one copy each, wanted there."""
     others = np.flatnonzero(~summed)
-    rest = Placement(others, collective.pre[others].argmax(axis=1), others)
+    rest = Placement(others, np.maximum(collective.source[others], 0), others)
     return replace(
         collective,
         name=name,

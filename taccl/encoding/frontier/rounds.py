@@ -130,7 +130,7 @@ def fewest_steps(problem: Problem) -> int:
 def round_bound(problem: Problem, network: RoundNetwork) -> RoundBound:
     """The least rounds for each chunk of a part, exactly, by cuts (and shortest paths, see above)."""
     bounds = [_of_cut(problem, network, ranks, name) for ranks, name in _cuts(problem)]
-    if problem.topology.num_ports and (problem.collective.post.sum(axis=1) == 1).all():
+    if problem.topology.num_ports and (problem.collective.num_wanted == 1).all():
         bounds.append(_of_paths(problem, network))
     best = max(
         bounds, key=lambda bound: bound.rounds_per_chunk, default=RoundBound(Fraction(0), "nothing moves")

@@ -43,7 +43,7 @@ def near_candidates(instance: Instance, ticks: Ticks, horizon: int, slack: float
     allowed = parts.broadcast_phase.path_sets(slack)
     if parts.reduce_phase is None:
         return _in_time(problem, ticks, horizon, allowed, None)
-    owner = parts.reduce_phase.problem.collective.pre.argmax(axis=1)
+    owner = parts.reduce_phase.problem.collective.source
     allowed = np.vstack([allowed, parts.reduce_phase.path_sets(slack)])
     return _in_time(problem, ticks, horizon, allowed, owner)
 

@@ -77,7 +77,7 @@ def _fits(problem: Problem) -> bool:
     collective, topology = problem.collective, problem.topology
     items, unions = 0.0, 0.0
     for reduces, contributors in zip(
-        collective.reduces.tolist(), collective.pre.sum(axis=1).tolist(), strict=True
+        collective.reduces.tolist(), collective.num_sources.tolist(), strict=True
     ):
         items += topology.num_links * (2.0 ** min(contributors, 60) - 1 if reduces else 1)
         unions += problem.num_ranks * (3.0 ** min(contributors, 60) / 2 if reduces else 0)

@@ -45,7 +45,7 @@ def port_costs(problem: Problem, ticks: Ticks) -> dict[tuple[int, int], int]:
 def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
     """How many items in sends the model would have, or a little more."""
     topology, collective = problem.topology, problem.collective
-    contributors = np.where(collective.reduces, collective.pre.sum(axis=1), 1)
+    contributors = np.where(collective.reduces, collective.num_sources, 1)
     items = int((2**contributors - 1).sum())
     links = np.arange(topology.num_links)
     busy = ticks.of(topology.slowest_busy_us(links, problem.chunk_mb))

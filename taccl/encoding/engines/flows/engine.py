@@ -91,7 +91,7 @@ def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
 
 def _chunks_of_pairs(problem: Problem) -> dict[Pair, list[int]]:
     """The chunks of each (source, destination) that have to move, in their order."""
-    source, target = problem.collective.pre.argmax(axis=1), problem.collective.post.argmax(axis=1)
+    source, target = problem.collective.source, problem.collective.destination
     chunks: dict[Pair, list[int]] = {}
     for chunk in np.flatnonzero(source != target).tolist():
         chunks.setdefault((int(source[chunk]), int(target[chunk])), []).append(chunk)

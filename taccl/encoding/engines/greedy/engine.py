@@ -197,7 +197,7 @@ def _some_group(random: np.random.Generator) -> int:
 def _routed_chunks(problem: Problem) -> list[int]:
     """Chunks with one source and one other rank that wants them: these get a fixed way."""
     collective = problem.collective
-    single = (collective.pre.sum(axis=1) == 1) & (collective.post.sum(axis=1) == 1)
+    single = (collective.num_sources == 1) & (collective.num_wanted == 1)
     moves = ~(collective.pre & collective.post).any(axis=1)
     return [int(chunk) for chunk in np.flatnonzero(single & moves)]
 

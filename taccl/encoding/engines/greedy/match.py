@@ -68,7 +68,9 @@ def is_for_matching(problem: Problem) -> bool:
         return False
     if problem.num_chunks * problem.num_ranks**3 > _MOST_DISTANCES:
         return False
-    copied = ~collective.reduces & (collective.pre.sum(axis=1) == 1) & collective.post.all(axis=1)
+    copied = (
+        ~collective.reduces & (collective.num_sources == 1) & (collective.num_wanted == problem.num_ranks)
+    )
     return bool(copied.all())
 
 

@@ -80,7 +80,7 @@ def _schedules(problem: Problem, seed: int, budget: Budget) -> Iterator[Schedule
 
 def _packed_trees(problem: Problem, usable: BoolArray, budget: Budget) -> list[Carried] | None:
     topology, collective = problem.topology, problem.collective
-    source = collective.pre.argmax(axis=1)
+    source = collective.source
     capacity = link_capacities(problem, np.asarray(usable.any(axis=0)), budget.share(0.6))
     if capacity is None:
         return None
@@ -95,7 +95,7 @@ def _packed_trees(problem: Problem, usable: BoolArray, budget: Budget) -> list[C
 def _usable(problem: Problem) -> BoolArray:
     """For each rank at which chunks start, the links that they all may use; none for other ranks."""
     usable = np.zeros((problem.num_ranks, problem.topology.num_links), dtype=np.bool_)
-    source = problem.collective.pre.argmax(axis=1)
+    source = problem.collective.source
     usable[source] = True
     for chunk, rank in enumerate(source):
         usable[rank] &= problem.usable(chunk)

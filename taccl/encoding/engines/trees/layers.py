@@ -55,7 +55,7 @@ def shallow_trees(problem: Problem, usable: BoolArray, budget: Budget) -> list[C
 
 
 def _chunks_at(problem: Problem) -> dict[int, list[int]]:
-    source = problem.collective.pre.argmax(axis=1)
+    source = problem.collective.source
     return {int(rank): np.flatnonzero(source == rank).tolist() for rank in np.unique(source)}
 
 
