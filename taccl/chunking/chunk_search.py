@@ -116,6 +116,7 @@ class ChunkSearch(Generic[Stated]):
         proofs = all_bounds(self._instance, self._budget.share(_ANY_CHUNKS))
         nothing = Proof(0.0, "no bound is known", "none", "")
         self._any_chunks = next((each for each in proofs if each.holds_for_any_chunks), nothing)
+        self._coarsest_bound = proofs[0]  # the instance knows it, so no search of it tells it again
         self._quick = "greedy" if engine_named("greedy").can(self._instance) else options.engine
 
     def first_round(self) -> None:
@@ -307,9 +308,10 @@ class ChunkSearch(Generic[Stated]):
 
         found = search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
-        if found.lower_bound_us >= self._any_chunks.value_us:
+        known = self._coarsest_bound if instance is self._instance else self._any_chunks
+        if found.lower_bound_us >= known.value_us:
             return found
-        return replace(found, lower_bound_us=self._any_chunks.value_us, bound_source=self._any_chunks.witness)
+        return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
         """What is asked of a part of the search; where work is counted, the budget alone says how long."""
