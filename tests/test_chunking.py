@@ -20,8 +20,8 @@ from taccl.schedule import Schedule
 from taccl.search import STOP, Answer, Progress
 from taccl.units import MB
 
-#: With first schedules only, the limit is never reached.
-QUICK = SearchOptions(engine="greedy", gap=0.05, time_limit_s=60.0)
+#: Work and no seconds, so that no clock decides what a test sees.
+QUICK = SearchOptions(engine="greedy", gap=0.05, effort=60_000)
 RING = {"topology": "ring-oneway:3"}
 
 
@@ -72,7 +72,7 @@ def test_cutting_finer_never_makes_it_slower(collective: str) -> None:
     """What is found for one number of chunks is where the search for its multiples begins."""
     choice = choose_chunks(
         lambda number: make_problem(collective, size=192 * 1024, chunks=number, topology="ring:4"),
-        replace(QUICK, gap=0.0, time_limit_s=3.0),
+        replace(QUICK, gap=0.0, effort=3000),
     )
     assert len(choice.tried) > 2
     for finer, coarser in itertools.permutations(choice.tried, 2):
@@ -88,6 +88,12 @@ def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: li
         assert choice.any_chunks.value_us <= tried.time_us
     assert [tried.remark for tried in choice.tried].count("chosen") == 1
     assert f"the bound is for {choice.stated.problem.collective.chunks_per_rank}" in choice.note
+
+
+def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
+    """What an instance knows already, no search proves again."""
+    largest = bounds("broadcast", size=48 * MB, chunks=1, **RING)[0]  # type: ignore[arg-type]
+    assert chosen().tried[0].lower_bound_us == pytest.approx(largest.value_us)
 
 
 def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_only: list[int]) -> None:

@@ -117,7 +117,10 @@ def everything(xml: Path, result: taccl.Result) -> dict[str, tuple[object, list[
 
 KINDS = ("bound", "verify", "simulate", "explain", "run", "pareto", "synthesize")
 #: Of a call or its files, or of the clock.
-OWN = {"solve_s", "solve_seconds", "wall_s", "path", "xml", "xml_files", "schedule"}
+OWN = {
+    *("solve_s", "solve_seconds", "seconds", "wall_s", "file_s"),
+    *("path", "xml", "xml_files", "files", "target", "schedule"),
+}
 
 
 def without_own(values: object) -> object:

@@ -116,6 +116,7 @@ class ChunkSearch(Generic[Stated]):
         proofs = all_bounds(self._instance, self._budget.share(_ANY_CHUNKS))
         nothing = Proof(0.0, "no bound is known", "none", "")
         self._any_chunks = next((each for each in proofs if each.holds_for_any_chunks), nothing)
+        self._coarsest_bound = proofs[0]  # the instance knows it, so no search of it tells it again
         self._quick = "greedy" if engine_named("greedy").can(self._instance) else options.engine
 
     def first_round(self) -> None:
@@ -206,7 +207,7 @@ class ChunkSearch(Generic[Stated]):
         try:
             stated = self._coarsest if number == 1 else self._state(number)
             instance = self._instance if number == 1 else self._known_size(stated.problem)
-            options = replace(self._options, engine=self._quick, known=self._known(stated.problem))
+            options = self._options_for(seconds, self._quick, self._known(stated.problem))
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
             self._fail(number, fault)
@@ -227,7 +228,7 @@ class ChunkSearch(Generic[Stated]):
     def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""
         began_s, known = self._elapsed_s, self._known(trial.stated.problem)
-        options = replace(self._options, engine=engine or self._options.engine, known=known)
+        options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)
         except NoScheduleInTime:  # there is one already
@@ -305,13 +306,17 @@ class ChunkSearch(Generic[Stated]):
             self.interrupted = self.interrupted or answer == STOP
             return answer
 
-        if options.effort is None:
-            options = replace(options, time_limit_s=seconds)
         found = search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
-        if found.lower_bound_us >= self._any_chunks.value_us:
+        known = self._coarsest_bound if instance is self._instance else self._any_chunks
+        if found.lower_bound_us >= known.value_us:
             return found
-        return replace(found, lower_bound_us=self._any_chunks.value_us, bound_source=self._any_chunks.witness)
+        return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
+
+    def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
+        """What is asked of a part of the search; where work is counted, the budget alone says how long."""
+        limit_s = seconds if self._options.effort is None else self._options.time_limit_s
+        return replace(self._options, time_limit_s=limit_s, engine=engine, known=known)
 
     def _known_size(self, problem: Problem) -> Instance:
         """An instance of a problem that was just stated, with a note of the work that it was."""

@@ -76,7 +76,7 @@ def test_it_is_the_bound_that_synthesize_reports(taccl: Taccl, monkeypatch: pyte
 
 
 def test_bad_requests_end_with_one_line(taccl: Taccl) -> None:
-    for words in (["--size", "1MB"], ["--topology", "ring:3"], [*NODES, "--chunks", "7"]):
+    for words in (["--size", "1MB"], ["--topology", "ring:3"], [*NODES, "--root", "1"]):
         done = taccl("bound", *words)
         assert done.exit_code == 2
         assert done.stderr.startswith("error: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from itertools import pairwise, takewhile
 
 import pytest
@@ -40,6 +41,17 @@ def heard(problem: Problem, options: SearchOptions) -> tuple[list[Schedule], flo
             update.schedule.check()
             schedules.append(update.schedule)
     return schedules, bound
+
+
+def test_a_second_search_of_an_instance_goes_on_from_what_the_first_found() -> None:
+    """No engine looks for a first schedule again, which takes long on large machines."""
+    instance, options = Instance(problem(ring(4), "allgather")), SearchOptions(engine="greedy", effort=300)
+    found = [update.schedule for update in solve(instance, options) if update.schedule is not None]
+    first, *_ = solve(instance, replace(options, known=found[-1]))
+    assert (first.stage, first.schedule) == ("known", found[-1])
+    assert 0 < first.lower_bound_us <= found[-1].makespan_us
+    anew, *_ = solve(instance.problem, replace(options, known=found[-1]))
+    assert anew.stage != "known"
 
 
 def test_the_engines_have_names() -> None:

@@ -123,21 +123,29 @@ class _Search:
 
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
-        for engine in first_engines(self._instance):
-            run = engine.at_once or engine.run
-            run = run if engine.takes_sums else by_phases(run)
-            updates = run(self._instance, self._options, self._budget.share(0.0), None)
-            first = next(self._journal.kept(engine.name, self._budget, updates), None)
-            if first is not None and first.schedule is not None:
-                break
-        else:
-            raise NoScheduleInTime(self._why_no_first())
+        first = self._left_by_an_earlier_search() or self._found_at_once()
         self._best = first.schedule
         quick = quick_bound(self._instance)
         self._instance.proves(quick.value_us)
         yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(_BOUNDS))
+
+    def _left_by_an_earlier_search(self) -> Update | None:
+        """What an instance that was searched before was left with, if that is handed over."""
+        known = self._options.known
+        return Update("known", known) if known is not None and self._instance.bound_us else None
+
+    def _found_at_once(self) -> Update:
+        """The first schedule of the first engine that has one."""
+        for engine in first_engines(self._instance):
+            run = engine.at_once or engine.run
+            run = run if engine.takes_sums else by_phases(run)
+            updates = run(self._instance, self._options, self._budget.share(0.0), None)
+            first = next(self._journal.kept(engine.name, self._budget, updates), None)
+            if first is not None and first.schedule is not None:
+                return first
+        raise NoScheduleInTime(self._why_no_first())
 
     def _why_no_first(self) -> str:
         failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
