@@ -65,7 +65,7 @@ def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) 
         return None
     quotient = None if problem.symmetry else instance.quotient
     part = problem if quotient is None else quotient.problem
-    flow = least_busy_flow(part, busy_us_per_mb, budget.remaining_s())
+    flow = least_busy_flow(part, busy_us_per_mb, budget)
     if flow is None:
         return None
     price = np.zeros(topology.num_ports)

@@ -66,7 +66,7 @@ def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
     topology = problem.topology
     every = np.arange(topology.num_pairs)
     busy = topology.port_busy_us(every, problem.chunk_mb) / problem.chunk_mb
-    flow = least_busy_flow(problem, busy, budget.remaining_s(), _SHORTNESS)
+    flow = least_busy_flow(problem, busy, budget, _SHORTNESS)
     if flow is None:
         return None
     chunks = _chunks_of_pairs(problem)
