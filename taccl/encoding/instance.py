@@ -24,6 +24,9 @@ from taccl.problem import FloatArray, Problem
 
 _Derived = TypeVar("_Derived")
 
+#: A quotient is looked for at about so many pairs of a rank and a link a second.
+_QUOTIENT_CELLS_PER_S = 5_000_000
+
 
 @dataclass(frozen=True)
 class DemandClass:
@@ -129,6 +132,13 @@ class Instance:
     def quotient(self) -> Quotient | None:
         """The part that decides the rest where ranks look the same, with its images."""
         return quotient(self.problem)
+
+    @property
+    def quotient_takes_s(self) -> float:
+        """About how long it will take to find the quotient; 0 where that is done."""
+        if "quotient" in self.__dict__:
+            return 0.0
+        return self.problem.num_ranks * self.problem.topology.num_links / _QUOTIENT_CELLS_PER_S
 
     @cached_property
     def quotient_instance(self) -> Instance | None:

@@ -43,6 +43,8 @@ def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
         best = incumbent
         # One phase alone, and a symmetry that is asked for, are the engine's own business.
         in_orbits = not problem.symmetry and parts.broadcast_phase is not None
+        if best is not None and instance.quotient_takes_s > budget.remaining_s():
+            in_orbits = False
         quotient, small = (instance.quotient, instance.quotient_instance) if in_orbits else (None, None)
         is_large = problem.num_chunks * problem.num_ranks > _LARGE
         if quotient is not None and small is not None:

@@ -80,7 +80,9 @@ def _streams(
         if schedule is not None:
             known = True
             yield Update("greedy", schedule)
-    quotient, small = (None, None) if problem.symmetry else (instance.quotient, instance.quotient_instance)
+    too_late = known and instance.quotient_takes_s > budget.remaining_s()
+    alone = bool(problem.symmetry) or too_late
+    quotient, small = (None, None) if alone else (instance.quotient, instance.quotient_instance)
     is_wanted = small is not None and (
         not known or (budget.remaining_s() > 0 and _size(small.problem) <= _LARGE)
     )
