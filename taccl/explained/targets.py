@@ -70,6 +70,8 @@ def target_missed(
             f"{_said(machine)}; what moves it: {machine.remedy}"
         )
         return TargetMissed(replace(missed, machine=reason), (), machine)
+    if not bounds.all_in_time:  # nothing was left out on trial, so no line can be blamed
+        return TargetMissed(missed, (), machine)
     everything = bounds.everything
     kept = _needed(bounds, everything, target_us)
     without = {line: bounds.of(everything - {line}) for line in sorted(kept)}
