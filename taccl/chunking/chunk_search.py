@@ -16,6 +16,7 @@ from taccl.encoding.core.refine import refined
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Failure, told
+from taccl.encoding.portfolio.solve import engine_asked_for
 from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -66,7 +67,7 @@ def choose_chunks(
 
     Raises
     ------
-    SolverError : an unknown engine.
+    SolverError : an engine that is unknown, or that was asked for by name and does not serve one chunk.
     NoScheduleInTime : no number of chunks gave a schedule.
     KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
     """
@@ -112,6 +113,7 @@ class ChunkSearch(Generic[Stated]):
         self.interrupted = False
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
+        engine_asked_for(self._instance, options.engine)
         self._untried = candidates(self._coarsest.problem)
         proofs = all_bounds(self._instance, self._budget.share(_ANY_CHUNKS))
         nothing = Proof(0.0, "no bound is known", "none", "")

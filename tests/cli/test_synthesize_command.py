@@ -199,10 +199,11 @@ def test_json_says_what_each_engine_did_and_which_did_not_serve(taccl: Taccl) ->
 
 def test_an_engine_that_was_asked_for_and_does_not_serve_is_bad_input_with_its_reason(taccl: Taccl) -> None:
     ring = ("--topology", "ring:4", "--size", "4MB", "--collective", "alltoall")
-    done = taccl("synthesize", *ring, "--engine", "trees", "--no-xml", "--chunks", "1")
-    assert done.exit_code == 2
-    assert "trees does not serve this problem: " in done.stderr
-    assert "--explain-plan" in done.stderr
+    for chunks in (("--chunks", "1"), ()):
+        done = taccl("synthesize", *ring, "--engine", "trees", "--no-xml", *chunks)
+        assert done.exit_code == 2
+        assert "trees does not serve this problem: " in done.stderr
+        assert "--explain-plan" in done.stderr
 
 
 def test_the_plan_is_a_table_of_what_runs_for_how_long_and_why_the_rest_does_not(

@@ -13,7 +13,7 @@ from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.by_phases import by_phases
-from taccl.encoding.engines.engine import YES, Engine, Run
+from taccl.encoding.engines.engine import Engine, Run
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
@@ -61,14 +61,27 @@ def solve(
     instance = problem if isinstance(problem, Instance) else Instance(problem)
     problem, budget = instance.problem, budget or options.budget()
     _check_links_take_time(problem)
-    asked = None if options.engine == "auto" else engine_named(options.engine)
-    verdict = YES if asked is None else asked.can(instance)
-    if asked is not None and not verdict and something_moves(problem):
+    asked = engine_asked_for(instance, options.engine)
+    yield from _Search(instance, options, budget, journal or Journal()).run(asked)
+
+
+def engine_asked_for(instance: Instance, name: str) -> Engine | None:
+    """The engine of that name; None for `auto`.
+
+    Raises
+    ------
+    SolverError : there is none, or it does not serve the problem.
+    """
+    if name == "auto":
+        return None
+    asked = engine_named(name)
+    verdict = asked.can(instance)
+    if not verdict and something_moves(instance.problem):
         raise SolverError(
             f"the engine {asked.name} does not serve this problem: {verdict.reason}",
             hint="--engine auto; --explain-plan shows what it would run",
         )
-    yield from _Search(instance, options, budget, journal or Journal()).run(asked)
+    return asked
 
 
 def something_moves(problem: Problem) -> bool:
