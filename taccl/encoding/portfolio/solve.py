@@ -20,6 +20,7 @@ from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.polish import polished
 from taccl.encoding.portfolio.stages import (
+    ALWAYS,
     PHASES,
     Stage,
     first_engines,
@@ -140,7 +141,10 @@ class _Search:
         self._best = first.schedule
         quick = quick_bound(self._instance)
         self._instance.proves(quick.value_us)
-        yield replace(first, lower_bound_us=quick.value_us, bound_source=quick.witness)
+        best = Update("bound", None, quick.value_us, quick.witness)
+        if not self._budget.remaining_s():  # whoever listens stops here, and is to know what is known at once
+            best = max((best, *self._bounds.quick(self._budget)), key=lambda update: update.lower_bound_us)
+        yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(_BOUNDS))
 
@@ -170,6 +174,9 @@ class _Search:
         if not verdict:
             self._journal.declines(stage.engine, verdict.reason)
             return
+        if not self._budget.remaining_s() and stage.engine != ALWAYS:
+            self._journal.declines(stage.engine, "no time was left for it")
+            return
         budget = self._budget.share(stage.share(self._instance))
         if stage.engine == PHASES:
             joint = engine_named("joint")
@@ -196,6 +203,8 @@ class _Search:
             number = 0
             for stage in table:
                 if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
+                    return
+                if best is not None and not budget.remaining_s():
                     return
                 if not (verdict := verdict_on(stage, phase)):
                     self._journal.declines(stage.engine, verdict.reason)

@@ -14,8 +14,8 @@ from taccl.encoding.engines.engine import YES, Engine, Verdict, no
 from taccl.encoding.engines.registry import COPIES_AND_SUMS, added_engines, all_engines, engine_named
 from taccl.encoding.instance import Instance
 
-#: The row that stands for the second table.
-PHASES = "phases"
+#: The row that stands for the second table, and the one that has its turn even where no time is left.
+PHASES, ALWAYS = "phases", "textbook"
 
 #: The smaller messages are, the more of the time message combining has: at most this.
 _MOST_FOR_COMBINING = 0.6
@@ -128,7 +128,7 @@ def _has_other_features(instance: Instance) -> Verdict:
 
 
 WHOLE: tuple[Stage, ...] = (
-    Stage("textbook", "there are textbook algorithms for the demand", "15%", always, fixed(0.15)),
+    Stage(ALWAYS, "there are textbook algorithms for the demand", "15%", always, fixed(0.15)),
     Stage("all-programs", "a small problem with sums that several ranks want", "35%", always, fixed(0.35)),
     Stage(
         "exchange",
