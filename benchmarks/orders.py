@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import report
 from taccl.api import make_problem
-from taccl.collectives import Collective, Placement
+from taccl.collective import Collective, Placement
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -24,7 +24,8 @@ from taccl.encoding.engines.orders.orders import open_order, windows
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.sketch import published_sketches
 
@@ -110,16 +111,16 @@ def job_shop(lines: Sequence[str]) -> Schedule:
         ports=tuple((int(port),) for port in jobs[:, :, 0].ravel()),
         port_names=tuple(f"machine {port}" for port in range(steps)),
     )
-    chunk, home = np.arange(num_jobs), rank[:, 0]
+    chunk, owner = np.arange(num_jobs), rank[:, 0]
     collective = Collective(
         name="job shop",
         num_ranks=topology.num_ranks,
         chunks_per_rank=1,
         chunks_per_size=num_jobs,
-        inputs=Placement(chunk, home, chunk),
-        outputs=Placement(chunk, home + steps, chunk),
+        inputs=Placement(chunk, owner, chunk),
+        outputs=Placement(chunk, owner + steps, chunk),
         reduces=np.zeros(num_jobs, dtype=np.bool_),
-        home=home,
+        owner=owner,
         in_place_shift=np.zeros(topology.num_ranks, dtype=np.int64),
     )
     sends = [Decision((link // steps,), link) for link in range(num_jobs * steps)]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taccl.api import StatedProblem, make_problem, synthesize
     from taccl.backend.verify import verify_file
-    from taccl.collectives import Collective, make_collective
+    from taccl.collective import Collective
+    from taccl.collectives import make_collective
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
@@ -66,7 +67,7 @@ __all__ = [
 
 _HOME = {
     "Bounds": "proofs",
-    "Collective": "collectives",
+    "Collective": "collective",
     "Explanation": "explained",
     "Frontier": "frontier",
     "OutputOptions": "output_options",

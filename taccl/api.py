@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from taccl.backend.target import AnyTarget, Lowered
 from taccl.backend.targets import find_target
 from taccl.chunking import ChunksTried, choose_chunks
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
-from taccl.problem import FloatArray, LogicalTopology, RoutingLimits
+from taccl.collective import IntArray
+from taccl.network import FloatArray, LogicalTopology
+from taccl.problem import RoutingLimits
 from taccl.tolerance import SAME_COST
 
 
@@ -220,10 +221,11 @@ def _broken_limits(
     if limits.may_use is not None:
         differs = limits.may_use != limits.may_use[np.ix_(ranks, links)]
         if differs.any():
-            home, link = (int(i) for i in np.argwhere(differs)[0])
+            owner, link = (int(i) for i in np.argwhere(differs)[0])
             return (
                 f"link {topology.describe_link(link)} is treated unlike "
-                f"{topology.describe_link(int(links[link]))} for the chunks of ranks {home} and {ranks[home]}"
+                f"{topology.describe_link(int(links[link]))} "
+                f"for the chunks of ranks {owner} and {ranks[owner]}"
             )
     for what, column in (
         ("for the order of its chunks", limits.own_first),

@@ -22,7 +22,8 @@ import numpy as np
 
 from taccl.arguments import shown, whole_number
 from taccl.buildable import MAX_PLACES
-from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement
+from taccl.collective import Collective, IntArray, Placement
+from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError
 from taccl.topologies.strict_yaml import Node, load_yaml
 
@@ -90,7 +91,7 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
         inputs=_cut(inputs, pieces),
         outputs=_cut(outputs, pieces),
         reduces=np.repeat([chunk.reduces for chunk in chunks], pieces),
-        home=np.repeat([chunk.home for chunk in chunks], pieces),
+        owner=np.repeat([chunk.owner for chunk in chunks], pieces),
         in_place_shift=np.zeros(ranks, dtype=np.int64),
     )
 
@@ -139,7 +140,7 @@ class _Chunk:
         return _Chunk(_Places.read(start, num_ranks), _Places.read(keys["to"], num_ranks), "sum" in keys)
 
     @property
-    def home(self) -> int:
+    def owner(self) -> int:
         """The source of a copy; the rank that a sum is for."""
         return next(iter((self.wanted if self.reduces else self.starts).offsets))
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from taccl import units
 from taccl.arguments import is_whole, shown
 from taccl.backend.targets import DEFAULT_TARGET
-from taccl.collectives import Collective, make_collective
+from taccl.collective import Collective
+from taccl.collectives import make_collective
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.frontier import (
@@ -28,8 +29,9 @@ from taccl.encoding.frontier import (
 from taccl.encoding.frontier.points import copies_of
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
+from taccl.network import Occupancy
 from taccl.notebook import frame_of_rows, html_table, new_axes
-from taccl.problem import Occupancy, Problem
+from taccl.problem import Problem
 from taccl.resolved import choose_topology
 from taccl.schedule import Schedule, schedule_to_json
 from taccl.schemas import finite, stamped

@@ -11,9 +11,9 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 from taccl.arguments import is_whole, shown, word
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.errors import SketchError, TacclError, TopologyError
-from taccl.problem import OCCUPANCIES, Occupancy
+from taccl.network import OCCUPANCIES, Occupancy
 from taccl.sketch import Sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.topologies import PhysicalTopology

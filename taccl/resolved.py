@@ -10,10 +10,12 @@ from taccl import units
 from taccl.arguments import file_path, shown, word
 from taccl.backend.targets import find_target
 from taccl.buildable import check_cells
+from taccl.collective import Collective
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import Collective, chunk_bytes, make_collective
+from taccl.collectives import chunk_bytes, make_collective
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
-from taccl.problem import NO_LIMIT, OCCUPANCIES, Occupancy
+from taccl.network import OCCUPANCIES, Occupancy
+from taccl.problem import NO_LIMIT
 from taccl.request import AUTO, Request
 from taccl.sketch import Sketch, find_sketch, load_sketch
 from taccl.sketch.model import NicSharing

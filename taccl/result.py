@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from taccl import units
 from taccl.backend.target import AnyTarget
 from taccl.chunking import ChunksTried
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.encoding.core.options import SearchOptions
 from taccl.files import ensure_writable, write_atomically
 from taccl.notebook import frame_of_rows, html_table

@@ -16,7 +16,8 @@ from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
-from taccl.collectives import COLLECTIVES, Collective, chunk_bytes
+from taccl.collective import Collective
+from taccl.collectives import COLLECTIVES, chunk_bytes
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import (
     TacclError,

@@ -14,8 +14,9 @@ from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.msccl_xml import Document, read_document
 from taccl.backend.program import Program
 from taccl.backend.verify import refusals_of, verify_program
+from taccl.collective import Collective
 from taccl.collective_file import load_collective
-from taccl.collectives import COLLECTIVES, Collective, make_collective
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import CollectiveError, FileError, VerificationError
 from taccl.schedule import SavedSchedule
 

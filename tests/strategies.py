@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from taccl.collectives import COLLECTIVES, Collective, make_collective
-from taccl.problem import LogicalTopology, Problem
+from taccl.collective import Collective
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 

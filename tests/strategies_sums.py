@@ -11,8 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import random_network
 
-from taccl.collectives import Collective, make_collective
-from taccl.problem import LogicalTopology, Problem
+from taccl.collective import Collective
+from taccl.collectives import make_collective
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 

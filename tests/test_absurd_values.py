@@ -15,7 +15,8 @@ from taccl import units
 from taccl.arguments import shown
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SolverError, TacclError, TopologyError
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.topologies import Device, Link, PhysicalTopology, generators
 
 VALUES = [
@@ -178,8 +179,8 @@ def test_instances_are_refused_before_the_search() -> None:
 def test_a_collective_made_by_hand_is_looked_at() -> None:
     whole = taccl.make_collective("allgather", 3)
     for broken in (
-        {"home": np.array([0, 1, 9])},
-        {"home": np.array([0])},
+        {"owner": np.array([0, 1, 9])},
+        {"owner": np.array([0])},
         {"chunks_per_size": 0},
         {"inputs": type(whole.inputs)(np.array([7]), np.array([0]), np.array([0]))},
     ):

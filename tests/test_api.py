@@ -7,7 +7,7 @@ import pytest
 import taccl
 from taccl import load_topology, make_collective, make_problem, read_schedule, synthesize
 from taccl.backend.verify import verify_text
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.resolved import choose_topology
 from taccl.sketch import load_sketch

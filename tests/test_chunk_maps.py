@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.chunk_maps import RankSets
-from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement, make_collective
+from taccl.collective import Collective, IntArray, Placement
+from taccl.collectives import COLLECTIVES, make_collective
 
 
 def plain_map(it: Collective, rank_map: IntArray) -> list[int] | None:
@@ -18,7 +19,7 @@ def plain_map(it: Collective, rank_map: IntArray) -> list[int] | None:
     def signatures(ranks: list[int]) -> list[object]:
         return [
             (
-                ranks[it.home[chunk]],
+                ranks[it.owner[chunk]],
                 bool(it.reduces[chunk]),
                 sorted(ranks[rank] for rank in it.inputs.rank[it.inputs.chunk == chunk]),
                 sorted(ranks[rank] for rank in it.outputs.rank[it.outputs.chunk == chunk]),
@@ -58,7 +59,7 @@ def collectives(draw: st.DrawFn) -> Collective:
         inputs=placement(0),
         outputs=placement(1),
         reduces=np.array([row[2] for row in rows], dtype=np.bool_),
-        home=np.array([row[3] for row in rows], dtype=np.int64),
+        owner=np.array([row[3] for row in rows], dtype=np.int64),
         in_place_shift=np.zeros(ranks, dtype=np.int64),
     )
 
@@ -79,7 +80,7 @@ def test_chunks_in_any_order_are_told_by_what_they_have() -> None:
         it,
         inputs=Placement(last - it.inputs.chunk, it.inputs.rank, it.inputs.offset),
         outputs=Placement(last - it.outputs.chunk, it.outputs.rank, it.outputs.offset),
-        home=it.home[::-1].copy(),
+        owner=it.owner[::-1].copy(),
     )
     ranks = np.array([1, 2, 0])
     here, there = it.chunk_map(ranks), turned.chunk_map(ranks)

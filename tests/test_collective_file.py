@@ -3,8 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from taccl.collective import Collective
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import Collective, allgather, reduce
+from taccl.collectives import allgather, reduce
 from taccl.errors import CollectiveError, FileError
 
 
@@ -37,7 +38,7 @@ def test_an_allgather_written_out_is_the_allgather(tmp_path: Path, pieces: int) 
     mine = load(tmp_path, ALLGATHER, pieces=pieces)
     assert same_placement(mine, allgather(3, pieces))
     assert mine.chunks_per_size == 3 * pieces
-    assert np.array_equal(mine.home, np.repeat([0, 1, 2], pieces))
+    assert np.array_equal(mine.owner, np.repeat([0, 1, 2], pieces))
     assert not mine.is_reduction
 
 
@@ -45,7 +46,7 @@ def test_a_sum_written_out_is_the_reduce(tmp_path: Path) -> None:
     mine = load(tmp_path, "collective: s\nranks: 3\nchunks:\n  - {sum: all, to: 1}\n")
     assert same_placement(mine, reduce(3, root=1))
     assert mine.reduces.all()
-    assert list(mine.home) == [1]
+    assert list(mine.owner) == [1]
 
 
 def test_offsets_are_as_given_and_the_rest_fill_the_lowest_free_ones(tmp_path: Path) -> None:

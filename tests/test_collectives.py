@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from taccl.collectives import COLLECTIVES, Collective, Placement, chunk_bytes, make_collective
+from taccl.collective import Collective, Placement
+from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -25,7 +26,7 @@ def same(one: Collective, other: Collective) -> bool:
         and cells(one.inputs) == cells(other.inputs)
         and cells(one.outputs) == cells(other.outputs)
         and np.array_equal(one.reduces, other.reduces)
-        and np.array_equal(one.home, other.home)
+        and np.array_equal(one.owner, other.owner)
         and np.array_equal(one.in_place_shift, other.in_place_shift)
     )
 
@@ -41,7 +42,7 @@ def test_allgather_puts_every_part_on_every_rank_in_rank_order() -> None:
     it = make_collective("allgather", 2, 2)
     assert cells(it.inputs) == {(0, 0): 0, (1, 0): 1, (2, 1): 0, (3, 1): 1}
     assert cells(it.outputs) == {(c, r): c for c in range(4) for r in range(2)}
-    assert it.home.tolist() == [0, 0, 1, 1]
+    assert it.owner.tolist() == [0, 0, 1, 1]
     assert it.in_place_shift.tolist() == [0, 2]
     assert (it.chunks_per_size, it.is_reduction, it.busbw_factor) == (4, False, 0.5)
 
@@ -50,7 +51,7 @@ def test_reducescatter_puts_the_sum_of_part_q_on_rank_q() -> None:
     it = make_collective("reducescatter", 2, 2)
     assert cells(it.inputs) == {(c, r): c for c in range(4) for r in range(2)}
     assert cells(it.outputs) == {(0, 0): 0, (1, 0): 1, (2, 1): 0, (3, 1): 1}
-    assert it.home.tolist() == [0, 0, 1, 1]
+    assert it.owner.tolist() == [0, 0, 1, 1]
     assert it.in_place_shift.tolist() == [0, -2]
     assert (it.chunks_per_size, bool(it.reduces.all()), it.busbw_factor) == (4, True, 0.5)
 
@@ -59,7 +60,7 @@ def test_allreduce_puts_the_sum_of_every_part_on_every_rank() -> None:
     it = make_collective("allreduce", 3)
     everywhere = {(c, r): c for c in range(3) for r in range(3)}
     assert cells(it.inputs) == cells(it.outputs) == everywhere
-    assert it.home.tolist() == [0, 1, 2]
+    assert it.owner.tolist() == [0, 1, 2]
     assert it.in_place_shift.tolist() == [0, 0, 0]
     assert (it.chunks_per_size, bool(it.reduces.all())) == (3, True)
     assert it.busbw_factor == pytest.approx(4 / 3)
@@ -75,7 +76,7 @@ def test_alltoall_takes_part_d_of_rank_s_to_part_s_of_rank_d() -> None:
         **{(0, 0): 0, (1, 0): 1, (4, 0): 2, (5, 0): 3},
         **{(2, 1): 0, (3, 1): 1, (6, 1): 2, (7, 1): 3},
     }
-    assert it.home.tolist() == [0] * 4 + [1] * 4
+    assert it.owner.tolist() == [0] * 4 + [1] * 4
     assert (it.chunks_per_size, it.is_reduction) == (4, False)
     assert it.describe_chunk(3) == "chunk 3 (from rank 0 to rank 1)"
 
@@ -85,7 +86,7 @@ def test_broadcast_copies_the_roots_buffer() -> None:
     assert cells(it.inputs) == {(0, 1): 0, (1, 1): 1}
     assert cells(it.outputs) == {(c, r): c for c in range(2) for r in range(3)}
     assert (it.root, it.chunks_per_size, it.busbw_factor) == (1, 2, 1.0)
-    assert it.home.tolist() == [1, 1]
+    assert it.owner.tolist() == [1, 1]
 
 
 def test_reduce_sums_everything_at_the_root() -> None:
@@ -100,7 +101,7 @@ def test_gather_takes_every_part_to_the_root() -> None:
     assert cells(it.inputs) == {(0, 0): 0, (1, 1): 0, (2, 2): 0}
     assert cells(it.outputs) == {(0, 2): 0, (1, 2): 1, (2, 2): 2}
     assert it.in_place_shift.tolist() == [0, 0, 2]
-    assert it.home.tolist() == [0, 1, 2]
+    assert it.owner.tolist() == [0, 1, 2]
 
 
 def test_scatter_takes_part_q_from_the_root_to_rank_q() -> None:
@@ -108,7 +109,7 @@ def test_scatter_takes_part_q_from_the_root_to_rank_q() -> None:
     assert cells(it.inputs) == {(0, 2): 0, (1, 2): 1, (2, 2): 2}
     assert cells(it.outputs) == {(0, 0): 0, (1, 1): 0, (2, 2): 0}
     assert it.in_place_shift.tolist() == [0, 0, -2]
-    assert it.home.tolist() == [2, 2, 2]
+    assert it.owner.tolist() == [2, 2, 2]
 
 
 @settings(deadline=None)
@@ -187,7 +188,7 @@ def test_a_chunk_map_takes_conditions_along(ranks: list[int], name: str) -> None
     chunks = it.chunk_map(ranks)
     assert np.array_equal(it.pre[chunks][:, ranks], it.pre)
     assert np.array_equal(it.post[chunks][:, ranks], it.post)
-    assert np.array_equal(it.home[chunks], ranks[it.home])
+    assert np.array_equal(it.owner[chunks], ranks[it.owner])
 
 
 def test_pieces_of_a_part_keep_their_order_under_a_chunk_map() -> None:
@@ -304,8 +305,8 @@ def test_a_placement_may_have_its_rows_in_any_order() -> None:
         ({"chunks_per_size": 1.5}, "chunks_per_size of allgather must be a whole number from 1"),
         ({"root": 3}, "the root of allgather must be a whole number from 0 to 2, not 3"),
         ({"reduces": np.zeros(3)}, "reduces of allgather must be a column of true and false"),
-        ({"home": np.array([0, 1])}, "home of allgather must have a number for each chunk: 3, not 2"),
-        ({"home": np.array([0, 1, 7])}, "each chunk of allgather must have a rank as its home"),
+        ({"owner": np.array([0, 1])}, "owner of allgather must have a number for each chunk: 3, not 2"),
+        ({"owner": np.array([0, 1, 7])}, "each chunk of allgather must have a rank as its owner"),
         ({"inputs": places((0, 7, 0))}, "a rank of the inputs of allgather is 7, which is outside 0 .. 2"),
         ({"outputs": places((3, 0, 0))}, "a chunk of the outputs of allgather is 3, which is outside 0 .. 2"),
         ({"inputs": None}, "the inputs of allgather must be a Placement, not None"),

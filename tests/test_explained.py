@@ -11,7 +11,8 @@ from registered import greedy, reducing
 from sketches_drawn import sketches, small_machine
 
 from taccl import explain
-from taccl.collectives import COLLECTIVES, Placement, make_collective
+from taccl.collective import Placement
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -320,7 +321,7 @@ def test_what_is_possible_comes_with_its_longest_way() -> None:
 
 def test_a_collective_in_which_nothing_moves_is_possible() -> None:
     stays = Placement(np.array([0]), np.array([1]), np.array([0]))
-    nothing = replace(make_collective("broadcast", 3), inputs=stays, outputs=stays, home=np.array([1]))
+    nothing = replace(make_collective("broadcast", 3), inputs=stays, outputs=stays, owner=np.array([1]))
     explanation = explain(nothing, topology="ring:3", size=4)
     assert (explanation.verdict, explanation.way) == ("possible", None)
 

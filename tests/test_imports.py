@@ -17,7 +17,7 @@ ROOT = Path(taccl.__file__).parent
 
 NOUNS = (
     *("errors", "plugins", "arguments", "buildable", "units", "tolerance", "schemas", "notebook"),
-    *("chunk_maps", "collectives", "problem", "automorphism", "schedule"),
+    *("chunk_maps", "collective", "collectives", "network", "problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),

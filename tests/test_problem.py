@@ -5,7 +5,8 @@ import pytest
 
 from taccl.collectives import make_collective
 from taccl.errors import TopologyError
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 
 
 def triangle(**changes) -> LogicalTopology:
@@ -153,7 +154,7 @@ def test_a_problem_knows_its_size_as_nccl_tests_prints_it() -> None:
     assert (problem.num_ranks, problem.num_chunks) == (3, 6)
 
 
-def test_a_chunk_may_use_what_its_home_may_use() -> None:
+def test_a_chunk_may_use_what_its_owner_may_use() -> None:
     may_use = np.array([[True, True, False], [False, True, True], [True, False, True]])
     problem = Problem(triangle(), make_collective("allgather", 3, 2), 0.5, limits=RoutingLimits(may_use))
     assert [problem.usable(chunk).tolist() for chunk in (1, 2, 5)] == may_use.tolist()

@@ -20,8 +20,9 @@ from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
 from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
+from taccl.network import FloatArray
 from taccl.output_options import OutputOptions
-from taccl.problem import FEATURES, FloatArray
+from taccl.problem import FEATURES
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.

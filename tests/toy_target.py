@@ -15,7 +15,8 @@ from pathlib import Path
 
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify import Facts, Finding, Report
-from taccl.collectives import Collective, make_collective
+from taccl.collective import Collective
+from taccl.collectives import make_collective
 from taccl.errors import FileError
 from taccl.schedule import Schedule
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from taccl.arguments import shown
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule

@@ -11,7 +11,7 @@ import click
 
 from taccl.cli import completion
 from taccl.collectives import COLLECTIVES
-from taccl.problem import OCCUPANCIES
+from taccl.network import OCCUPANCIES
 from taccl.request import SYMMETRIES
 from taccl.sketch.model import NIC_SHARINGS
 

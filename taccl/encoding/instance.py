@@ -14,13 +14,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.phases import Phases, default_owners, phases
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 _Derived = TypeVar("_Derived")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from taccl import units
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.encoding.bounds import Proof
 from taccl.explained.conflict import Conflict, short_place
 from taccl.explained.ways import Unmet, Way, links_said

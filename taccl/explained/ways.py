@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.automorphism import broken_by
-from taccl.collectives import Collective, IntArray
+from taccl.collective import Collective, IntArray
 from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
 from taccl.encoding.core.budget import Budget
@@ -65,16 +65,16 @@ class Way:
 
 
 def number_of_demands(collective: Collective) -> int:
-    """How many (chunk, rank) pairs something has to go to, sums to their home included."""
+    """How many (chunk, rank) pairs something has to go to, sums to their owner included."""
     starts, wanted = (
         np.unique(rows.chunk * collective.num_ranks + rows.rank)
         for rows in (collective.inputs, collective.outputs)
     )
     is_sum = np.repeat(collective.reduces, collective.num_ranks)
-    at_home = np.arange(collective.num_chunks) * collective.num_ranks + collective.home
+    at_owner = np.arange(collective.num_chunks) * collective.num_ranks + collective.owner
     copies = np.setdiff1d(wanted, starts, assume_unique=True)
-    to_and_from_home = (np.setdiff1d(rows, at_home, assume_unique=True) for rows in (starts, wanted))
-    return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_home))
+    to_and_from_owner = (np.setdiff1d(rows, at_owner, assume_unique=True) for rows in (starts, wanted))
+    return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_owner))
 
 
 def unmet_demands(asked: Resolved, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
@@ -150,7 +150,7 @@ class _Finder:
         """The demands that cannot be met with these rules."""
         reach = Reach(*self.apart.network(rules))
         for chunk in range(self.collective.num_chunks):
-            if self.max_hops is None and reach.everywhere(int(self.collective.home[chunk])):
+            if self.max_hops is None and reach.everywhere(int(self.collective.owner[chunk])):
                 continue
             for demand in demands_of(self.collective, chunk):
                 if self._is_too_far(reach, demand, self.max_hops):
@@ -169,9 +169,9 @@ class _Finder:
         everything, rules = self.apart.everything, self.apart.rules
         by_hops = Reach(*self.apart.network(range(len(rules)))).links_to(gap) is not None
         max_hops = self.max_hops if by_hops else None
-        core = no_way(everything, rules, gap.home, gap.sources, gap.dst, budget, max_hops)
+        core = no_way(everything, rules, gap.owner, gap.sources, gap.dst, budget, max_hops)
         assert core is not None, "there is no way, as a search from rank to rank has shown"
-        members = tuple(number for number in core.members if rules[number].homes[gap.home])
+        members = tuple(number for number in core.members if rules[number].owners[gap.owner])
         core = replace(core, members=members)
         return _Cut(gap, core, by_hops, Reach(*self.apart.network(members)))
 
@@ -249,7 +249,7 @@ def _kept_symmetries(apart: TakenApart) -> list[IntArray]:
 def _moved(demand: Demand, ranks: IntArray) -> Demand:
     return replace(
         demand,
-        home=int(ranks[demand.home]),
+        owner=int(ranks[demand.owner]),
         sources=tuple(int(ranks[source]) for source in demand.sources),
         dst=int(ranks[demand.dst]),
     )

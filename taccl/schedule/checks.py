@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import ScheduleError
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import Derivation, derive
 from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
@@ -273,13 +273,13 @@ def _some(contributions: int) -> str:
 
 
 def _links_are_allowed(schedule: Schedule, facts: _Facts) -> str | None:
-    """No chunk travels over a link that the designer rules out for its home."""
+    """No chunk travels over a link that the designer rules out for its owner."""
     may_use = schedule.problem.limits.may_use
     if may_use is None:
         return None
-    home = schedule.problem.collective.home[schedule.chunk]
-    bad = _first(~may_use[home, schedule.link])
-    return None if bad is None else f"{_row(schedule, bad)}: rank {home[bad]}'s chunks may not use this link"
+    owner = schedule.problem.collective.owner[schedule.chunk]
+    bad = _first(~may_use[owner, schedule.link])
+    return None if bad is None else f"{_row(schedule, bad)}: rank {owner[bad]}'s chunks may not use this link"
 
 
 def _senders_hold_what_they_copy(schedule: Schedule, facts: _Facts) -> str | None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl import units
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import ScheduleError
+from taccl.network import FloatArray
 from taccl.notebook import data_frame
-from taccl.problem import FloatArray, Problem
+from taccl.problem import Problem
 from taccl.schedule.partial_sums import PartialSums
 
 if TYPE_CHECKING:

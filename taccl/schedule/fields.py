@@ -16,9 +16,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import FileError
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import sets_of_rows
 from taccl.schedule.partial_sums import Holdings, contributors

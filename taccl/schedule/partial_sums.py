@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, Collective, IntArray
+from taccl.collective import BoolArray, Collective, IntArray
 from taccl.problem import Problem
 
 #: How many ways of making one sum are looked at. Real programs need one or two; a crafted file could ask

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from taccl import units
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import TacclError
+from taccl.network import FloatArray, LogicalTopology
 from taccl.notebook import new_axes
-from taccl.problem import FloatArray, LogicalTopology
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -60,9 +60,9 @@ class Bars:
     def of(schedule: Schedule) -> Bars:
         """The sends of a schedule."""
         sends, problem = schedule.sends, schedule.problem
-        home = problem.collective.home[schedule.chunk]
-        source = home[sends.first_row]
-        mixed = np.bincount(sends.of_row, home != source[sends.of_row], len(sends)) > 0
+        owner = problem.collective.owner[schedule.chunk]
+        source = owner[sends.first_row]
+        mixed = np.bincount(sends.of_row, owner != source[sends.of_row], len(sends)) > 0
         return Bars(
             link=sends.link,
             start_us=sends.start_us,

@@ -1,7 +1,7 @@
 """The problem that a schedule answers, as a part of its file.
 
 A standard collective is written by its name, any other by its placements. `may_use` holds one text
-per rank: its character l tells whether chunks of that home may travel over link l.
+per rank: its character l tells whether chunks of that owner may travel over link l.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import COLLECTIVES, BoolArray, Collective, Placement, make_collective
+from taccl.collective import BoolArray, Collective, Placement
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import CollectiveError, ScheduleError
-from taccl.problem import LogicalTopology, Occupancy, Problem, RoutingLimits
+from taccl.network import LogicalTopology, Occupancy
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule.fields import Fields
 
 #: A file that names its collective makes the reader build it, so its size is bounded by this and by
@@ -129,7 +131,7 @@ def _collective_values(collective: Collective) -> dict[str, object]:
         "inputs": {name: getattr(collective.inputs, name).tolist() for name in _PLACEMENT},
         "outputs": {name: getattr(collective.outputs, name).tolist() for name in _PLACEMENT},
         "reduces": collective.reduces.tolist(),
-        "home": collective.home.tolist(),
+        "home": collective.owner.tolist(),
         "in_place_shift": collective.in_place_shift.tolist(),
     }
 
@@ -154,7 +156,7 @@ def same_collective(one: Collective, other: Collective) -> bool:
         and all(np.array_equal(getattr(one.inputs, c), getattr(other.inputs, c)) for c in _PLACEMENT)
         and all(np.array_equal(getattr(one.outputs, c), getattr(other.outputs, c)) for c in _PLACEMENT)
         and np.array_equal(one.reduces, other.reduces)
-        and np.array_equal(one.home, other.home)
+        and np.array_equal(one.owner, other.owner)
         and np.array_equal(one.in_place_shift, other.in_place_shift)
     )
 
@@ -192,7 +194,7 @@ def _collective_by_columns(fields: Fields, num_ranks: int) -> Collective:
         inputs=_placement(fields.inner("inputs"), len(reduces), num_ranks),
         outputs=_placement(fields.inner("outputs"), len(reduces), num_ranks),
         reduces=reduces,
-        home=fields.integers("home", len(reduces), num_ranks),
+        owner=fields.integers("home", len(reduces), num_ranks),
         in_place_shift=fields.shifts("in_place_shift", num_ranks),
         root=None if fields.values["root"] is None else fields.integer("root", 0, num_ranks - 1),
     )

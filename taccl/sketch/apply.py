@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import Collective, IntArray
+from taccl.collective import Collective, IntArray
 from taccl.errors import CollectiveError, InfeasibleError, SketchError
-from taccl.problem import NO_LIMIT, LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import NO_LIMIT, Problem, RoutingLimits
 from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
 from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
@@ -106,7 +107,7 @@ def _infeasible(
 ) -> InfeasibleError:
     """The error for a demand that cannot be met: the first term whose absence would let it, and its line."""
     message = f"{what_moves(gap, collective)} cannot go from rank {gap.src} to rank {gap.dst}"
-    for term in () if sketch is ALL_LINKS else _terms(sketch, layout, gap.home):
+    for term in () if sketch is ALL_LINKS else _terms(sketch, layout, gap.owner):
         if _lets(gap, term.without, topology, layout):
             return InfeasibleError(
                 f"{message}: {term.reason}", path=sketch.path, line=term.line, hint=term.hint
@@ -127,10 +128,10 @@ class _Term:
     hint: str
 
 
-def _terms(sketch: Sketch, layout: Layout, home: int) -> Iterator[_Term]:
-    """What a sketch forbids to the chunks of a home; each sketch without it allows all that the last did."""
-    local = int(layout.local_of[home])
-    entries = [entry for entry in sketch.internode.sender_for if local in entry.homes]
+def _terms(sketch: Sketch, layout: Layout, owner: int) -> Iterator[_Term]:
+    """What a sketch forbids to the chunks of a owner; each sketch without it allows all that the last did."""
+    local = int(layout.local_of[owner])
+    entries = [entry for entry in sketch.internode.sender_for if local in entry.owners]
     senders = ", ".join(str(entry.sender) for entry in entries)
     yield _Term(
         replace(sketch, internode=replace(sketch.internode, sender_for=())),

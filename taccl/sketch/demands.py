@@ -1,7 +1,7 @@
 """Can every demand be met over the links that a chunk may use? Asked before any solver runs.
 
 A chunk that is copied must reach every rank that wants it from some rank that starts with it. A sum
-is made at the home of its chunk: every contributor must reach the home, and the home every rank
+is made at the owner of its chunk: every contributor must reach the owner, and the owner every rank
 that wants the sum.
 """
 
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import Collective, IntArray
-from taccl.problem import LogicalTopology, RoutingLimits
+from taccl.collective import Collective, IntArray
+from taccl.network import LogicalTopology
+from taccl.problem import RoutingLimits
 
 
 @dataclass(frozen=True)
 class Demand:
-    """`chunk`, which may use what chunks of `home` may, has to go from one of `sources` to `dst`."""
+    """`chunk`, which may use what chunks of `owner` may, has to go from one of `sources` to `dst`."""
 
     chunk: int
-    home: int
+    owner: int
     sources: tuple[int, ...]
     dst: int
 
@@ -35,7 +36,7 @@ def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingL
     """The first demand that cannot be met; None when all can."""
     reach = Reach(logical, limits)
     for chunk in range(collective.num_chunks):
-        if not reach.everywhere(int(collective.home[chunk])):
+        if not reach.everywhere(int(collective.owner[chunk])):
             for demand in demands_of(collective, chunk):
                 if reach.links_to(demand) is None:
                     return demand
@@ -44,22 +45,22 @@ def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingL
 
 def demands_of(collective: Collective, chunk: int) -> Iterator[Demand]:
     """All that has to move for a chunk to be where it is wanted."""
-    home = int(collective.home[chunk])
+    owner = int(collective.owner[chunk])
     starts = tuple(np.flatnonzero(collective.pre[chunk]).tolist())
     if collective.reduces[chunk]:
         for start in starts:
-            if start != home:
-                yield Demand(chunk, home, (start,), home)
-        starts = (home,)
+            if start != owner:
+                yield Demand(chunk, owner, (start,), owner)
+        starts = (owner,)
     for rank in np.flatnonzero(collective.post[chunk]).tolist():
         if rank not in starts:
-            yield Demand(chunk, home, starts, rank)
+            yield Demand(chunk, owner, starts, rank)
 
 
 def what_moves(demand: Demand, collective: Collective) -> str:
     """What has to go, in the user's words."""
     what = collective.describe_chunk(demand.chunk)
-    if collective.reduces[demand.chunk] and demand.dst == demand.home:
+    if collective.reduces[demand.chunk] and demand.dst == demand.owner:
         return f"the contribution of rank {demand.src} to {what}"
     return what
 
@@ -70,9 +71,9 @@ def can_go(gap: Demand, logical: LogicalTopology, limits: RoutingLimits) -> bool
 
 
 class Reach:
-    """How many links it takes from rank to rank over those that the chunks of a home may use.
+    """How many links it takes from rank to rank over those that the chunks of a owner may use.
 
-    Each answer is kept, and homes with the same usable links share theirs. Where those links join every
+    Each answer is kept, and owners with the same usable links share theirs. Where those links join every
     rank to every other, as they mostly do, two searches tell so for all ranks.
     """
 
@@ -84,40 +85,40 @@ class Reach:
         self.found: dict[tuple[int, tuple[int, ...], bool], IntArray] = {}
         self.all_reach: dict[int, bool] = {}
 
-    def everywhere(self, home: int) -> bool:
-        """Whether chunks of `home` can go from any rank to any other."""
-        kind = self._kind(home)
+    def everywhere(self, owner: int) -> bool:
+        """Whether chunks of `owner` can go from any rank to any other."""
+        kind = self._kind(owner)
         if kind not in self.all_reach:
-            there, back = self._search(home, (0,)), self._search(home, (0,), backwards=True)
+            there, back = self._search(owner, (0,)), self._search(owner, (0,), backwards=True)
             self.all_reach[kind] = bool((there >= 0).all() and (back >= 0).all())
         return self.all_reach[kind]
 
     def links_to(self, demand: Demand) -> int | None:
         """How many links the shortest way has; None if there is no way."""
-        if demand.dst == demand.home and len(demand.sources) == 1:  # one search for all that is summed there
-            links = self._search(demand.home, (demand.dst,), backwards=True)[demand.sources[0]]
+        if demand.dst == demand.owner and len(demand.sources) == 1:  # one search for all that is summed there
+            links = self._search(demand.owner, (demand.dst,), backwards=True)[demand.sources[0]]
         else:
-            links = self._search(demand.home, demand.sources)[demand.dst]
+            links = self._search(demand.owner, demand.sources)[demand.dst]
         return int(links) if links >= 0 else None
 
     def reached(self, demand: Demand) -> list[int]:
         """The ranks that the chunk can get to from its sources."""
-        return [int(rank) for rank in np.flatnonzero(self._search(demand.home, demand.sources) >= 0)]
+        return [int(rank) for rank in np.flatnonzero(self._search(demand.owner, demand.sources) >= 0)]
 
-    def _kind(self, home: int) -> int:
+    def _kind(self, owner: int) -> int:
         """Homes with the same usable links are of one kind."""
-        if home not in self.kind_of:
-            row = b"" if self.may_use is None else self.may_use[home].tobytes()
-            self.kind_of[home] = self.kinds.setdefault(row, len(self.kinds))
-        return self.kind_of[home]
+        if owner not in self.kind_of:
+            row = b"" if self.may_use is None else self.may_use[owner].tobytes()
+            self.kind_of[owner] = self.kinds.setdefault(row, len(self.kinds))
+        return self.kind_of[owner]
 
-    def _search(self, home: int, starts: tuple[int, ...], backwards: bool = False) -> IntArray:
-        key = (self._kind(home), starts, backwards)
+    def _search(self, owner: int, starts: tuple[int, ...], backwards: bool = False) -> IntArray:
+        key = (self._kind(owner), starts, backwards)
         if key not in self.found:
             ends = self.logical.src, self.logical.dst
             src, dst = reversed(ends) if backwards else ends
             if self.may_use is not None:
-                src, dst = src[self.may_use[home]], dst[self.may_use[home]]
+                src, dst = src[self.may_use[owner]], dst[self.may_use[owner]]
             self.found[key] = _levels(self.logical.num_ranks, src, dst, starts)
         return self.found[key]
 

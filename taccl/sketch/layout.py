@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.sketch.model import Sketch
 from taccl.topologies.model import PhysicalTopology
 
@@ -62,7 +62,7 @@ def check_gpu_numbers(sketch: Sketch, layout: Layout, topology_name: str) -> Non
     for relay in sketch.internode.relays:
         _check(sketch, layout, topology_name, (relay.sender, *relay.receivers), relay.line)
     for entry in sketch.internode.sender_for:
-        _check(sketch, layout, topology_name, (entry.sender, *entry.homes), entry.line)
+        _check(sketch, layout, topology_name, (entry.sender, *entry.owners), entry.line)
 
 
 def _check(sketch: Sketch, layout: Layout, topology_name: str, gpus: Iterable[int], line: int | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collectives import BoolArray
-from taccl.problem import FloatArray, LogicalTopology, RoutingLimits
+from taccl.collective import BoolArray
+from taccl.network import FloatArray, LogicalTopology
+from taccl.problem import RoutingLimits
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch
 from taccl.sketch.network import switch_members
@@ -43,22 +44,22 @@ def check_senders(sketch: Sketch) -> None:
             )
 
 
-def senders_of(internode: Internode, home: int) -> set[int]:
+def senders_of(internode: Internode, owner: int) -> set[int]:
     """The senders that `sender_for` names for the chunks of one GPU; empty when it names none."""
-    return {entry.sender for entry in internode.sender_for if home in entry.homes}
+    return {entry.sender for entry in internode.sender_for if owner in entry.owners}
 
 
 def _may_use(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> BoolArray | None:
     if not sketch.internode.sender_for or not logical.internode.any():
         return None
     widest = max(map(len, layout.ranks))
-    sends = np.ones((widest, widest), dtype=np.bool_)  # [home, sender], by local index
-    for home in range(widest):
-        senders = senders_of(sketch.internode, home)
+    sends = np.ones((widest, widest), dtype=np.bool_)  # [owner, sender], by local index
+    for owner in range(widest):
+        senders = senders_of(sketch.internode, owner)
         if senders:
-            sends[home] = np.isin(np.arange(widest), list(senders))
-    by_home = sends[:, layout.local_of[logical.src]] | ~logical.internode
-    return np.asarray(by_home[layout.local_of])
+            sends[owner] = np.isin(np.arange(widest), list(senders))
+    by_owner = sends[:, layout.local_of[logical.src]] | ~logical.internode
+    return np.asarray(by_owner[layout.local_of])
 
 
 def _link_preference(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> FloatArray | None:

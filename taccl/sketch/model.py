@@ -64,10 +64,10 @@ class Relay:
 
 @dataclass(frozen=True)
 class SenderFor:
-    """The chunks of the GPUs `homes` leave their node through GPU `sender`."""
+    """The chunks of the GPUs `owners` leave their node through GPU `sender`."""
 
     sender: int
-    homes: tuple[int, ...]
+    owners: tuple[int, ...]
     line: int | None = None
 
 
@@ -79,7 +79,7 @@ class Internode:
     ----------
     strategy : `none`: every pair of GPUs that the machine joins past its own hosts;
         `fully-connected`: every pair; `direct-map`: GPU i to GPU i; `relay`: as in `relays`.
-    sender_for : homes that appear in no entry may leave through any sender.
+    sender_for : owners that appear in no entry may leave through any sender.
     own_first : a sender's own chunks leave before those it carries for others.
     nic_sharing : `port`: a NIC is a port, shared as it is used; `static`: TACCL's rule, which
         multiplies the beta of every inter-node link by links / NICs, used or not.

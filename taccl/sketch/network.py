@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from taccl.buildable import MAX_LINKS, check_links
-from taccl.problem import FloatArray, LogicalTopology
+from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch

@@ -16,12 +16,12 @@ class Part:
     """Something that a sketch says, and the sketch without it.
 
     It is about the links between nodes, or `inside` them, that leave some `senders`; or about the chunks of
-    some `homes`, which leave a node `through` some GPUs only. All are local GPUs; None stands for every one.
+    some `owners`, which leave a node `through` some GPUs only. All are local GPUs; None stands for every one.
     """
 
     said: Statement
     without: Callable[[Sketch], Sketch]
-    homes: frozenset[int] | None = None
+    owners: frozenset[int] | None = None
     through: frozenset[int] | None = None
     senders: frozenset[int] | None = None
     inside: bool = False
@@ -109,29 +109,29 @@ def strategy_said(sketch: Sketch, no_sketch: bool) -> Statement:
 
 def senders_for(sketch: Sketch) -> Iterator[Part]:
     """Homes that leave their node through the same senders are one part: mostly an entry is one."""
-    named = sorted({home for entry in sketch.internode.sender_for for home in entry.homes})
+    named = sorted({owner for entry in sketch.internode.sender_for for owner in entry.owners})
     groups: dict[frozenset[int], list[int]] = {}
-    for home in named:
-        groups.setdefault(frozenset(senders_of(sketch.internode, home)), []).append(home)
-    for senders, homes in groups.items():
-        entries = [entry for entry in sketch.internode.sender_for if set(entry.homes) & set(homes)]
+    for owner in named:
+        groups.setdefault(frozenset(senders_of(sketch.internode, owner)), []).append(owner)
+    for senders, owners in groups.items():
+        entries = [entry for entry in sketch.internode.sender_for if set(entry.owners) & set(owners)]
         text = (
-            f"sender_for {in_short(senders)}: [{in_short(homes)}]: the chunks of {_gpus(homes)} leave "
+            f"sender_for {in_short(senders)}: [{in_short(owners)}]: the chunks of {_gpus(owners)} leave "
             f"a node only through {_gpus(senders, 'or')}"
         )
         yield Part(
             Statement(text, sketch.path, min((e.line for e in entries if e.line is not None), default=None)),
-            partial(_without_senders, homes=homes),
-            homes=frozenset(homes),
+            partial(_without_senders, owners=owners),
+            owners=frozenset(owners),
             through=senders,
         )
 
 
-def _without_senders(sketch: Sketch, homes: Collection[int]) -> Sketch:
+def _without_senders(sketch: Sketch, owners: Collection[int]) -> Sketch:
     entries = tuple(
         SenderFor(entry.sender, left, entry.line)
         for entry in sketch.internode.sender_for
-        if (left := tuple(home for home in entry.homes if home not in homes))
+        if (left := tuple(owner for owner in entry.owners if owner not in owners))
     )
     return replace(sketch, internode=replace(sketch.internode, sender_for=entries))
 

@@ -2,7 +2,7 @@
 
 A sketch is taken apart into *parts*, each with the lines that say it and with a sketch in which it is said
 no more. With no part left, what remains is all that any sketch could allow: every link inside the
-nodes, and between nodes every GPU to every GPU. Every part takes links away from some homes, so a
+nodes, and between nodes every GPU to every GPU. Every part takes links away from some owners, so a
 schedule that is possible with more parts is possible with fewer.
 """
 
@@ -14,9 +14,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import SketchError
-from taccl.problem import LogicalTopology, RoutingLimits, Rule, Statement
+from taccl.network import LogicalTopology
+from taccl.problem import RoutingLimits, Rule, Statement
 from taccl.sketch.layout import check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Sketch
@@ -109,15 +110,15 @@ class TakenApart:
     def _rule(self, part: Part, stated: LogicalTopology) -> Rule:
         """The links that a part is about, and those of them that it leaves."""
         local, everything = self._layout.local_of, self.everything
-        homes, scope = np.ones(len(local), dtype=np.bool_), everything.internode
+        owners, scope = np.ones(len(local), dtype=np.bool_), everything.internode
         if part.inside:
             scope = ~scope
         if part.senders is not None:
             scope = scope & np.isin(local[everything.src], list(part.senders))
-        if part.homes is None or part.through is None:
-            return Rule(part.said, homes, scope, scope & _present(everything, stated))
-        homes = np.isin(local, list(part.homes))
-        return Rule(part.said, homes, scope, scope & np.isin(local[everything.src], list(part.through)))
+        if part.owners is None or part.through is None:
+            return Rule(part.said, owners, scope, scope & _present(everything, stated))
+        owners = np.isin(local, list(part.owners))
+        return Rule(part.said, owners, scope, scope & np.isin(local[everything.src], list(part.through)))
 
     def _between(self, no_sketch: bool) -> Iterator[Part]:
         """The parts of the inter-node strategy: entry by entry where that can be, else the whole of it."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.automorphism import broken_by
-from taccl.collectives import Collective, IntArray
-from taccl.problem import LogicalTopology, RoutingLimits
+from taccl.collective import Collective, IntArray
+from taccl.network import LogicalTopology
+from taccl.problem import RoutingLimits
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Rotation, Sketch
 

@@ -13,7 +13,7 @@ from itertools import permutations, product
 
 from taccl.arguments import is_number, is_whole, number, shown
 from taccl.errors import TopologyError
-from taccl.problem import Occupancy
+from taccl.network import Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB, beta_from_bandwidth

@@ -16,7 +16,7 @@ import networkx as nx
 
 from taccl.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.errors import TopologyError
-from taccl.problem import Occupancy, check_occupancy
+from taccl.network import Occupancy, check_occupancy
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes

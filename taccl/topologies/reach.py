@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.buildable import MAX_LINKS, check_links
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.topologies.devices import DeviceKind
 from taccl.topologies.model import PhysicalTopology
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
-from taccl.problem import OCCUPANCIES, Occupancy
+from taccl.network import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
 from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology

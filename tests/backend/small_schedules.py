@@ -8,8 +8,10 @@ import numpy as np
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op, Program, RankProgram, Step
-from taccl.collectives import Collective, make_collective
-from taccl.problem import LogicalTopology, Problem
+from taccl.collective import Collective
+from taccl.collectives import make_collective
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: Sends as (start, source, destination, chunks, reduce).

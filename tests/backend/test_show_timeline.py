@@ -17,7 +17,8 @@ from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.timeline import KINDS, SEND, tracks
 from taccl.backend.simulate import simulate_program
 from taccl.collectives import COLLECTIVES, make_collective
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import SavedSchedule, Schedule, Send, schedule_from_sends
 from taccl.units import MB
 
@@ -49,7 +50,7 @@ def test_each_transfer_is_a_bar_with_its_times_bytes_and_source() -> None:
         strict=True,
     )
     assert shown == Counter(sent)
-    assert (bars.source == schedule.problem.collective.home[bars.number]).all()
+    assert (bars.source == schedule.problem.collective.owner[bars.number]).all()
     assert (bars.bytes == MB).all()
     assert (timeline.lane_rank[bars.lane] == schedule.problem.topology.src[bars.link]).all()
     assert (bars.peer == schedule.problem.topology.dst[bars.link]).all()
@@ -143,7 +144,7 @@ def test_the_transfers_of_a_lowered_schedule_are_those_of_the_schedule() -> None
         bars = timeline.bars
         assert timeline.transfers == len(schedule)
         sends = bars.kind == SEND
-        assert set(bars.source[sends].tolist()) == set(schedule.problem.collective.home.tolist())
+        assert set(bars.source[sends].tolist()) == set(schedule.problem.collective.owner.tolist())
         sent, received = timeline.arrows
         assert len(sent) == sends.sum()
         assert (bars.label[sent] == bars.label[received]).all()

@@ -15,7 +15,7 @@ from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.verify import verify_program
 from taccl.collectives import make_collective
 from taccl.errors import TacclError, TopologyError, VerificationError
-from taccl.problem import LogicalTopology
+from taccl.network import LogicalTopology
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: Chunks of 1 MB, alpha 1 us, beta 1 us/MB.

@@ -18,7 +18,8 @@ from taccl.backend.program import Buffer, Op
 from taccl.backend.verify import verify_program
 from taccl.backend.verify.expected import expect_collective, expect_standard
 from taccl.backend.verify.report import Collector
-from taccl.collectives import Collective, Placement, make_collective
+from taccl.collective import Collective, Placement
+from taccl.collectives import make_collective
 from taccl.errors import VerificationError
 
 
@@ -265,7 +266,7 @@ def custom(num_ranks=2):
         inputs=Placement(np.array([0, 1, 2]), np.array([0, 0, 1]), np.array([0, 1, 1])),
         outputs=Placement(np.array([1]), np.array([1]), np.array([0])),
         reduces=np.zeros(3, dtype=np.bool_),
-        home=np.array([0, 0, 1]),
+        owner=np.array([0, 0, 1]),
         in_place_shift=np.zeros(num_ranks, dtype=np.int64),
     )
 

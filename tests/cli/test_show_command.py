@@ -8,7 +8,8 @@ import pytest
 from click.testing import Result
 
 from taccl.collectives import make_collective
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import schedule_to_json
 from taccl.schedule.columns import Send, schedule_from_sends
 

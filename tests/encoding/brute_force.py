@@ -34,7 +34,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: Times are whole numbers of this many microseconds, so that equal ones are equal.

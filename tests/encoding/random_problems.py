@@ -7,8 +7,10 @@ import random
 import numpy as np
 from small_problems import custom, machine
 
-from taccl.collectives import Collective, make_collective
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.collective import Collective
+from taccl.collectives import make_collective
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 
 #: Costs that meet in ties, measured ones with many decimals, and links that take no time at all.
 _ALPHAS = (0.0, 1.0, 2.0, 0.7318529411764706)
@@ -86,7 +88,7 @@ def _least_transfers(collective: Collective) -> int:
 
 
 def _limits(draw: random.Random, topology: LogicalTopology) -> RoutingLimits:
-    """Now and then: the ring for everyone, each other link for some homes only."""
+    """Now and then: the ring for everyone, each other link for some owners only."""
     if draw.random() < 0.75:
         return RoutingLimits()
     ranks, links = topology.num_ranks, topology.num_links

@@ -10,8 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import random_schedule
 
-from taccl.collectives import COLLECTIVES, Collective, Placement, make_collective
-from taccl.problem import LogicalTopology, Occupancy, Problem, RoutingLimits
+from taccl.collective import Collective, Placement
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.network import LogicalTopology, Occupancy
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 #: A directed link: (source, destination, alpha in us, beta in us per MB).
@@ -190,7 +192,7 @@ def custom(ranks: int, chunks: Sequence[tuple[Sequence[int], Sequence[int], bool
         inputs=_at_own_offset(starts),
         outputs=_at_own_offset(wanted),
         reduces=np.array([reduces for *_, reduces in chunks]),
-        home=np.array([(post if reduces else pre)[0] for pre, post, reduces in chunks], dtype=np.int64),
+        owner=np.array([(post if reduces else pre)[0] for pre, post, reduces in chunks], dtype=np.int64),
         in_place_shift=np.zeros(ranks, dtype=np.int64),
     )
 
@@ -207,7 +209,7 @@ def _fewest_sends(name: str, ranks: int, pieces: int) -> int:
 
 @st.composite
 def _may_use(draw: st.DrawFn, topology: LogicalTopology) -> np.ndarray:
-    """The ring for everyone, each other link for some homes only."""
+    """The ring for everyone, each other link for some owners only."""
     ranks, links = topology.num_ranks, topology.num_links
     on_ring = (topology.src + 1) % ranks == topology.dst
     cells = draw(st.lists(st.booleans(), min_size=ranks * links, max_size=ranks * links))

@@ -26,7 +26,8 @@ from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import whole_flow_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000
@@ -116,7 +117,7 @@ def test_a_sum_waits_for_its_farthest_contribution_and_a_copy_for_its_nearest_so
 
 
 def test_a_sum_that_no_contributor_must_start_spreading_is_bounded_without_its_spread() -> None:
-    """The home, 1, adds nothing: the sum can stay at rank 0, so the dear link 1 -> 0 is never needed."""
+    """The owner, 1, adds nothing: the sum can stay at rank 0, so the dear link 1 -> 0 is never needed."""
     topology = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 50.0, 50.0)])
     sums = Problem(topology, custom(2, [((0,), (1, 0), True)]), 1.0)
     assert lower_bound(sums).value_us == pytest.approx(2.0)
@@ -248,7 +249,7 @@ def test_an_alpha_that_keeps_no_port_busy_is_not_paid_by_pairs() -> None:
     assert _whole_flow(problem(full(3), "allgather"), 1.0).value_us == 0.0
 
 
-def test_a_home_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
+def test_an_owner_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
     """Two pieces of rank 0 reach rank 1 by 4 us each, though others have a link of 1 us."""
     topology = machine(
         3, [(0, 1, 0.0, 4.0), (0, 2, 0.0, 1.0), (2, 1, 0.0, 1.0), (1, 2, 0.0, 1.0), (1, 0, 0.0, 1.0)]

@@ -16,7 +16,8 @@ from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
 from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import LogicalTopology, Occupancy, Problem, RoutingLimits
+from taccl.network import LogicalTopology, Occupancy
+from taccl.problem import Problem, RoutingLimits
 
 #: What rounding down to ticks may take from a bound, as a part of it.
 _TICKS = 5e-3

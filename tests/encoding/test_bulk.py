@@ -27,7 +27,8 @@ from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Played, Route, Spread
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import with_symmetry
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 
@@ -205,14 +206,14 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
     """One rank's link carries sums while its neighbour's carries copies: 2 sends through each NIC, not 4."""
     topology, limits = shared_nics()
     reduced = problem(topology, "allreduce", limits=limits, symmetry=[[2, 3, 0, 1]])
-    at_home = best(reduced, 1.0)
-    schedules = [u.schedule for u in bulk_sums(reduced, SearchOptions(), Budget(2.0), at_home)]
+    at_owner = best(reduced, 1.0)
+    schedules = [u.schedule for u in bulk_sums(reduced, SearchOptions(), Budget(2.0), at_owner)]
     assert schedules
     assert schedules[-1] is not None
     schedules[-1].check()
-    assert schedules[-1].makespan_us < 0.75 * at_home.makespan_us
+    assert schedules[-1].makespan_us < 0.75 * at_owner.makespan_us
     assert set(topology.node_of[owners_of(schedules[-1])].tolist()) == {0, 1}
-    assert (owners_of(at_home) == reduced.collective.home).all()
+    assert (owners_of(at_owner) == reduced.collective.owner).all()
 
 
 def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:

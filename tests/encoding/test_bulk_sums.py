@@ -28,7 +28,8 @@ from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
 from taccl.encoding.symmetry.search import with_symmetry
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import derive
 

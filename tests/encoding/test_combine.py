@@ -26,7 +26,8 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged, mirrored, overlapped, phases
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.symmetry.quotient import quotient
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
 
 

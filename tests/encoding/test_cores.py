@@ -13,7 +13,8 @@ from taccl.encoding.conflicts.alike import unlike
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.conflicts.reach import no_way
 from taccl.encoding.core.budget import Budget
-from taccl.problem import LogicalTopology, Rule, Statement
+from taccl.network import LogicalTopology
+from taccl.problem import Rule, Statement
 
 ENOUGH = Budget(1e9)  # seconds
 
@@ -33,15 +34,15 @@ def network(
     )
 
 
-def rule(name: str, homes: Sequence[bool], scope: Sequence[bool], allows: Sequence[bool]) -> Rule:
+def rule(name: str, owners: Sequence[bool], scope: Sequence[bool], allows: Sequence[bool]) -> Rule:
     inside = np.array(scope, dtype=np.bool_)
     return Rule(
-        Statement(name), np.array(homes, dtype=np.bool_), inside, inside & np.array(allows, dtype=np.bool_)
+        Statement(name), np.array(owners, dtype=np.bool_), inside, inside & np.array(allows, dtype=np.bool_)
     )
 
 
 def random_case(seed: int) -> tuple[LogicalTopology, list[Rule]]:
-    """Up to five ranks, some links, up to five rules of which each forbids some links to some homes."""
+    """Up to five ranks, some links, up to five rules of which each forbids some links to some owners."""
     dice = random.Random(seed)
     ranks = dice.randint(2, 5)
     links = [(a, b) for a in range(ranks) for b in range(ranks) if a != b and dice.random() < 0.7]
@@ -59,13 +60,13 @@ def random_case(seed: int) -> tuple[LogicalTopology, list[Rule]]:
 
 
 def links_on_the_way(
-    topology: LogicalTopology, rules: Sequence[Rule], home: int, src: int, dst: int
+    topology: LogicalTopology, rules: Sequence[Rule], owner: int, src: int, dst: int
 ) -> float:
     """By searching from rank to rank; infinite where there is no way."""
     open_links = [
         (int(a), int(b))
         for link, (a, b) in enumerate(zip(topology.src, topology.dst, strict=True))
-        if not any(each.homes[home] and each.forbids[link] for each in rules)
+        if not any(each.owners[owner] and each.forbids[link] for each in rules)
     ]
     reached, hops = {src}, 0
     while dst not in reached:
@@ -81,17 +82,17 @@ def links_on_the_way(
 def test_a_core_leaves_no_way_and_without_any_one_of_it_there_is_one(seed: int, max_hops: int | None) -> None:
     topology, rules = random_case(seed)
     dice = random.Random(seed + 1)
-    home, src, dst = (dice.randrange(topology.num_ranks) for _ in range(3))
+    owner, src, dst = (dice.randrange(topology.num_ranks) for _ in range(3))
     limit = topology.num_ranks if max_hops is None else max_hops
-    core = no_way(topology, rules, home, (src,), dst, ENOUGH, max_hops)
-    assert (core is None) == (links_on_the_way(topology, rules, home, src, dst) <= limit)
+    core = no_way(topology, rules, owner, (src,), dst, ENOUGH, max_hops)
+    assert (core is None) == (links_on_the_way(topology, rules, owner, src, dst) <= limit)
     if core is not None:
         members = [rules[number] for number in core.members]
         assert core.is_minimal
-        assert links_on_the_way(topology, members, home, src, dst) > limit
+        assert links_on_the_way(topology, members, owner, src, dst) > limit
         for left_out in members:
             others = [each for each in members if each is not left_out]
-            assert links_on_the_way(topology, others, home, src, dst) <= limit
+            assert links_on_the_way(topology, others, owner, src, dst) <= limit
 
 
 def test_a_way_from_any_source_will_do() -> None:
@@ -105,7 +106,7 @@ def test_where_no_rule_is_to_blame_the_core_is_empty() -> None:
     assert no_way(network(3, [(0, 1)]), [], 0, (0,), 2, ENOUGH) == Core((), True)
 
 
-def test_a_rule_about_other_homes_is_never_to_blame() -> None:
+def test_a_rule_about_other_owners_is_never_to_blame() -> None:
     topology = network(2, [(0, 1)])
     closed = [rule("for 0", [True, False], [True], [False]), rule("for 1", [False, True], [True], [False])]
     assert no_way(topology, closed, 1, (0,), 1, ENOUGH) == Core((1,), True)
@@ -137,12 +138,12 @@ def test_a_core_of_statements_that_can_all_hold_is_none() -> None:
 
 
 def all_may(topology: LogicalTopology, rules: Sequence[Rule]) -> set[tuple[int, int]]:
-    """(home, link) of everything that the rules leave."""
+    """(owner, link) of everything that the rules leave."""
     return {
-        (home, link)
-        for home in range(topology.num_ranks)
+        (owner, link)
+        for owner in range(topology.num_ranks)
         for link in range(topology.num_links)
-        if not any(each.homes[home] and each.forbids[link] for each in rules)
+        if not any(each.owners[owner] and each.forbids[link] for each in rules)
     }
 
 
@@ -155,29 +156,29 @@ def images(topology: LogicalTopology, ranks: Sequence[int]) -> list[int | None]:
 def is_contradiction(
     topology: LogicalTopology, rules: Sequence[Rule], some: Sequence[int], ranks: Sequence[int]
 ) -> bool:
-    """Whether some of the rules need a pair (home, link) whose image, again and again, cannot be.
+    """Whether some of the rules need a pair (owner, link) whose image, again and again, cannot be.
 
-    A pair is needed that all rules about it allow, if they are all among `some`. Home -1 stands for links
-    that are there for whatever home, which only rules about all homes decide.
+    A pair is needed that all rules about it allow, if they are all among `some`. Owner -1 stands for links
+    that are there for whatever owner, which only rules about all owners decide.
     """
     image, turn = images(topology, ranks), {-1: -1, **dict(enumerate(ranks))}
     now = set()
-    for home in turn:
+    for owner in turn:
         for link in range(topology.num_links):
-            about = [n for n, each in enumerate(rules) if is_about(each, home) and each.scope[link]]
+            about = [n for n, each in enumerate(rules) if is_about(each, owner) and each.scope[link]]
             if all(n in some and rules[n].allows[link] for n in about):
-                now.add((home, link))
+                now.add((owner, link))
     met = set(now)
     while now:
         if any(image[link] is None for _, link in now):
             return True
-        now = {(turn[home], moved) for home, link in now if (moved := image[link]) is not None} - met
+        now = {(turn[owner], moved) for owner, link in now if (moved := image[link]) is not None} - met
         met |= now
-    return any(is_about(rules[n], home) and rules[n].forbids[link] for home, link in met for n in some)
+    return any(is_about(rules[n], owner) and rules[n].forbids[link] for owner, link in met for n in some)
 
 
-def is_about(each: Rule, home: int) -> bool:
-    return bool(each.homes.all() if home < 0 else each.homes[home])
+def is_about(each: Rule, owner: int) -> bool:
+    return bool(each.owners.all() if owner < 0 else each.owners[owner])
 
 
 @given(seed=st.integers(0, 10**6))
@@ -190,15 +191,15 @@ def test_a_core_contradicts_a_symmetry_and_without_any_one_of_it_does_not(seed: 
     topology = network(ranks, [pair for pair in pairs if pair != missing or ranks == 2])
     rules = []
     for number in range(dice.randint(0, 4)):
-        homes = [dice.random() < 0.6 for _ in range(ranks)] if dice.random() < 0.5 else [True] * ranks
+        owners = [dice.random() < 0.6 for _ in range(ranks)] if dice.random() < 0.5 else [True] * ranks
         scope = [dice.random() < 0.6 for _ in range(topology.num_links)]
-        rules.append(rule(f"rule {number}", homes, scope, [dice.random() < 0.6 for _ in scope]))
+        rules.append(rule(f"rule {number}", owners, scope, [dice.random() < 0.6 for _ in scope]))
     turn = [(rank + 1) % ranks for rank in range(ranks)]
     core = unlike(topology, rules, np.array(turn), ENOUGH)
     assert (core is not None) == is_contradiction(topology, rules, range(len(rules)), turn)
     if core is None:
         may, image = all_may(topology, rules), images(topology, turn)
-        assert {(turn[home], image[link]) for home, link in may} == may
+        assert {(turn[owner], image[link]) for owner, link in may} == may
         return
     assert core.is_minimal
     assert is_contradiction(topology, rules, core.members, turn)

@@ -35,7 +35,8 @@ from taccl.encoding.engines.cp.sums_parts import splits, subsets
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
 from taccl.encoding.engines.cp.ticks import ticks_of
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
 from taccl.schedule.partial_sums import disjoint_union, set_of
 

@@ -126,7 +126,7 @@ def test_chunks_keep_to_the_links_that_they_may_use(engine: OnProblem) -> None:
     may_use[0, topology.link_index[0, 1]] = may_use[1, topology.link_index[1, 2]] = False
     kept = problem(topology, "allgather", limits=RoutingLimits(may_use=may_use))
     for schedule in found(engine, kept, 0.3):
-        assert may_use[kept.collective.home[schedule.chunk], schedule.link].all()
+        assert may_use[kept.collective.owner[schedule.chunk], schedule.link].all()
         assert schedule.makespan_us >= 4.0, "someone has to go round"
 
 
@@ -155,7 +155,7 @@ def test_own_chunks_leave_first_where_the_sketch_says_so(engine: OnProblem) -> N
         for schedule in found(engine, ruled, 0.4):
             for link in (4, 5):
                 on_link = schedule.link == link
-                own = ruled.collective.home[schedule.chunk] == topology.src[link]
+                own = ruled.collective.owner[schedule.chunk] == topology.src[link]
                 assert schedule.start_us[on_link & ~own].min() >= schedule.end_us[on_link & own].max() - 1e-6
 
 

@@ -18,7 +18,8 @@ from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 MACHINES = {

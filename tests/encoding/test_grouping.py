@@ -11,7 +11,7 @@ from small_problems import machine, random_schedules
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.timing import decisions_of, in_order
-from taccl.problem import Occupancy
+from taccl.network import Occupancy
 from taccl.schedule import TOLERANCE_US, Schedule
 
 

@@ -14,7 +14,8 @@ from taccl.encoding.core.list_scheduling import Terrain
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 

@@ -26,7 +26,8 @@ from taccl.encoding.portfolio.solve import solve
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.quotient import quotient
 from taccl.errors import SolverError
-from taccl.problem import LogicalTopology, Occupancy, Problem
+from taccl.network import LogicalTopology, Occupancy
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.topologies import build_topology, load_topology, parse_topology
 

@@ -19,7 +19,8 @@ from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.encoding.symmetry.search import with_symmetry
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 from taccl.tolerance import SAME_COST
 
@@ -121,7 +122,7 @@ def test_a_port_that_all_share_would_serve_all_images_at_once() -> None:
     assert quotient(problem(shared, "allgather")) is None
 
 
-def test_links_that_a_home_may_not_use_must_be_the_same_for_its_images() -> None:
+def test_links_that_a_owner_may_not_use_must_be_the_same_for_its_images() -> None:
     may_use = np.ones((3, 6), dtype=np.bool_)
     may_use[0, full(3).link_index[0, 1]] = False
     assert quotient(problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))) is None

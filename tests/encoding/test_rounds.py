@@ -12,7 +12,8 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
-from taccl.problem import LogicalTopology, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import RoutingLimits
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us, shortest_path
 from taccl.encoding.core.options import SearchOptions
@@ -79,7 +79,7 @@ def test_a_link_that_leads_nowhere_is_no_matter() -> None:
     assert (there, on, nowhere) == (4 - direct, 4 - direct, 0)
 
 
-def test_routes_keep_to_the_links_that_a_home_may_use() -> None:
+def test_routes_keep_to_the_links_that_a_owner_may_use() -> None:
     may_use = np.ones((3, 6), dtype=np.bool_)
     may_use[0, 0] = False
     kept = problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))

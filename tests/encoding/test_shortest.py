@@ -19,7 +19,8 @@ from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.shortest import serves, shortest
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError
-from taccl.problem import FEATURES, LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import FEATURES, Problem, RoutingLimits
 from taccl.schedule import Schedule, schedule_from_json, schedule_to_json
 from taccl.schedule.derivation import sets_of_rows
 from taccl.schedule.partial_sums import contributors

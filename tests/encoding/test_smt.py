@@ -19,7 +19,8 @@ from taccl.encoding.frontier import (
 from taccl.encoding.frontier.model import Model
 from taccl.encoding.frontier.points import copies_of
 from taccl.errors import CollectiveError, SolverError, TopologyError
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:

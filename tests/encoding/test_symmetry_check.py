@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from small_problems import full, networks, problem, ring, two_nodes
 
 from taccl.automorphism import Broken, broken_by, network_map
-from taccl.collectives import IntArray, make_collective
+from taccl.collective import IntArray
+from taccl.collectives import make_collective
 from taccl.encoding.symmetry.check import action_of, is_automorphism
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.tolerance import SAME_COST
 
 
@@ -48,8 +50,8 @@ def is_plainly_one(topology: LogicalTopology, limits: RoutingLimits, ranks: list
     if before != after:
         return False
     return limits.may_use is None or all(
-        limits.may_use[home, link] == limits.may_use[ranks[home], image[link]]
-        for home in range(topology.num_ranks)
+        limits.may_use[owner, link] == limits.may_use[ranks[owner], image[link]]
+        for owner in range(topology.num_ranks)
         for link in range(topology.num_links)
     )
 

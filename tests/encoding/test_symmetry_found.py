@@ -14,7 +14,8 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 
 
 def found(small: Problem) -> int:

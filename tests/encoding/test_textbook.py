@@ -40,7 +40,8 @@ from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.transfer import decisions, timed, together
 from taccl.encoding.engines.textbook.trees import double
 from taccl.encoding.portfolio.solve import solve
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 ALGORITHMS = (RING, RING_BOTH_WAYS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
@@ -322,14 +323,14 @@ def test_nothing_is_built_where_a_link_is_missing(algorithm: LineAlgorithm) -> N
 
 
 @line_algorithms
-def test_nothing_is_built_over_links_that_a_home_may_not_use(algorithm: LineAlgorithm) -> None:
+def test_nothing_is_built_over_links_that_a_owner_may_not_use(algorithm: LineAlgorithm) -> None:
     topology = full(4)
     for name in ("allgather", "allreduce", *(("alltoall",) if algorithm.hops(4, 0, 1) else ())):
         free = problem(topology, name)
         schedule = on_line(free, algorithm)
         assert schedule is not None
         may_use = np.ones((4, topology.num_links), dtype=np.bool_)
-        may_use[free.collective.home[schedule.chunk[0]], schedule.link[0]] = False
+        may_use[free.collective.owner[schedule.chunk[0]], schedule.link[0]] = False
         assert on_line(replace(free, limits=RoutingLimits(may_use=may_use)), algorithm) is None
 
 

@@ -19,7 +19,8 @@ from taccl.encoding.core.timing import (
     tails_us,
     topological,
 )
-from taccl.problem import LogicalTopology, Occupancy, RoutingLimits
+from taccl.network import LogicalTopology, Occupancy
+from taccl.problem import RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
 
 

@@ -19,7 +19,8 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.packing import Tree, packed
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 
@@ -181,7 +182,7 @@ def test_chunks_keep_to_the_links_that_they_may_use() -> None:
     may_use[0, topology.link_index[0, 1]] = False
     kept = problem(topology, "allgather", 4, limits=RoutingLimits(may_use=may_use))
     schedule = first(kept)
-    assert may_use[kept.collective.home[schedule.chunk], schedule.link].all()
+    assert may_use[kept.collective.owner[schedule.chunk], schedule.link].all()
 
 
 @pytest.mark.parametrize("name", ["alltoall", "gather", "scatter"])

@@ -90,8 +90,8 @@ def _local_faults(schedule: Schedule) -> set[str]:
             if takes:
                 busy[port].append((Fraction(float(start)), takes))
         for row in rows:
-            home = problem.collective.home[schedule.chunk[row]]
-            if problem.limits.may_use is not None and not problem.limits.may_use[home, schedule.link[row]]:
+            owner = problem.collective.owner[schedule.chunk[row]]
+            if problem.limits.may_use is not None and not problem.limits.may_use[owner, schedule.link[row]]:
                 found.add("limit")
         if any(schedule.start_us[r] < -ULPS * np.spacing(schedule.makespan_us) for r in rows):
             found.add("start")

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from taccl.collectives import COLLECTIVES, Collective, Placement, make_collective
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.collective import Collective, Placement
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -80,7 +82,7 @@ def collectives(draw, num_ranks: int) -> Collective:
         inputs=_placement(starts),
         outputs=_placement(wanted),
         reduces=reduces,
-        home=np.array([ranks[0] for ranks in starts]),
+        owner=np.array([ranks[0] for ranks in starts]),
         in_place_shift=np.zeros(num_ranks, dtype=np.int64),
     )
 
@@ -156,7 +158,7 @@ def _ruled_out(schedule: Schedule, chance: random.Random) -> Schedule:
     problem = schedule.problem
     ranks, links = problem.num_ranks, problem.topology.num_links
     may_use = np.array([[chance.random() < 0.5 for _ in range(links)] for _ in range(ranks)], dtype=np.bool_)
-    may_use[problem.collective.home[schedule.chunk], schedule.link] = True
+    may_use[problem.collective.owner[schedule.chunk], schedule.link] = True
     limits = replace(problem.limits, may_use=may_use)
     return replace(schedule, problem=replace(problem, limits=limits))
 

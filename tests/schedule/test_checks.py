@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from strategies_schedule import machine
 
-from taccl.collectives import Collective, Placement, make_collective
+from taccl.collective import Collective, Placement
+from taccl.collectives import make_collective
 from taccl.errors import ScheduleError
-from taccl.problem import LogicalTopology, Problem, RoutingLimits
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 LINKS = [(0, 1), (1, 2), (2, 1), (1, 0), (0, 2), (2, 0)]
@@ -55,7 +57,7 @@ def sum_of(starts: list[int], wanted: list[int], num_ranks: int = 3) -> Collecti
         inputs=Placement(zero.repeat(len(starts)), np.array(starts), zero.repeat(len(starts))),
         outputs=Placement(zero.repeat(len(wanted)), np.array(wanted), zero.repeat(len(wanted))),
         reduces=np.ones(1, dtype=np.bool_),
-        home=zero + wanted[0],
+        owner=zero + wanted[0],
         in_place_shift=np.zeros(num_ranks, dtype=np.int64),
     )
 

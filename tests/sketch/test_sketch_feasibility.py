@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.collectives import COLLECTIVES, Collective, Placement, make_collective
+from taccl.collective import Collective, Placement
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import InfeasibleError
 from taccl.problem import Problem
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
@@ -115,7 +116,7 @@ def test_a_reduce_needs_ways_to_its_root_only() -> None:
     assert "from rank 1 to rank 0" in fault.message
 
 
-def test_an_allreduce_needs_ways_to_the_home_and_back() -> None:
+def test_an_allreduce_needs_ways_to_the_owner_and_back() -> None:
     fault = cut_off(None, one_way((0, 1), (1, 2)), make_collective("allreduce", 3))
     assert "from rank 1 to rank 0" in fault.message
 
@@ -130,7 +131,7 @@ def test_a_chunk_with_several_sources_needs_a_way_from_one() -> None:
         inputs=Placement(zero, np.array([0, 3]), zero),
         outputs=Placement(zero, np.array([1, 2]), zero),
         reduces=np.array([False]),
-        home=np.array([0]),
+        owner=np.array([0]),
         in_place_shift=np.zeros(4, dtype=np.int64),
     )
     machine = one_way((0, 1), (3, 2))

@@ -17,7 +17,7 @@ def applied(text: str, machine: str = "ndv2", nodes: int = 2) -> Problem:
 NONE = "intranode: {strategy: none}\n"
 
 
-def test_chunks_leave_only_through_the_sender_for_their_home() -> None:
+def test_chunks_leave_only_through_the_sender_for_their_owner() -> None:
     problem = applied(NONE + "internode: {strategy: direct-map, sender_for: {0: [0, 1], 3: [2, 3]}}")
     network, may_use = problem.topology, problem.limits.may_use
     assert may_use is not None

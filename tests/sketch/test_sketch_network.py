@@ -3,7 +3,8 @@ import pytest
 
 from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, SketchError
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.sketch import Internode, Relay, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import PhysicalTopology, build_topology
 

@@ -8,7 +8,8 @@ from sketches_drawn import sketches, small_machine
 
 from taccl.collectives import make_collective
 from taccl.errors import InfeasibleError, SketchError
-from taccl.problem import LogicalTopology, RoutingLimits, Statement
+from taccl.network import LogicalTopology
+from taccl.problem import RoutingLimits, Statement
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
@@ -39,7 +40,7 @@ def apart(text: str, machine: PhysicalTopology | None = None) -> TakenApart:
 
 
 def usable(logical: LogicalTopology, limits: RoutingLimits) -> set[tuple[int, int, int]]:
-    """(home, source, destination) of everything that may be used."""
+    """(owner, source, destination) of everything that may be used."""
     may = np.ones((logical.num_ranks, logical.num_links), dtype=np.bool_)
     if limits.may_use is not None:
         may = limits.may_use
@@ -57,7 +58,7 @@ def test_a_network_with_some_rules_lacks_exactly_what_they_forbid(
     may = np.ones((everything.num_ranks, everything.num_links), dtype=np.bool_)
     for number in kept:
         rule = taken.rules[number]
-        may[np.ix_(rule.homes, rule.forbids)] = False
+        may[np.ix_(rule.owners, rule.forbids)] = False
     assert usable(*taken.network(kept)) == usable(everything, RoutingLimits(may_use=may))
 
 
@@ -91,7 +92,7 @@ def test_without_any_rule_every_gpu_is_linked_to_every_other() -> None:
     taken = apart(RELAYS)
     assert taken.everything.num_links == 6 * 5
     assert usable(*taken.network(())) == {
-        (home, a, b) for home in range(6) for a in range(6) for b in range(6) if a != b
+        (owner, a, b) for owner in range(6) for a in range(6) for b in range(6) if a != b
     }
 
 
@@ -121,7 +122,7 @@ def test_rules_that_take_nothing_away_are_none() -> None:
 def test_a_strategy_without_entries_is_one_rule(between: str, text: str) -> None:
     (rule,) = apart("intranode: {strategy: none}\n" + between).rules
     assert rule.said.text.startswith(text)
-    assert rule.homes.all()
+    assert rule.owners.all()
 
 
 def test_without_a_sketch_there_may_still_be_ways_that_only_a_sketch_allows() -> None:

@@ -34,7 +34,7 @@ def test_for_a_dgx2_it_is_the_published_relay() -> None:
     assert [(r.sender, r.receivers) for r in sketch.internode.relays] == [
         (2 * k + 1, (2 * k,)) for k in range(8)
     ]
-    assert [e.homes for e in sketch.internode.sender_for] == [(2 * k, 2 * k + 1) for k in range(8)]
+    assert [e.owners for e in sketch.internode.sender_for] == [(2 * k, 2 * k + 1) for k in range(8)]
 
 
 def test_a_machine_without_symmetry_gets_none() -> None:

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.collectives import Collective, make_collective
+from taccl.collective import Collective
+from taccl.collectives import make_collective
 from taccl.errors import SketchError
 from taccl.sketch import Applied, Rotation, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import Device, Link, PhysicalTopology, build_topology

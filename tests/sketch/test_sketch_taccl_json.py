@@ -41,7 +41,7 @@ def test_the_fields_of_a_file_are_all_read() -> None:
     assert [(relay.sender, relay.receivers) for relay in sketch.internode.relays] == [
         (2 * k + 1, (2 * k,)) for k in range(8)
     ]
-    assert [(entry.sender, entry.homes) for entry in sketch.internode.sender_for] == [
+    assert [(entry.sender, entry.owners) for entry in sketch.internode.sender_for] == [
         (2 * k + 1, (2 * k, 2 * k + 1)) for k in range(8)
     ]
     assert sketch.internode.own_first

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.program import Buffer
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.errors import CollectiveError
 
 Array = NDArray[Any]

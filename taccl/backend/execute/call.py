@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from taccl import units
 from taccl.arguments import is_whole, shown, whole_number
 from taccl.backend.program import Program, Protocol
-from taccl.collectives import Collective, IntArray
+from taccl.collective import Collective, IntArray
 from taccl.errors import CollectiveError, TacclError
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64")

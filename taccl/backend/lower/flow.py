@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, Message, make_sums
-from taccl.collectives import Collective, IntArray
-from taccl.problem import FloatArray
+from taccl.collective import Collective, IntArray
+from taccl.network import FloatArray
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import sets_of_rows
 from taccl.schedule.partial_sums import contributors

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import COLLECTIVES, Collective, IntArray, Placement, make_collective
+from taccl.collective import Collective, IntArray, Placement
+from taccl.collectives import COLLECTIVES, make_collective
 from taccl.schedule import Schedule
 
 
@@ -67,6 +68,6 @@ def cut_in_place(collective: Collective, instances: int) -> Collective:
         inputs=cut(collective.inputs),
         outputs=cut(collective.outputs),
         reduces=np.repeat(collective.reduces, instances),
-        home=np.repeat(collective.home, instances),
+        owner=np.repeat(collective.owner, instances),
         in_place_shift=collective.in_place_shift * instances,
     )

@@ -23,7 +23,7 @@ from taccl.backend.lower.flow import Flow, Send, first, is_first
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.lower.tracks import Tracks
 from taccl.backend.program import Buffer
-from taccl.collectives import Collective, IntArray
+from taccl.collective import Collective, IntArray
 
 
 @dataclass(slots=True)

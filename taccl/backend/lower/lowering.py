@@ -17,7 +17,7 @@ from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, refuse_features
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.schedule import Schedule
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from taccl.backend.program import Op
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.errors import ScheduleError
 from taccl.schedule import TOLERANCE_US
 from taccl.schedule.partial_sums import contributors, disjoint_union

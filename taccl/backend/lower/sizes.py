@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.collectives import COLLECTIVES, Collective
+from taccl.collective import Collective
+from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError, UnitError
 
 _FROM_RANK_TO_RANK = ("gather", "scatter")

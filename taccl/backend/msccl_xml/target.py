@@ -18,7 +18,7 @@ from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify import Report, verify_document
-from taccl.collectives import Collective
+from taccl.collective import Collective
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 

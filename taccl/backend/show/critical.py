@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
-from taccl.problem import FloatArray
+from taccl.collective import BoolArray, IntArray
+from taccl.network import FloatArray
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import OWN, derive
 

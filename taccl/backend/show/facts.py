@@ -6,7 +6,7 @@ import math
 
 from taccl import units
 from taccl.backend.program import Program
-from taccl.problem import LogicalTopology
+from taccl.network import LogicalTopology
 from taccl.schedule import SavedSchedule
 
 

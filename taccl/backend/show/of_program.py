@@ -15,8 +15,8 @@ from taccl.backend.show.facts import count, program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, tracks
 from taccl.backend.simulate import Simulation
 from taccl.backend.verify.columns import OPS, RECEIVES, SENDS
-from taccl.collectives import IntArray
-from taccl.problem import FloatArray
+from taccl.collective import IntArray
+from taccl.network import FloatArray
 
 _KIND = {Op.SEND: SEND, Op.RECV: RECEIVE, Op.RECV_REDUCE_COPY: RECEIVE, Op.COPY: COPY, Op.REDUCE: REDUCE}
 _KIND_OF = np.array([_KIND.get(op, RELAY) for op in OPS])

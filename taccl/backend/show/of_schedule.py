@@ -8,7 +8,7 @@ from taccl import units
 from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.facts import schedule_facts
 from taccl.backend.show.timeline import TRANSFER, Bars, Timeline, tracks
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.schedule import SavedSchedule, Schedule
 
 #: Up to so many chunks each is described in words.
@@ -50,7 +50,7 @@ def schedule_timeline(saved: SavedSchedule, notes: tuple[str, ...] = ()) -> Time
             track=track[of_send],
             slot=_slots(of_send, sends.count),
             slots=sends.count[of_send],
-            source=schedule.problem.collective.home[rows.chunk],
+            source=schedule.problem.collective.owner[rows.chunk],
             label=label,
             bytes=schedule.problem.size_mb[rows.chunk] * units.MB,
             link=rows.link,

@@ -10,7 +10,7 @@ from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, Thread
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.facts import count, program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.errors import TacclError
 from taccl.schedule import SavedSchedule, Schedule
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
-from taccl.problem import FloatArray, LogicalTopology
+from taccl.collective import BoolArray, IntArray
+from taccl.network import FloatArray, LogicalTopology
 
 #: What a bar stands for. A `transfer` is both ends at once; `send` and `receive` are one end each.
 KINDS = ("transfer", "send", "receive", "receive and send", "copy", "reduce")

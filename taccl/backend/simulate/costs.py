@@ -15,9 +15,9 @@ from taccl.backend.program import Protocol
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.errors import TopologyError
-from taccl.problem import FloatArray, LogicalTopology
+from taccl.network import FloatArray, LogicalTopology
 from taccl.units import MB
 
 #: Bytes on the wire per byte of data: LL sends a flag of 4 bytes with every 4, LL128 one of 8 with every 120.

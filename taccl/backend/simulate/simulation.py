@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.collectives import IntArray
-from taccl.problem import FloatArray, LogicalTopology
+from taccl.collective import IntArray
+from taccl.network import FloatArray, LogicalTopology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

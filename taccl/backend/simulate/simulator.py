@@ -33,7 +33,7 @@ from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.backend.verify.report import Collector
 from taccl.errors import TacclError, TopologyError, VerificationError
-from taccl.problem import LogicalTopology
+from taccl.network import LogicalTopology
 
 Arbitration = Literal["urgent", "first-come"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from taccl.backend.program import Buffer, Op, Program
 from taccl.backend.verify.report import Finding, Layer, Refusal, Severity
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 
 OPS = tuple(Op)
 BUFFERS = (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH)

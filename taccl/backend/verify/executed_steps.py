@@ -25,7 +25,7 @@ import numpy as np
 from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, RECEIVES, SENDS, Columns
 from taccl.backend.verify.limits import MAX_FUSED_REDUCTIONS
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 
 _NOP, _REDUCE = OP_CODE[Op.NOP], OP_CODE[Op.REDUCE]
 

@@ -19,7 +19,7 @@ import numpy as np
 from taccl.backend.program import Program
 from taccl.backend.verify.limits import MAX_COUNT, MAX_OFFSET
 from taccl.backend.verify.report import Collector, Finding
-from taccl.collectives import BoolArray, Collective, IntArray
+from taccl.collective import BoolArray, Collective, IntArray
 
 Entry = tuple[int, int, int]
 Value = tuple[Entry, ...]

@@ -27,7 +27,7 @@ from taccl.backend.program import Op, Protocol
 from taccl.backend.verify.columns import OP_CODE
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 
 #: Entries of one table of clocks (4 bytes each).
 CLOCK_ENTRIES = 2**25

@@ -12,7 +12,7 @@ from taccl.backend.verify.expected import NOWHERE, Expectation, Value
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
 from taccl.backend.verify.symbolic import Trace
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 
 
 def check_meaning(

@@ -14,7 +14,7 @@ import numpy as np
 from taccl.backend.verify.columns import BUFFERS, INPUT, OUTPUT, READS_SOURCE, SCRATCH, WRITES_TARGET, Columns
 from taccl.backend.verify.expected import Expectation
 from taccl.backend.verify.report import Collector
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 
 Mode = Literal["in place", "out of place"]
 

@@ -18,7 +18,7 @@ from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.expected import NOWHERE, Value
 from taccl.backend.verify.memory import Memory
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 
 #: The number of the value of memory that nobody wrote.
 UNWRITTEN = 0

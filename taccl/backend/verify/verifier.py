@@ -34,7 +34,7 @@ from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
-from taccl.collectives import BoolArray, Collective
+from taccl.collective import BoolArray, Collective
 from taccl.errors import CollectiveError
 
 

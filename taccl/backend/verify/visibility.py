@@ -24,7 +24,7 @@ from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.races import conflicts
 from taccl.backend.verify.report import Collector
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 
 
 def check_visibility(

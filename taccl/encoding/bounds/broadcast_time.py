@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.postal import Layer, max_informed
@@ -70,7 +70,7 @@ def may_go_alike(instance: Instance) -> IntArray:
     limits = instance.problem.limits.may_use
     if limits is None:
         return set_of
-    usable = np.unique(limits, axis=0, return_inverse=True)[1].ravel()[instance.problem.collective.home]
+    usable = np.unique(limits, axis=0, return_inverse=True)[1].ravel()[instance.problem.collective.owner]
     return np.asarray(usable * len(sets) + set_of)
 
 

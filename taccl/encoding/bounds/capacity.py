@@ -24,9 +24,10 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, LogicalTopology, Problem
+from taccl.network import FloatArray, LogicalTopology
+from taccl.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

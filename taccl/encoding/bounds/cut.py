@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
@@ -34,7 +34,7 @@ from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 
 #: No more different heads than this, and tails, are tried as thresholds; any choice is valid.
 _MOST_THRESHOLDS = 32

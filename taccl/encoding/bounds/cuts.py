@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
@@ -197,9 +197,9 @@ class Crossings:
             return []
         if may_use is None:
             return [Crossing(chunks, links)]
-        homes, home = np.unique(self._problem.collective.home[chunks], return_inverse=True)
-        usable, kind = np.unique(may_use[np.ix_(homes, links)], axis=0, return_inverse=True)
-        of_chunk = kind.ravel()[home.ravel()]
+        owners, owner = np.unique(self._problem.collective.owner[chunks], return_inverse=True)
+        usable, kind = np.unique(may_use[np.ix_(owners, links)], axis=0, return_inverse=True)
+        of_chunk = kind.ravel()[owner.ravel()]
         crossings = [
             Crossing(chunks[of_chunk == number], links[row]) for number, row in enumerate(usable) if row.any()
         ]

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray, Placement
+from taccl.collective import BoolArray, IntArray, Placement
 from taccl.encoding.instance import Instance
 
 

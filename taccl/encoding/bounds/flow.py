@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
@@ -25,7 +25,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 
 _MAX_FLOWS = 200_000
 
@@ -89,15 +89,15 @@ def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArr
 def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray | None]]:
     """A rank, the ranks that want its chunks, one for each, and the links that these may use (None: all).
 
-    Chunks of different homes, which may use different links, come one after the other.
+    Chunks of different owners, which may use different links, come one after the other.
     """
     demand, problem = instance.once(demand_of), instance.problem
     collective, may_use = problem.collective, problem.limits.may_use
     source, target = demand.starts.rank, demand.wants.rank  # one of each for a chunk, in order of chunks
-    pairs, of_chunk = np.unique(source * problem.num_ranks + collective.home, return_inverse=True)
+    pairs, of_chunk = np.unique(source * problem.num_ranks + collective.owner, return_inverse=True)
     for number, pair in enumerate(pairs.tolist()):
-        rank, home = divmod(pair, problem.num_ranks)
-        yield rank, target[of_chunk == number], None if may_use is None else may_use[home]
+        rank, owner = divmod(pair, problem.num_ranks)
+        yield rank, target[of_chunk == number], None if may_use is None else may_use[owner]
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, first_row
 from taccl.encoding.bounds.demand import demand_of

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.bounds.capacity import Covers
 from taccl.encoding.bounds.ticks import MOST_COLUMNS, ticks
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.cuts import Cut, members
 from taccl.encoding.bounds.demand import Pairs, demand_of
 from taccl.encoding.instance import Instance

@@ -47,12 +47,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.ticks import ticks
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: A table of what ranks hold with more cells than this in its columns would take seconds.
 _MOST_CELLS = 40_000_000
@@ -87,8 +88,8 @@ class Layer:
         class_of = np.zeros(len(chunks), dtype=np.int64)
         may_use = np.ones((1, topology.num_links), dtype=np.bool_)
         if limits is not None:
-            homes, class_of = np.unique(problem.collective.home[chunks], return_inverse=True)
-            class_of, may_use = class_of.ravel(), limits[homes]
+            owners, class_of = np.unique(problem.collective.owner[chunks], return_inverse=True)
+            class_of, may_use = class_of.ravel(), limits[owners]
         if inside is not None:
             wanted = wanted & inside
             may_use = may_use & (inside[topology.src] & inside[topology.dst])

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
 #: lies beyond, it looks three times as far, up to this many times.

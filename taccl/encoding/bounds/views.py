@@ -33,9 +33,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import Collective, IntArray, Placement
+from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,14 +115,14 @@ def _each(instance: Instance) -> Iterator[View]:
 
 
 def _one_of(collective: Collective, placement: Placement, far: FloatArray) -> IntArray:
-    """Of each chunk's ranks in a placement the home, or else the one that is farthest from all.
+    """Of each chunk's ranks in a placement the owner, or else the one that is farthest from all.
 
     The result has shape (num_chunks,), `far` has shape (num_ranks,).
     """
-    home = collective.home
+    owner = collective.owner
     order = np.lexsort((placement.rank, -far[placement.rank], placement.chunk))
     first = np.flatnonzero(np.diff(placement.chunk[order], prepend=-1))
     chosen = placement.rank[order][first]
-    at_home = placement.chunk[placement.rank == home[placement.chunk]]
-    chosen[at_home] = home[at_home]
+    at_owner = placement.chunk[placement.rank == owner[placement.chunk]]
+    chosen[at_owner] = owner[at_owner]
     return np.asarray(chosen)

@@ -30,7 +30,8 @@ from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
 _MOST_COUNTED = 100

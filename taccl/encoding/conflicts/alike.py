@@ -1,11 +1,11 @@
 r"""Which rules contradict a symmetry: a permutation p of the ranks that is to leave everything as it is.
 
 With a literal for each rule and one for the symmetry, link(l) for "link l is there" and may(h, l) for "it is
-there, and chunks of home h may use it":
+there, and chunks of owner h may use it":
 
-    1. A rule about all homes, if it holds, takes away link(l) for each link that it forbids; a link that all
+    1. A rule about all owners, if it holds, takes away link(l) for each link that it forbids; a link that all
        rules about it allow is there, if they all hold.
-    2. The same for may(h, l) and all rules about home h.
+    2. The same for may(h, l) and all rules about owner h.
     3. The symmetry, if it holds, makes link(l) and link(p(l)) equal, and may(h, l) and may(p(h), p(l)).
        Where p(l) is no link, or one of other costs, link(l) must not be there.
 """
@@ -20,10 +20,11 @@ import numpy as np
 import z3
 
 from taccl.automorphism import differences
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
-from taccl.problem import LogicalTopology, Rule
+from taccl.network import LogicalTopology
+from taccl.problem import Rule
 from taccl.tolerance import SAME_COST
 
 
@@ -42,22 +43,22 @@ def unlike(
     """
     images = _images(everything, permutation)
     links = _Table(z3.Bool("symmetry"), [z3.Bool(f"rule {number}") for number in range(len(rules))])
-    about_all = [(number, rule) for number, rule in enumerate(rules) if rule.homes.all()]
+    about_all = [(number, rule) for number, rule in enumerate(rules) if rule.owners.all()]
     literals = [*links.holds, links.symmetry]
     solver: Any = z3.SolverFor("QF_FD")
     there = np.ones(everything.num_links, dtype=np.bool_)
     for _, rule in about_all:
         there &= ~rule.forbids
-    for constraint in links.of_home(-1, -1, about_all, _followed(there, images), images):
+    for constraint in links.of_owner(-1, -1, about_all, _followed(there, images), images):
         solver.add(constraint)
     core = minimal_core(solver, literals, budget)
-    by_home = [rule.scope for rule in rules if not rule.homes.all()]
-    if core is None and by_home:
-        differ = np.any(by_home, axis=0)
+    by_owner = [rule.scope for rule in rules if not rule.owners.all()]
+    if core is None and by_owner:
+        differ = np.any(by_owner, axis=0)
         kept = np.flatnonzero(there & (differ | differ[images]))
-        for home in range(everything.num_ranks):
-            about = [(number, rule) for number, rule in enumerate(rules) if rule.homes[home]]
-            for constraint in links.of_home(home, int(permutation[home]), about, kept, images):
+        for owner in range(everything.num_ranks):
+            about = [(number, rule) for number, rule in enumerate(rules) if rule.owners[owner]]
+            for constraint in links.of_owner(owner, int(permutation[owner]), about, kept, images):
                 solver.add(constraint)
         core = minimal_core(solver, literals, budget)
     if core is None:
@@ -83,22 +84,22 @@ def _followed(there: BoolArray, images: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class _Table:
-    """The literals, and the constraints of one home; home -1 stands for `link`, without a home."""
+    """The literals, and the constraints of one owner; owner -1 stands for `link`, without a owner."""
 
     symmetry: Any
     holds: list[Any]
 
-    def of_home(
+    def of_owner(
         self,
-        home: int,
-        moved_home: int,
+        owner: int,
+        moved_owner: int,
         about: Sequence[tuple[int, Rule]],
         links: IntArray,
         images: IntArray,
     ) -> Iterator[Any]:
         """Rules 1 to 3 for some of the links."""
         for link in links.tolist():
-            may = z3.Bool(f"may {home} {link}")
+            may = z3.Bool(f"may {owner} {link}")
             covering = [(number, rule) for number, rule in about if rule.scope[link]]
             for number, rule in covering:
                 if not rule.allows[link]:
@@ -106,5 +107,5 @@ class _Table:
             if all(rule.allows[link] for _, rule in covering):
                 yield z3.Implies(z3.And(*(self.holds[number] for number, _ in covering)), may)
             image = int(images[link])
-            moved = z3.BoolVal(False) if image < 0 else z3.Bool(f"may {moved_home} {image}")
+            moved = z3.BoolVal(False) if image < 0 else z3.Bool(f"may {moved_owner} {image}")
             yield z3.Implies(self.symmetry, may == moved)

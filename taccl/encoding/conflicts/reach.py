@@ -22,7 +22,8 @@ import z3
 
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
-from taccl.problem import LogicalTopology, Rule
+from taccl.network import LogicalTopology
+from taccl.problem import Rule
 
 #: A way from one place to another, and the rules that forbid it; a place is a set of ranks, by number.
 _Step = tuple[int, int, frozenset[int]]
@@ -31,7 +32,7 @@ _Step = tuple[int, int, frozenset[int]]
 def no_way(
     everything: LogicalTopology,
     rules: Sequence[Rule],
-    home: int,
+    owner: int,
     sources: Sequence[int],
     dst: int,
     budget: Budget,
@@ -44,7 +45,7 @@ def no_way(
     Parameters
     ----------
     everything : the links that there are without any rule.
-    home : of the chunks that are to go there; it decides which rules are about them.
+    owner : of the chunks that are to go there; it decides which rules are about them.
     max_hops : how many links a way may have; None: any number.
 
     Raises
@@ -54,8 +55,8 @@ def no_way(
     """
     places = np.arange(everything.num_ranks)
     if max_hops is None:
-        places = _places(everything, rules, home)
-    steps = _steps(everything, rules, home, places)
+        places = _places(everything, rules, owner)
+    steps = _steps(everything, rules, owner, places)
     starts, target = {int(places[source]) for source in sources}, int(places[dst])
     length = len(np.unique(places)) - 1 if max_hops is None else max_hops
     holds = [z3.Bool(f"rule {number}") for number in range(len(rules))]
@@ -65,14 +66,14 @@ def no_way(
     return minimal_core(solver, holds, budget)
 
 
-def _forbidding(rules: Sequence[Rule], home: int) -> Iterator[tuple[int, Rule]]:
-    return ((number, rule) for number, rule in enumerate(rules) if rule.homes[home])
+def _forbidding(rules: Sequence[Rule], owner: int) -> Iterator[tuple[int, Rule]]:
+    return ((number, rule) for number, rule in enumerate(rules) if rule.owners[owner])
 
 
-def _places(everything: LogicalTopology, rules: Sequence[Rule], home: int) -> np.ndarray:
+def _places(everything: LogicalTopology, rules: Sequence[Rule], owner: int) -> np.ndarray:
     """Ranks that reach each other over links that no rule forbids have one number, shape (num_ranks,)."""
     free = np.ones(everything.num_links, dtype=np.bool_)
-    for _, rule in _forbidding(rules, home):
+    for _, rule in _forbidding(rules, owner):
         free &= ~rule.forbids
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(everything.num_ranks))
@@ -83,9 +84,9 @@ def _places(everything: LogicalTopology, rules: Sequence[Rule], home: int) -> np
     return place
 
 
-def _steps(everything: LogicalTopology, rules: Sequence[Rule], home: int, places: np.ndarray) -> list[_Step]:
+def _steps(everything: LogicalTopology, rules: Sequence[Rule], owner: int, places: np.ndarray) -> list[_Step]:
     """The links between places. Of two between the same, one that more rules forbid says nothing."""
-    forbids = [(number, rule.forbids) for number, rule in _forbidding(rules, home)]
+    forbids = [(number, rule.forbids) for number, rule in _forbidding(rules, owner)]
     found: dict[tuple[int, int], set[frozenset[int]]] = {}
     for link, (src, dst) in enumerate(zip(places[everything.src], places[everything.dst], strict=True)):
         if src != dst:

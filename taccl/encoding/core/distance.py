@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
-from taccl.problem import FloatArray, LogicalTopology
+from taccl.collective import BoolArray, IntArray
+from taccl.network import FloatArray, LogicalTopology
 
 
 def distances_us(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.distance import distances_us
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: Distances are for no more sizes than this; others count as the next smaller one.
 _MOST_SIZES = 16
@@ -53,12 +54,12 @@ def _distances(problem: Problem) -> tuple[FloatArray, IntArray]:
         sizes = kept
     may_use = problem.limits.may_use
     everything = np.ones((1, topology.num_links), dtype=np.bool_)
-    limits, limit_of_home = (
+    limits, limit_of_owner = (
         (everything, np.zeros(problem.num_ranks, dtype=np.int64))
         if may_use is None
         else np.unique(may_use, axis=0, return_inverse=True)
     )
-    pairs = size_of.ravel() * len(limits) + limit_of_home.ravel()[collective.home]
+    pairs = size_of.ravel() * len(limits) + limit_of_owner.ravel()[collective.owner]
     used, kind = np.unique(pairs, return_inverse=True)
     every = np.arange(topology.num_links)
     distances = [

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

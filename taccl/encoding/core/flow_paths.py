@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
-from taccl.problem import FloatArray, Problem
+from taccl.collective import IntArray
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: A flow of less than this part of a chunk is taken for the solver's tolerance.
 _NOTHING = 1e-6

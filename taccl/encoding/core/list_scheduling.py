@@ -16,11 +16,12 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Ports, without_dead_ends
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
 #: A look at the budget costs a unit of work: so many events do, and so many cells of `_useful`.
@@ -241,7 +242,7 @@ class _Flood:
         later = float(come[come > now].min(initial=np.inf))
         keep = come <= now
         if self.own_first is not None and self.own_first[link]:
-            own = self.problem.collective.home[waiting] == sender
+            own = self.problem.collective.owner[waiting] == sender
             keep &= own | (not own.any())
         if self.policy.defer and keep.any():
             keep &= ~self._sooner_elsewhere(waiting, link, now)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.distance import distances_us
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 
 def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:
@@ -19,9 +20,9 @@ def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     if problem.limits.may_use is None:
         return distances_us(topology, duration)[None], np.zeros(problem.num_chunks, dtype=np.int64)
-    usable, kind_of_home = np.unique(problem.limits.may_use, axis=0, return_inverse=True)
+    usable, kind_of_owner = np.unique(problem.limits.may_use, axis=0, return_inverse=True)
     distance = np.array([distances_us(topology, duration, links) for links in usable])
-    return distance, kind_of_home.ravel()[problem.collective.home]
+    return distance, kind_of_owner.ravel()[problem.collective.owner]
 
 
 def shortest_path_sets(problem: Problem, slack: float) -> BoolArray:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from taccl.collectives import BoolArray, Collective, IntArray, Placement
+from taccl.collective import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
@@ -53,7 +53,7 @@ def phases(problem: Problem, owners: IntArray | None = None) -> Phases[Problem]:
     """What has to be summed, as a problem on the reversed links, and what has to be copied.
 
     `owners` says where each sum is made that many ranks want, shape (num_chunks,); by default at the
-    chunk's home. The phases keep the symmetries that also take each owner to the owner of its image.
+    chunk's owner. The phases keep the symmetries that also take each owner to the owner of its image.
     """
     collective = problem.collective
     if not collective.is_reduction:
@@ -88,10 +88,10 @@ def _keeping(problem: Problem, copies: Collective) -> tuple[IntArray, ...]:
 
 
 def default_owners(collective: Collective) -> IntArray:
-    """Where sums are made by default: a chunk's home, if that wants it, shape (num_chunks,)."""
-    home = collective.home
-    wants = collective.post[np.arange(len(home)), home]
-    return np.asarray(np.where(wants, home, collective.destination))
+    """Where sums are made by default: a chunk's owner, if that wants it, shape (num_chunks,)."""
+    owner = collective.owner
+    wants = collective.post[np.arange(len(owner)), owner]
+    return np.asarray(np.where(wants, owner, collective.destination))
 
 
 def _at(owners: IntArray, summed: BoolArray) -> Placement:
@@ -109,7 +109,7 @@ def _both(one: Placement, other: Placement) -> Placement:
     return Placement(*(np.concatenate(pair) for pair in columns))
 
 
-def _only(collective: Collective, summed: BoolArray, at_home: Placement, name: str) -> Collective:
+def _only(collective: Collective, summed: BoolArray, at_owner: Placement, name: str) -> Collective:
     """The sums alone. Chunks that are not summed stay where they are: one copy each, wanted there."""
     others = np.flatnonzero(~summed)
     rest = Placement(others, np.maximum(collective.source[others], 0), others)
@@ -117,7 +117,7 @@ def _only(collective: Collective, summed: BoolArray, at_home: Placement, name: s
         collective,
         name=name,
         inputs=_both(_rows(collective.inputs, summed), rest),
-        outputs=_both(at_home, rest),
+        outputs=_both(at_owner, rest),
         reduces=np.ones_like(summed),
     )
 

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from taccl.collectives import IntArray, Placement
+from taccl.collective import IntArray, Placement
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.errors import ScheduleError
 from taccl.problem import Problem
@@ -79,7 +79,7 @@ def _pieces(coarse: Problem, finer: Problem) -> int:
         or not pieces
         or not same_links
         or abs(finer.chunk_mb * pieces - coarse.chunk_mb) > EQUAL * coarse.chunk_mb
-        or (np.repeat(one.home, pieces) != other.home).any()
+        or (np.repeat(one.owner, pieces) != other.owner).any()
         or (np.repeat(one.reduces, pieces) != other.reduces).any()
         or not _is_cut(one.inputs, other.inputs, pieces)
         or not _is_cut(one.outputs, other.outputs, pieces)

@@ -251,14 +251,14 @@ def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> l
 def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[set[int]]:
     """For each send over a link with that rule, the copies of the sender's own chunks over it."""
     waits: list[set[int]] = [set() for _ in decisions]
-    own_first, home, src = problem.limits.own_first, problem.collective.home, problem.topology.src
+    own_first, owner, src = problem.limits.own_first, problem.collective.owner, problem.topology.src
     if own_first is None:
         return waits
     own: dict[int, set[int]] = defaultdict(set)
     others: dict[int, set[int]] = defaultdict(set)
     for index, decision in enumerate(decisions):
         if own_first[decision.link] and not decision.reduce:
-            is_own = any(home[chunk] == src[decision.link] for chunk in decision.chunks)
+            is_own = any(owner[chunk] == src[decision.link] for chunk in decision.chunks)
             (own if is_own else others)[decision.link].add(index)
     for link, indices in others.items():
         for index in indices:

@@ -214,7 +214,11 @@ def interchangeable_chunks_come_in_order(model: Model) -> Iterator[_Bool]:
     collective = model.problem.collective
     alike: dict[tuple[int, bytes, bytes], list[int]] = {}
     for chunk in range(model.problem.num_chunks):
-        key = (int(collective.home[chunk]), collective.pre[chunk].tobytes(), collective.post[chunk].tobytes())
+        key = (
+            int(collective.owner[chunk]),
+            collective.pre[chunk].tobytes(),
+            collective.post[chunk].tobytes(),
+        )
         alike.setdefault(key, []).append(chunk)
     for chunks in alike.values():
         wanted = collective.post[chunks[0]] & ~collective.pre[chunks[0]]

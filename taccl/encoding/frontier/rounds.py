@@ -21,13 +21,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import simple_cuts
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError
-from taccl.problem import FloatArray, LogicalTopology, Problem
+from taccl.network import FloatArray, LogicalTopology
+from taccl.problem import Problem
 
 #: A rate may differ from a small integer by this fraction: measured costs are never exact.
 _ROUNDING = 0.05
@@ -109,12 +110,12 @@ def hops(problem: Problem) -> tuple[FloatArray, FloatArray]:
     ones = np.ones(topology.num_links)
     from_start = np.full((problem.num_chunks, problem.num_ranks), np.inf)
     to_wanting = from_start.copy()
-    by_home: dict[int, FloatArray] = {}
+    by_owner: dict[int, FloatArray] = {}
     for chunk in range(problem.num_chunks):
-        home = int(collective.home[chunk])
-        if home not in by_home:
-            by_home[home] = distances_us(topology, ones, problem.usable(chunk))
-        distance = by_home[home]
+        owner = int(collective.owner[chunk])
+        if owner not in by_owner:
+            by_owner[owner] = distances_us(topology, ones, problem.usable(chunk))
+        distance = by_owner[owner]
         from_start[chunk] = distance[collective.pre[chunk]].min(axis=0, initial=np.inf)
         wanting = collective.post[chunk] & ~collective.pre[chunk]
         to_wanting[chunk] = distance[:, wanting].min(axis=1, initial=np.inf)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.automorphism import Broken, network_map
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.symmetry.action import Action
 from taccl.problem import Problem
 

@@ -14,11 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from taccl.automorphism import Broken, same_costs
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.symmetry.action import Action, Compositions, compositions
 from taccl.encoding.symmetry.check import action_of
 from taccl.errors import SketchError
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 

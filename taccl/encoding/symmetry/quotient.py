@@ -27,12 +27,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import BoolArray, Collective, IntArray, Placement
+from taccl.collective import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.symmetry.action import Action, Compositions
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.group import Growing, growing_from
-from taccl.problem import LogicalTopology, Problem
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: Larger tables of images than this, in cells of 8 bytes, are not worth their memory.
@@ -152,5 +153,5 @@ def _only(collective: Collective, chosen: BoolArray) -> Collective:
         inputs=rows(collective.inputs),
         outputs=rows(collective.outputs),
         reduces=collective.reduces[chosen],
-        home=collective.home[chosen],
+        owner=collective.owner[chosen],
     )

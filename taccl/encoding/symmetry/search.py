@@ -15,13 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.automorphism import differences
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.action import Action
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.group import Growing, growing_from
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.tolerance import SAME_COST
 
 #: Machines with more ranks are left to their sketches.
@@ -150,7 +151,7 @@ class _Search:
         self._role = np.stack(
             [
                 np.bincount(each, minlength=topology.num_ranks)
-                for each in (collective.inputs.rank, collective.outputs.rank, collective.home)
+                for each in (collective.inputs.rank, collective.outputs.rank, collective.owner)
             ],
             axis=1,
         )

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray, allgather
+from taccl.collective import BoolArray, IntArray
+from taccl.collectives import allgather
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.problem import Problem
 from taccl.schedule import Schedule

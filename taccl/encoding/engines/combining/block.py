@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import Collective, Placement
+from taccl.collective import Collective, Placement
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.board import Board
 from taccl.encoding.symmetry.group import symmetry_group
@@ -17,20 +17,20 @@ from taccl.problem import Problem, RoutingLimits
 def in_one_block(problem: Problem) -> Board | None:
     """The problem with one chunk as large as all together, without its symmetry.
 
-    None if chunks differ in more than their homes, or do not fit in one send.
+    None if chunks differ in more than their owners, or do not fit in one send.
     """
     collective, limits = problem.collective, problem.limits
-    homes = np.unique(collective.home)
+    owners = np.unique(collective.owner)
     if problem.num_chunks > problem.max_group or not all(
         (rows == rows[0]).all()
         for rows in (
             collective.pre,
             collective.post,
-            np.ones((1, 1)) if limits.may_use is None else limits.may_use[homes],
+            np.ones((1, 1)) if limits.may_use is None else limits.may_use[owners],
         )
     ):
         return None
-    may_use = None if limits.may_use is None else np.tile(limits.may_use[homes[:1]], (problem.num_ranks, 1))
+    may_use = None if limits.may_use is None else np.tile(limits.may_use[owners[:1]], (problem.num_ranks, 1))
     one = replace(
         problem,
         collective=_first_chunk(collective),
@@ -52,7 +52,7 @@ def _first_chunk(collective: Collective) -> Collective:
         inputs=first(collective.inputs),
         outputs=first(collective.outputs),
         reduces=collective.reduces[:1],
-        home=collective.home[:1],
+        owner=collective.owner[:1],
     )
 
 

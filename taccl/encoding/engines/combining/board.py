@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 
 class Move(NamedTuple):
@@ -82,9 +83,9 @@ class Board:
         limits = problem.limits.may_use
         usable = np.ones((len(deciding), len(group), len(chunks)), dtype=np.bool_)
         if limits is not None:
-            usable = limits[collective.home[chunks]][:, links].transpose(1, 2, 0).copy()
+            usable = limits[collective.owner[chunks]][:, links].transpose(1, 2, 0).copy()
         own_first = problem.limits.own_first
-        is_own = collective.home[chunks] == topology.src[links][:, :, None]
+        is_own = collective.owner[chunks] == topology.src[links][:, :, None]
         port_of = _port_orbits(problem, group)
         held = collective.pre[chunks].T.copy()
         return Board(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import MEAN_WEIGHT, Played
 from taccl.schedule.partial_sums import contributors
@@ -95,12 +95,12 @@ class Exchange:
     def traits(self, kind: int) -> tuple[IntArray, ...]:
         """What cells may have in common, each of shape (G, C).
 
-        That is where their chunks' homes are, as the first image of the link sees them.
+        That is where their chunks' owners are, as the first image of the link sees them.
         """
         group, problem = self.board.group, self.board.problem
-        home = group.rank_map.argsort(axis=1)[:, problem.collective.home[self.board.chunks]]
-        bits = [home >> bit & 1 for bit in range(int(problem.num_ranks - 1).bit_length())]
-        return (home, problem.topology.node_of[home], *bits)
+        owner = group.rank_map.argsort(axis=1)[:, problem.collective.owner[self.board.chunks]]
+        bits = [owner >> bit & 1 for bit in range(int(problem.num_ranks - 1).bit_length())]
+        return (owner, problem.topology.node_of[owner], *bits)
 
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         kept: list[Move] = []

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.combining.begin import some_slow
 from taccl.encoding.engines.combining.board import Board, Move

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.engines.combining.begin import kinds_of_links
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.schedule import Schedule

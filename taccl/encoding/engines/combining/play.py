@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.board import Board, Move
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 
 #: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2

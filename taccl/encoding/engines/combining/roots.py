@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged
@@ -77,8 +77,8 @@ def _with_roots(
 
 
 def _places(problem: Problem) -> Iterator[IntArray]:
-    """Roots worth trying, each of shape (num_chunks,); none where only the homes are."""
-    home, node_of = problem.collective.home, problem.topology.node_of
+    """Roots worth trying, each of shape (num_chunks,); none where only the owners are."""
+    owner, node_of = problem.collective.owner, problem.topology.node_of
     sizes = np.bincount(node_of)
     if len(sizes) == 1 or (sizes != sizes[0]).any():
         return
@@ -86,10 +86,10 @@ def _places(problem: Problem) -> Iterator[IntArray]:
     ranks = np.argsort(node_of, kind="stable").reshape(nodes, size)
     local = np.empty(len(node_of), dtype=np.int64)
     local[ranks] = np.arange(size)
-    yield ranks[local[home] % nodes, local[home]]
+    yield ranks[local[owner] % nodes, local[owner]]
     group = symmetry_group(problem)
     for hub in range(size):
-        roots = ranks[node_of[home], hub]
+        roots = ranks[node_of[owner], hub]
         if (roots[group.chunk_map] == group.rank_map[:, roots]).all():
             yield roots
-    yield home
+    yield owner

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.combining.board import Board
 from taccl.encoding.engines.combining.play import Played

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collectives import IntArray, Placement
+from taccl.collective import IntArray, Placement
 from taccl.encoding.engines.combining.begin import doubling
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.encoding.engines.combining.play import Spread
@@ -59,7 +59,7 @@ def _inside(board: Board, team_of: IntArray) -> Problem:
     """The problem of spreading every chunk to its teams, each from one member.
 
     The teams are those of the deciding chunks; others have the images of these. Of each team that member has
-    the chunk that stands in it where the chunk's home stands in its own.
+    the chunk that stands in it where the chunk's owner stands in its own.
     """
     problem, group = board.problem, board.group
     topology, collective = problem.topology.reversed(), problem.collective
@@ -67,10 +67,10 @@ def _inside(board: Board, team_of: IntArray) -> Problem:
     links_inside = team_of[topology.src] == team_of[topology.dst]
     holds = np.zeros((problem.num_chunks, problem.num_ranks), dtype=np.bool_)
     allowed = np.zeros((problem.num_ranks, topology.num_links), dtype=np.bool_)
-    home = collective.home[board.chunks]
+    owner = collective.owner[board.chunks]
     for chunk_map, rank_map, link_map in zip(group.chunk_map, group.rank_map, group.link_map, strict=True):
-        holds[chunk_map[board.chunks][:, None], rank_map] = place[home][:, None] == place
-        allowed[rank_map[home][:, None], link_map] = links_inside
+        holds[chunk_map[board.chunks][:, None], rank_map] = place[owner][:, None] == place
+        allowed[rank_map[owner][:, None], link_map] = links_inside
     if problem.limits.may_use is not None:
         allowed &= problem.limits.may_use
     chunk, rank = np.nonzero(holds)

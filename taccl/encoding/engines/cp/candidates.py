@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.engines.cp.model import JointModel
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 from taccl.schedule import Schedule
 
 

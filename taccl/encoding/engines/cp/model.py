@@ -207,7 +207,7 @@ class _Rules(Variables):
             }
             intervals, loads = {}, {}
             for link, each in cost.items():
-                home = int(self.group.link_representative[link])
+                owner = int(self.group.link_representative[link])
                 for item in items_on[link]:
                     one, over = self.timed_as[item, link]
                     name = "alone", one, over, 0, each
@@ -215,11 +215,11 @@ class _Rules(Variables):
                         intervals[name] = self._own_interval(one, over, each)
                         loads[name] = self._busy(over, each) * self.alone[one, over].active
                     phase = item // self.num_chunks
-                    for k, slot in enumerate(self.slots.get((home, phase), [])):
-                        name = "slot", home, phase, k, each
+                    for k, slot in enumerate(self.slots.get((owner, phase), [])):
+                        name = "slot", owner, phase, k, each
                         if name not in intervals:
-                            intervals[name] = self._slot_interval(slot, home, each)
-                            loads[name] = self._slot_load(slot, home, each)
+                            intervals[name] = self._slot_interval(slot, owner, each)
+                            loads[name] = self._slot_load(slot, owner, each)
             signature = frozenset(intervals)
             if signature not in seen and len(intervals) > 1:
                 seen.add(signature)
@@ -273,18 +273,18 @@ class _Rules(Variables):
         return self.cp.new_optional_interval_var(slot.start, size, end, slot.active, "g")
 
     def _own_chunks_go_first(self) -> None:
-        own_first, home = self.problem.limits.own_first, self.problem.collective.home
+        own_first, owner = self.problem.limits.own_first, self.problem.collective.owner
         if own_first is None:
             return
         own_end: dict[int, Any] = {}
         copies = [(chunk, link) for chunk, link in self.pairs if chunk < self.num_chunks and own_first[link]]
         for chunk, link in copies:
-            if home[chunk] == self.src[link]:
+            if owner[chunk] == self.src[link]:
                 last = own_end.setdefault(link, self.cp.new_int_var(0, self.horizon, f"own{link}"))
                 for literal, _, end in self.uses(chunk, link):
                     self.cp.add(last >= end).only_enforce_if(literal)
         for chunk, link in copies:
-            if link in own_end and home[chunk] != self.src[link]:
+            if link in own_end and owner[chunk] != self.src[link]:
                 for literal, start, _ in self.uses(chunk, link):
                     self.cp.add(start >= own_end[link]).only_enforce_if(literal)
 

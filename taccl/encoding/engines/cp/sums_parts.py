@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.problem import Problem

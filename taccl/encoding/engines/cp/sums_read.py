@@ -12,7 +12,8 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, is_own
 from taccl.encoding.engines.cp.sums_variables import Cell
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.partial_sums import disjoint_union

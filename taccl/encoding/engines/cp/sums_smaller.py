@@ -8,7 +8,7 @@ from math import gcd
 
 import numpy as np
 
-from taccl.collectives import Collective, IntArray, Placement
+from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
@@ -113,7 +113,7 @@ def _only(collective: Collective, chunks: list[int]) -> Collective:
         inputs=_rows(collective.inputs, kept),
         outputs=_rows(collective.outputs, kept),
         reduces=collective.reduces[chunks],
-        home=collective.home[chunks],
+        owner=collective.owner[chunks],
     )
 
 

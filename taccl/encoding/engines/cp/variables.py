@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.engines.cp.candidates import Candidates
@@ -168,18 +168,18 @@ class Variables:
         for item, link in self.pairs:
             on_link[link, item // self.num_chunks].append(item)
         whole, timed = self.whole.link_representative, self.group.link_representative
-        to_home = _elements_to_representatives(self.whole)
+        to_least = _elements_to_representatives(self.whole)
         chosen: dict[tuple[int, int], list[Slot]] = {}
         for (link, phase), items in sorted(on_link.items()):
             if timed[link] != link:
                 continue
-            home = int(whole[link])
-            if (home, phase) not in chosen:
-                chosen[home, phase] = self._choices(home, on_link[home, phase])
-            image = self.whole.chunk_map[to_home[link]]
+            owner = int(whole[link])
+            if (owner, phase) not in chosen:
+                chosen[owner, phase] = self._choices(owner, on_link[owner, phase])
+            image = self.whole.chunk_map[to_least[link]]
             slots = [
                 self._timed(link, k, choice, {item: choice.members[int(image[item])] for item in items})
-                for k, choice in enumerate(chosen[home, phase])
+                for k, choice in enumerate(chosen[owner, phase])
             ]
             for one, other in itertools.pairwise(slots):
                 self.cp.add(self._port_is_free(link, one) <= other.start).only_enforce_if(other.active)
@@ -233,8 +233,8 @@ class Variables:
     def uses(self, item: int, link: int) -> list[tuple[Any, Any, Any]]:
         """(literal, start, end) of every way in which an item may travel over a link."""
         own = self.alone[self.timed_as[item, link]]
-        home = int(self.group.link_representative[link])
-        slots = self.slots.get((home, item // self.num_chunks), [])
+        owner = int(self.group.link_representative[link])
+        slots = self.slots.get((owner, item // self.num_chunks), [])
         if not slots:
             return [(own.active, own.start, own.end)]
         image = self.image[item, link]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.options import SearchOptions
@@ -24,7 +24,8 @@ from taccl.encoding.core.timing import Ports
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, LogicalTopology, Problem
+from taccl.network import FloatArray, LogicalTopology
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: What it counts that a sender has a chunk later, beside the time of the link.
@@ -153,7 +154,7 @@ def _sources(problem: Problem) -> _Sources | None:
         starts, of_start = np.unique(collective.pre, axis=0, return_inverse=True)
     else:
         return None
-    limits = limits_of.ravel()[collective.home]
+    limits = limits_of.ravel()[collective.owner]
     both, of_chunk = np.unique(of_start.ravel() * len(usable) + limits, return_inverse=True)
     start, kind = np.divmod(both, len(usable))
     if max(len(both), ranks * len(usable)) * ranks > MOST_CELLS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
 from taccl.encoding.core.options import SearchOptions
@@ -21,7 +21,8 @@ from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Terrain
 from taccl.encoding.core.timing import Ports
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
 
 #: Moments closer than this are the same: float error is smaller, and every send takes longer.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.problem import Problem
 from taccl.schedule import Schedule

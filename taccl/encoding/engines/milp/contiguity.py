@@ -27,14 +27,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.linear import LinearModel, Solution, Values, solve
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray
+from taccl.network import FloatArray
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: More transfers than this make a program too large, and so many for each second that is left take a
@@ -215,8 +215,8 @@ def _may_share(schedule: Schedule, one: int, other: int) -> bool:
     own_first = schedule.problem.limits.own_first
     if own_first is None or not own_first[schedule.link[one]]:
         return True
-    home, sender = schedule.problem.collective.home, schedule.src[one]
-    return bool((home[schedule.chunk[one]] == sender) == (home[schedule.chunk[other]] == sender))
+    owner, sender = schedule.problem.collective.owner, schedule.src[one]
+    return bool((owner[schedule.chunk[one]] == sender) == (owner[schedule.chunk[other]] == sender))
 
 
 def _presence(schedule: Schedule) -> IntArray:

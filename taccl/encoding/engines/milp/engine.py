@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, Terrain, flood

@@ -25,13 +25,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: How much a connection or a transfer weighs against the finishing time.

@@ -26,10 +26,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, predecessors, topological
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: More sends, or pairs of them that share a port, take longer to write down than a question is worth.

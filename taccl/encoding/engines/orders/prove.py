@@ -13,7 +13,7 @@ from collections.abc import Generator
 import numpy as np
 import z3
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.ask import ask
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.update import Update

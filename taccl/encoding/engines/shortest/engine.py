@@ -2,7 +2,7 @@
 
 A copy goes along a tree of shortest paths. A sum is made at one rank: contributions go to it along a tree of
 shortest paths, and copies of the finished sum leave it along another. The rank is one for which the way in
-and the way out together are the shortest, with ready times and tails; of several, the chunk's home.
+and the way out together are the shortest, with ready times and tails; of several, the chunk's owner.
 
 It asks nothing about load, so where chunks crowd on a link it is slow. It is there for problems that no other
 engine knows: unequal chunks, inputs that come late, helpers.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.options import SearchOptions
@@ -23,7 +23,8 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.shortest.tree import Network
 from taccl.encoding.instance import Instance
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import EQUAL
 
@@ -106,10 +107,10 @@ class _Ways:
             for backwards, rows in ((False, self._starts[chunk]), (True, self._wanted[chunk]))
         )
         total = into + out
-        home = int(self._problem.collective.home[chunk])
-        # What differs by rounding only is equal, so that equal chunks are summed at their homes.
+        owner = int(self._problem.collective.owner[chunk])
+        # What differs by rounding only is equal, so that equal chunks are summed at their owners.
         steps = np.round(total / max(float(total.min()), np.finfo(float).tiny) / (2 * EQUAL))
-        order = np.lexsort((np.arange(len(total)) != home, steps))
+        order = np.lexsort((np.arange(len(total)) != owner, steps))
         return [int(rank) for rank in order if np.isfinite(total[rank])]
 
     def _distance_us(self, chunk: int, backwards: bool, rank: int) -> FloatArray:

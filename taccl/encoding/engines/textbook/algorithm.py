@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.transfer import Steps, together
 

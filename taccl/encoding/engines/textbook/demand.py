@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.collectives import Collective, IntArray
+from taccl.collective import Collective, IntArray
 
 #: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
 #: Scatter, Gather); the sum over all ranks at every rank (AllReduce).
@@ -23,7 +23,7 @@ class Demand:
     Parameters
     ----------
     kind : what is asked for.
-    begin : shape (num_chunks,); where each chunk starts; of one that is summed, its home.
+    begin : shape (num_chunks,); where each chunk starts; of one that is summed, its owner.
     end : shape (num_chunks,); where each chunk is wanted, if that is one rank; else `begin`.
     piece : shape (num_chunks,); the number of each chunk among those with the same ends.
     pieces : shape (num_chunks,); how many there are of those.
@@ -114,7 +114,7 @@ def demand_of(collective: Collective) -> Demand | None:
         return None
     starts = np.bincount(collective.inputs.chunk, minlength=chunks)
     wanted = np.bincount(collective.outputs.chunk, minlength=chunks)
-    begin, end = collective.home.astype(np.int64), collective.home.astype(np.int64)
+    begin, end = collective.owner.astype(np.int64), collective.owner.astype(np.int64)
     kind: Kind
     if collective.reduces.all() and (starts == ranks).all() and (wanted == ranks).all():
         kind = "summed"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.demand import Cut, Kind
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer
@@ -129,7 +129,7 @@ def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
 
 
 def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
-    """Sums and copies by which every rank gets the sum of each unit; `parts` : home -> units."""
+    """Sums and copies by which every rank gets the sum of each unit; `parts` : owner -> units."""
     explicit = bool(plan.whole)
     holds = {int(rank): 1 << int(rank) for rank in plan.grid.ravel()}
     owned = _Owned(plan, parts)
@@ -148,14 +148,14 @@ def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
 
 
 class _Owned:
-    """Which units a rank still has to do with after so many stages: those whose home has its positions."""
+    """Which units a rank still has to do with after so many stages: those whose owner has its positions."""
 
     def __init__(self, plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> None:
         self._place = plan.place[:, [axis for axis, _ in plan.stages]]
         self._by_prefix: dict[tuple[int, ...], tuple[int, ...]] = defaultdict(tuple)
-        for home in sorted(parts):
+        for owner in sorted(parts):
             for count in range(len(plan.stages) + 1):
-                self._by_prefix[tuple(self._place[home, :count].tolist())] += parts[home]
+                self._by_prefix[tuple(self._place[owner, :count].tolist())] += parts[owner]
 
     def by(self, stages: int, rank: int) -> tuple[int, ...]:
         return self._by_prefix.get(tuple(self._place[rank, :stages].tolist()), ())

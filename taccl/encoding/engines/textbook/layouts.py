@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import IntArray
-from taccl.problem import LogicalTopology
+from taccl.collective import IntArray
+from taccl.network import LogicalTopology
 
 #: Grids of one machine, nodes included.
 _MOST_GRIDS = 12

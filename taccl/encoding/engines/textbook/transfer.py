@@ -63,7 +63,7 @@ def without_repeats(steps: Steps, held: Mapping[int, tuple[int, ...]]) -> Steps:
 def decisions(problem: Problem, steps: Steps, chunks: Sequence[tuple[int, ...]]) -> list[Decision] | None:
     """The sends over links, in their order, cut where they are too large for one; None if a link is missing.
 
-    A link that a chunk's home may not use is missing too. `chunks` : of each unit.
+    A link that a chunk's owner may not use is missing too. `chunks` : of each unit.
     """
     index, most = problem.topology.link_index, problem.max_group
     made: list[Decision] = []
@@ -126,7 +126,7 @@ def _are_allowed(problem: Problem, made: Sequence[Decision]) -> bool:
         np.array([decision.link for decision in made], dtype=np.int64),
         [len(decision.chunks) for decision in made],
     )
-    return bool(may_use[problem.collective.home[chunk], link].all())
+    return bool(may_use[problem.collective.owner[chunk], link].all())
 
 
 def timed(problem: Problem, made: list[Decision]) -> Schedule | None:

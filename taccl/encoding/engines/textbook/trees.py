@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collectives import IntArray
+from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.layouts import by_nodes

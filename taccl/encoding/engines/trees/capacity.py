@@ -23,10 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.collectives import BoolArray, IntArray
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
-from taccl.problem import FloatArray, Problem
+from taccl.network import FloatArray
+from taccl.problem import Problem
 
 #: While cuts are sought, capacities are integers: in parts of a chunk, so many of which are one.
 _FINE = 2**20

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collectives import BoolArray
+from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Carried, orders
