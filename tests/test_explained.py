@@ -397,7 +397,8 @@ def test_no_schedule_meets_a_target_that_is_called_impossible(
         assert explanation.verdict != "impossible"
     if explanation.verdict == "impossible":
         (conflict,) = explanation.conflicts
-        assert conflict.machine or conflict.lines
+        told = "which lines are to blame is not known" in explanation.summary()
+        assert conflict.machine or conflict.lines or told, "on a busy machine there may be no time to ask"
         assert explanation.bound is not None and explanation.bound.value_us > share * time_us
     if explanation.verdict == "possible":
         assert explanation.found is not None

@@ -297,7 +297,7 @@ def test_a_collective_given_as_data_is_checked():
         inputs=places,
         outputs=wanted,
         reduces=np.array([False, True]),
-        home=np.array([0, 0]),
+        owner=np.array([0, 0]),
         in_place_shift=np.zeros(2, dtype=np.int64),
     )
     zero = block(0, 1, 1, step("s", "i0"), step("cpy", "i1", "o0"), step("rrc", "o0"))
