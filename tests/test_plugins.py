@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,11 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
     assert any(told in failure.text for failure in found.failures), found.failures
     assert found.schedule.makespan_us < 12.0, "greedy alone takes 17.2 us, the best 11.49"
     assert found.lower_bound_us <= found.schedule.makespan_us * (1 + 1e-9)
+
+
+def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command is imported anew, as in a shell."""
+    install(tmp_path, monkeypatch, "[taccl.engines]\nbroken = toy:NOTHING\n")
+    monkeypatch.delitem(sys.modules, "taccl.cli.synthesize", raising=False)
+    assert CliRunner().invoke(main, ["synthesize", "--help"]).exit_code == 0
+    assert CliRunner().invoke(main, ["--help"]).exit_code == 0

@@ -19,8 +19,9 @@ class EngineRun:
     ----------
     name : of the engine.
     seconds : that it ran, all its turns together; nominal ones where work is counted.
-    time_us : of the fastest schedule that it found, if it was the fastest so far; None: it found none.
-    lower_bound_us : the best bound that it proved; 0: none.
+    time_us : of the last schedule that it found, microseconds; None: none faster than what was known. An
+        engine that works on a phase tells the time of that phase.
+    lower_bound_us : the best bound that it proved of what it worked on, microseconds; 0: none.
     """
 
     name: str
