@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -208,3 +208,13 @@ def chunk_bytes(chunks_per_size: int, size_bytes: int) -> int:
             hint=f"--size {chunks_per_size} or more, or fewer chunks",
         )
     return size - size % _WHOLE_NUMBERS_BYTES if rest and size >= _WHOLE_NUMBERS_BYTES else size
+
+
+def rounding_notes(size_bytes: int, bytes_each: int, chunks: int) -> Iterator[str]:
+    """A note on a size of `size_bytes` that became smaller, since it is no whole number of equal chunks."""
+    rounded = bytes_each * chunks
+    if rounded != size_bytes:
+        yield (
+            f"the size of {size_bytes} bytes is rounded down to {rounded}, as nccl-tests does: "
+            f"{chunks} equal chunks of {bytes_each} bytes"
+        )

@@ -37,7 +37,7 @@ class RoutingLimits:
 
     Parameters
     ----------
-    may_use : shape (num_ranks, num_links) or None for everything; whether chunks of a owner may
+    may_use : shape (num_ranks, num_links) or None for everything; whether chunks of an owner may
         travel over a link.
     own_first : shape (num_links,) or None; on these links the source rank's own chunks leave
         before those that it carries for others.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from taccl.backend.targets import find_target
 from taccl.buildable import check_cells
 from taccl.collective import Collective
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import chunk_bytes, make_collective
+from taccl.collectives import chunk_bytes, make_collective, rounding_notes
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.problem import NO_LIMIT
@@ -87,16 +86,6 @@ def resolve(request: Request) -> Resolved:
         max_group,
         notes=tuple(rounding_notes(size_bytes, bytes_each, collective.chunks_per_size)),
     )
-
-
-def rounding_notes(size_bytes: int, bytes_each: int, chunks: int) -> Iterator[str]:
-    """A note on a size that became smaller, since it is no whole number of equal chunks."""
-    rounded = bytes_each * chunks
-    if rounded != size_bytes:
-        yield (
-            f"the size of {size_bytes} bytes is rounded down to {rounded}, as nccl-tests does: "
-            f"{chunks} equal chunks of {bytes_each} bytes"
-        )
 
 
 def _with_nic_sharing(sketch: Sketch | None, nic_sharing: NicSharing) -> Sketch:

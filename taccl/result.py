@@ -152,8 +152,7 @@ class Result:
         """Where `write(path)` puts each of `files`.
 
         No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
-        `path`, another one `NAME.READER.xml`
-        beside it.
+        `path`, another one `NAME.READER.xml` beside it.
         """
         path = Path(path)
         others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])

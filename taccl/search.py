@@ -203,7 +203,7 @@ class _Listener:
         try:
             schedule.check()
         except ScheduleError as fault:  # a mistake of one engine, which others need not pay for
-            self._journal.fails(update.stage, fault)
+            self._journal.refuses(update.stage, schedule, fault)
             self._invalid = fault
             return False
         if self.schedule is None:

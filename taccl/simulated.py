@@ -17,7 +17,7 @@ from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
 from taccl.collective import Collective
-from taccl.collectives import COLLECTIVES, chunk_bytes
+from taccl.collectives import COLLECTIVES, chunk_bytes, rounding_notes
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import (
     TacclError,
@@ -27,7 +27,6 @@ from taccl.errors import (
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem, RoutingLimits
 from taccl.request import MachineKeywords, Request, spelled_out
-from taccl.resolved import rounding_notes
 from taccl.schedule import read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from taccl import synthesize
+from taccl import bounds, make_problem, synthesize
 from taccl.cli.main import main
 from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import names
 from taccl.errors import SolverError, TacclError
 from taccl.plugins import added
+
+FULL = ("--topology", "full:4", "--size", "4MB")
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str) -> None:
@@ -76,3 +80,60 @@ def test_what_cannot_be_loaded_is_told(
     install(tmp_path, monkeypatch, f"[taccl.engines]\nbroken = {value}\n")
     with pytest.raises(TacclError, match=told):
         names()
+
+
+@pytest.fixture
+def toy_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, "[taccl.bounds]\none-link = toy_bound:BOUND\n")
+
+
+@pytest.mark.usefixtures("toy_bound")
+def test_a_bound_of_another_package_is_proved_and_shown() -> None:
+    """A link of full:4 carries 1 MB in no less than its alpha and beta."""
+    shown = {proof.kind: proof for proof in bounds("alltoall", topology="full:4", size="4MB")}
+    problem = make_problem("alltoall", topology="full:4", size="4MB").problem
+    link_us = problem.topology.alpha_us[0] + problem.chunk_mb * problem.topology.beta_us_per_mb[0]
+    assert shown["one-link"].value_us == pytest.approx(link_us)
+    assert shown["one-link"].remedy == "a faster link"
+    done = CliRunner().invoke(main, ["bound", *FULL, "--collective", "alltoall"])
+    assert "no link is faster than 0 -> 1" in done.output
+
+
+@pytest.mark.usefixtures("toy_bound")
+def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> None:
+    asked = ["synthesize", *FULL, "--no-xml", "--effort", "500", "--chunks", "1", "--json"]
+    for collective, declined in (("allreduce", True), ("alltoall", False)):
+        done = CliRunner().invoke(main, [*asked, "--collective", collective])
+        assert done.exit_code == 0, done.output
+        reasons = {each["name"]: each["reason"] for each in json.loads(done.stdout)["declined"]}
+        assert reasons.get("bound one-link") == ("it knows no reductions" if declined else None)
+
+
+@pytest.mark.parametrize("chunks", [1, "auto"])
+@pytest.mark.parametrize(
+    ("group", "toy", "told"),
+    [
+        ("engines", "LIAR", "not valid"),
+        ("engines", "UNSURE", "ZeroDivisionError: asked"),
+        ("bounds", "BROKEN", "ZeroDivisionError: proving"),
+        ("bounds", "HIGH", "above a valid schedule"),
+    ],
+)
+def test_what_breaks_its_promise_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | str, group: str, toy: str, told: str
+) -> None:
+    """A ring of four GPUs, on which other engines end far below the first schedule."""
+    install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
+    asked = {"topology": "ring:4", "size": "1MB", "effort": 3_000, "chunks": chunks, "xml": False}
+    found = synthesize("alltoall", **asked).found
+    assert any(told in failure.text for failure in found.failures), found.failures
+    assert found.schedule.makespan_us < 12.0, "greedy alone takes 17.2 us, the best 11.49"
+    assert found.lower_bound_us <= found.schedule.makespan_us * (1 + 1e-9)
+
+
+def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command is imported anew, as in a shell."""
+    install(tmp_path, monkeypatch, "[taccl.engines]\nbroken = toy:NOTHING\n")
+    monkeypatch.delitem(sys.modules, "taccl.cli.synthesize", raising=False)
+    assert CliRunner().invoke(main, ["synthesize", "--help"]).exit_code == 0
+    assert CliRunner().invoke(main, ["--help"]).exit_code == 0

@@ -10,7 +10,8 @@ from typing import Generic
 
 from taccl.chunking.numbers import candidates
 from taccl.chunking.trials import Choice, Stated, Trial
-from taccl.encoding.bounds import Proof, all_bounds
+from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
+from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.engines.registry import engine_named
@@ -21,7 +22,7 @@ from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import STOP, Answer, Found, Observer, Progress, Status, relative_gap, search
-from taccl.tolerance import OPTIMAL_GAP
+from taccl.tolerance import OPTIMAL_GAP, contradicts
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
@@ -115,11 +116,21 @@ class ChunkSearch(Generic[Stated]):
         self._instance = self._known_size(self._coarsest.problem)
         engine_asked_for(self._instance, options.engine)
         self._untried = candidates(self._coarsest.problem)
-        proofs = all_bounds(self._instance, self._budget.share(_ANY_CHUNKS))
-        nothing = Proof(0.0, "no bound is known", "none", "")
-        self._any_chunks = next((each for each in proofs if each.holds_for_any_chunks), nothing)
-        self._coarsest_bound = proofs[0]  # the instance knows it, so no search of it tells it again
+        proved = self._proved()
+        self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
+        self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again
         self._quick = "greedy" if engine_named("greedy").can(self._instance) else options.engine
+
+    def _proved(self) -> list[Proof]:
+        """What is proved of one chunk in each part, largest first; a bound that breaks down is noted."""
+        budget = self._budget.share(_ANY_CHUNKS)
+        proved = [quick_bound(self._instance)]
+        for bound in known_bounds():
+            try:
+                proved += proofs(self._instance, budget, (bound,))
+            except Exception as fault:
+                self._failures.append(Failure(f"bound {bound.name}", told(fault)))
+        return sorted(proved, key=lambda proof: -proof.value_us)
 
     def first_round(self) -> None:
         """A short trial of each number, coarsest first, until finer ones only get slower."""
@@ -177,7 +188,7 @@ class ChunkSearch(Generic[Stated]):
                 best.found,
                 status=self._status(best),
                 seconds=time.monotonic() - self._began,
-                failures=(*best.found.failures, *self._failures),
+                failures=tuple(dict.fromkeys((*best.found.failures, *self._failures))),
             ),
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._any_chunks,
@@ -310,10 +321,24 @@ class ChunkSearch(Generic[Stated]):
 
         found = search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
+        self._forget_wrong_bounds(instance, found.schedule.makespan_us)
         known = self._coarsest_bound if instance is self._instance else self._any_chunks
         if found.lower_bound_us >= known.value_us:
             return found
         return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
+
+    def _forget_wrong_bounds(self, instance: Instance, time_us: float) -> None:
+        """A bound above a valid schedule is a mistake of whoever proved it, and must not pass for a proof."""
+        wrong = [self._any_chunks] if contradicts(self._any_chunks.value_us, time_us) else []
+        if instance is self._instance and contradicts(self._coarsest_bound.value_us, time_us):
+            wrong.append(self._coarsest_bound)
+        for proof in wrong:
+            text = (
+                f"{proof.value_us:.6f} us ({proof.witness}) stands above a valid schedule of {time_us:.6f} us"
+            )
+            self._failures.append(Failure(f"bound {proof.kind}", text))
+        self._any_chunks = NOTHING if self._any_chunks in wrong else self._any_chunks
+        self._coarsest_bound = NOTHING if self._coarsest_bound in wrong else self._coarsest_bound
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
         """What is asked of a part of the search; where work is counted, the budget alone says how long."""

@@ -169,6 +169,8 @@ def _show(run: Execution) -> None:
         ("wall time", f"{run.seconds:.2f} s here, which says nothing about a GPU"),
     ):
         click.echo(f"  {label:<12} {value}")
+    for note in run.notes:
+        click.echo(f"  {'note':<12} {note}")
     for finding in run.findings:
         click.echo(f"  error: {finding}")
 

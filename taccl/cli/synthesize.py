@@ -28,7 +28,7 @@ from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.collectives import COLLECTIVES
-from taccl.encoding.engines.registry import names
+from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
 from taccl.request import Request
 from taccl.result import Result
@@ -64,7 +64,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     shell_complete=completion.engines,
     default="auto",
     show_default=True,
-    help="Which engine searches: " + ", ".join(names()) + ".",
+    help="Which engine searches: auto, " + ", ".join(engine.name for engine in ENGINES) + ".",
 )
 @click.option(
     "--solver",

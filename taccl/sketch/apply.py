@@ -129,7 +129,7 @@ class _Term:
 
 
 def _terms(sketch: Sketch, layout: Layout, owner: int) -> Iterator[_Term]:
-    """What a sketch forbids to the chunks of a owner; each sketch without it allows all that the last did."""
+    """What a sketch forbids to chunks of an owner; each sketch without it allows all that the last did."""
     local = int(layout.local_of[owner])
     entries = [entry for entry in sketch.internode.sender_for if local in entry.owners]
     senders = ", ".join(str(entry.sender) for entry in entries)

@@ -71,7 +71,7 @@ def can_go(gap: Demand, logical: LogicalTopology, limits: RoutingLimits) -> bool
 
 
 class Reach:
-    """How many links it takes from rank to rank over those that the chunks of a owner may use.
+    """How many links it takes from rank to rank over those that the chunks of an owner may use.
 
     Each answer is kept, and owners with the same usable links share theirs. Where those links join every
     rank to every other, as they mostly do, two searches tell so for all ranks.

@@ -312,7 +312,7 @@ def test_a_collective_given_as_data_is_checked():
     ("options", "error", "said"),
     [
         ({"size_bytes": 2**50}, TacclError, "a smaller --size"),
-        ({"size_bytes": 1001}, CollectiveError, "--size 1008"),
+        ({"size_bytes": 15}, CollectiveError, "--size 16 or more"),
         ({"dtype": "complex64"}, TacclError, "unknown dtype"),
         ({"op": "avg"}, TacclError, "unknown reduction"),
         ({"slots": 0}, TacclError, "at least one piece"),
@@ -346,6 +346,14 @@ def test_numbers_that_no_step_reaches_are_refused_before_any_memory_is_taken(cha
         execute(made)
     assert said in str(refused.value)
     assert not verify_program(made, targets="executor").ok
+
+
+def test_a_size_that_does_not_divide_is_rounded_down_with_a_note():
+    """4 chunks of 4-byte elements: 1001 bytes are 62 elements each, 992 bytes together."""
+    rounded, whole = (execute(ring_allgather(4), size_bytes=size) for size in (1001, 992))
+    assert (rounded.size_bytes, rounded.verdict) == (992, "right")
+    assert "1001 bytes is rounded down to 992" in rounded.notes[0]
+    assert whole.notes == ()
 
 
 def test_the_default_size_is_one_that_the_program_serves():

@@ -34,6 +34,12 @@ def test_a_right_file_says_what_was_run_and_checked(taccl: Taccl, right: Path) -
     assert "says nothing about a GPU" in done.stdout
 
 
+def test_a_size_that_does_not_divide_is_rounded_down_with_a_note(taccl: Taccl, right: Path) -> None:
+    done = taccl("run", right, "--size", "8001")
+    assert done.exit_code == 0, done.stderr
+    assert "note         the size of 8001 bytes is rounded down to 8000" in done.stdout
+
+
 def test_a_wrong_file_exits_4_with_the_chunk(taccl: Taccl, wrong: Path) -> None:
     done = taccl("run", wrong, "--size", "8KB")
     assert done.exit_code == 4
@@ -88,7 +94,7 @@ def test_a_process_for_every_rank(taccl: Taccl, right: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--size", "7B"), "cannot be cut"),
+        (("--size", "7B"), "no element of 4 bytes"),
         (("--size", "much"), "is not a size"),
         (("--dtype", "bf16"), "is not one of"),
         (("--slots", "0"), "at least one piece"),

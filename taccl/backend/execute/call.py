@@ -16,6 +16,7 @@ from taccl import units
 from taccl.arguments import is_whole, shown, whole_number
 from taccl.backend.program import Program, Protocol
 from taccl.collective import Collective, IntArray
+from taccl.collectives import rounding_notes
 from taccl.errors import CollectiveError, TacclError
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64")
@@ -51,6 +52,7 @@ class Call:
     root : rank of a rooted collective; None: not given, or it has none.
     seed : of the inputs, and of the delays and orders.
     size_bytes : what nccl-tests prints as `size`.
+    notes : how the size was understood, where it was rounded.
     chunk : elements per chunk of the program.
     piece : most elements of one chunk in one piece (W).
     chunks_per_piece : most chunks in one piece (A).
@@ -75,6 +77,7 @@ class Call:
     input_size: IntArray
     output_size: IntArray
     in_place_shift: IntArray
+    notes: tuple[str, ...] = ()
 
     @property
     def iterations(self) -> int:
@@ -136,8 +139,8 @@ def make_call(
 
     Parameters
     ----------
-    size_bytes : nccl-tests' size; None: the multiple of a chunk that is nearest to 1 MB (or to the range
-        of sizes that the program serves, if 1 MB is outside).
+    size_bytes : nccl-tests' size, rounded down to whole elements for each chunk; None: the multiple of a
+        chunk that is nearest to 1 MB (or to the range of sizes that the program serves, if 1 MB is outside).
     collective : where `coll` of the program does not say what it computes.
     slots, piece_bytes : None: those of the program's protocol; Simple broadcast and reduce then put only a
         quarter of a piece's bytes of whole chunks into one, as the runtimes do.
@@ -156,13 +159,13 @@ def make_call(
     chunks = program.chunks_per_loop
     _check_collective(program, name, collective, root)
     in_size = chunks * (program.num_ranks if name in ("gather", "scatter") else 1)
-    chunk = _chunk_elements(program, size_bytes, in_size, np.dtype(dtype).itemsize)
+    item = np.dtype(dtype).itemsize
+    chunk = _chunk_elements(program, size_bytes, in_size, item)
     sizes = _buffer_sizes(program, name, collective, chunk)
     most = PIECE_BYTES[program.protocol] if piece_bytes is None else piece_bytes
     is_simple = program.protocol is Protocol.SIMPLE
     quartered = piece_bytes is None and is_simple and program.collective in _QUARTER_FILLED
     group = most // 4 if quartered else most
-    item = np.dtype(dtype).itemsize
     return Call(
         num_ranks=program.num_ranks,
         collective=name,
@@ -180,6 +183,7 @@ def make_call(
         input_size=sizes[0],
         output_size=sizes[1],
         in_place_shift=sizes[2],
+        notes=() if size_bytes is None else tuple(rounding_notes(size_bytes, chunk * item, in_size)),
     )
 
 
@@ -233,17 +237,16 @@ def _check_collective(program: Program, name: str, collective: Collective | None
 
 
 def _chunk_elements(program: Program, size_bytes: int | None, chunks: int, item: int) -> int:
-    """Elements per chunk when a call of `size_bytes` has `chunks` of them."""
+    """Elements per chunk when a call of `size_bytes` has `chunks` of them, rounded down."""
     if size_bytes is None:
         wanted = min(units.MB, program.max_bytes) if program.max_bytes > 0 else units.MB
         return max(1, round(max(wanted, program.min_bytes) / (chunks * item)))
-    elements, rest = divmod(size_bytes, chunks * item)
-    if rest or not elements:
-        nearest = max(1, round(size_bytes / (chunks * item))) * chunks * item
+    elements = size_bytes // (chunks * item)
+    if not elements:
         raise CollectiveError(
-            f"a size of {size_bytes} bytes cannot be cut into the {chunks} equal chunks of this file in "
-            f"whole elements of {item} bytes",
-            hint=f"--size {nearest}",
+            f"a size of {size_bytes} bytes has no element of {item} bytes for each of the {chunks} chunks of "
+            "this file",
+            hint=f"--size {chunks * item} or more",
         )
     return elements
 

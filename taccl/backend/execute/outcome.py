@@ -39,6 +39,7 @@ class Execution:
     verdict : `not checked` if it ended and nobody asked, or nobody knows, what the outputs must hold.
     findings : what is wrong, or who is stuck.
     seconds : wall time; it says nothing about a GPU.
+    notes : how the call was understood, such as a size that was rounded down.
     """
 
     collective: str
@@ -59,6 +60,7 @@ class Execution:
     root: int | None = None
     findings: tuple[str, ...] = ()
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -194,4 +196,5 @@ def describe_call(plan: Plan, call: Call) -> dict[str, Any]:
         "op": call.op,
         "slots": call.slots,
         "iterations": call.iterations,
+        "notes": call.notes,
     }

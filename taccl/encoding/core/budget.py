@@ -1,9 +1,8 @@
 """How much may still be spent: the one clock of `encoding`, in seconds or in units of work.
 
 A search is limited by seconds, or by work. On a work clock no time passes but what is spent: a look at the
-budget
-costs one unit, so a loop that looks always ends, and whoever does much between two looks spends what it
-costs, computed from sizes. So the same request gives the same answer on any machine under any load.
+budget costs one unit, so a loop that looks always ends, and whoever does much between two looks spends what
+it costs, computed from sizes. So the same request gives the same answer on any machine under any load.
 """
 
 from __future__ import annotations

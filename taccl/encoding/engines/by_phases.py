@@ -27,10 +27,9 @@ def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
     """The engine, for problems with sums too.
 
     Where sums are copied on and ranks are in one orbit, the quotient is answered first
-    (`symmetry.quotient`), with
-    half of the budget. Each phase has its own share, and the rest goes into overlapping them: by
-    `jointly`, where there is one, which may decide everything anew, and by other orders of the same sends.
-    Sums are made where the incumbent makes them, if there is one.
+    (`symmetry.quotient`), with half of the budget. Each phase has its own share, and the rest goes into
+    overlapping them: by `jointly`, where there is one, which may decide everything anew, and by other orders
+    of the same sends. Sums are made where the incumbent makes them, if there is one.
     """
 
     def run(

@@ -68,10 +68,6 @@ class Engine:
     older_names: tuple[str, ...] = ()
     part_of: str = ""
 
-    def is_called(self, name: str) -> bool:
-        """Whether `--engine name` asks for it."""
-        return name in (self.name, self.part_of, *self.older_names)
-
     def can(self, instance: Instance) -> Verdict:
         """Whether it knows the features and serves the instance, or both phases of it if it only copies."""
         lacking = sorted(instance.features - self.features)

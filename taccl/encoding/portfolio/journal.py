@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
 from taccl.errors import TacclError
+from taccl.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class EngineRun:
     ----------
     name : of the engine.
     seconds : that it ran, all its turns together; nominal ones where work is counted.
-    time_us : of the fastest schedule that it found, if it was the fastest so far; None: it found none.
-    lower_bound_us : the best bound that it proved; 0: none.
+    time_us : of the last schedule that it found, microseconds; None: none faster than what was known. An
+        engine that works on a phase tells the time of that phase.
+    lower_bound_us : the best bound that it proved of what it worked on, microseconds; 0: none.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Journal:
     _runs: dict[str, EngineRun] = field(default_factory=dict)
     _declined: dict[str, Declined] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    _refused: list[Schedule] = field(default_factory=list)
 
     @property
     def runs(self) -> tuple[EngineRun, ...]:
@@ -65,7 +68,18 @@ class Journal:
         self._declined.setdefault(name, Declined(name, reason))
 
     def fails(self, name: str, fault: Exception) -> None:
-        self.failures.append(Failure(name, told(fault)))
+        failure = Failure(name, told(fault))
+        if failure not in self.failures:  # a bound is asked again about each phase
+            self.failures.append(failure)
+
+    def refuses(self, name: str, schedule: Schedule, fault: Exception) -> None:
+        """Note that a schedule is not valid, so that nobody goes on from it."""
+        self.fails(name, fault)
+        self._refused.append(schedule)
+
+    def accepted(self, update: Update) -> Schedule | None:
+        """The schedule of an update that was yielded before, unless it was refused; None: it has none."""
+        return None if any(each is update.schedule for each in self._refused) else update.schedule
 
     def kept(self, name: str, budget: Budget, updates: Iterator[Update]) -> Iterator[Update]:
         """The updates of an engine's turn, with a note of each here.

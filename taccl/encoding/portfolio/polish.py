@@ -29,10 +29,10 @@ def polished(
         before = best
         for update in journal.kept(groups.name, budget, regrouped):
             yield update
-            best = update.schedule or best
+            best = journal.accepted(update) or best
         if best is before and time_us < float("inf"):
             return
         time_us = best.makespan_us
         for update in journal.kept(orders.name, budget, orders.run(instance, options, budget, best)):
             yield update
-            best = update.schedule or best
+            best = journal.accepted(update) or best

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.bounds import proofs, quick_bound
+from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
@@ -32,7 +32,7 @@ from taccl.encoding.portfolio.stages import (
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.tolerance import is_optimal
+from taccl.tolerance import contradicts, is_optimal
 
 #: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
 #: for, and of each phase before its engines.
@@ -120,12 +120,13 @@ class _Search:
         yield from self._first()
         known = self._options.known
         if known is not None and known.makespan_us < self._time_us - TOLERANCE_US:
-            self._best = known
-            yield Update("refined", known)
+            refined = Update("refined", known)
+            yield refined
+            self._keep(refined)
         for stage in plan.whole:
             for update in self._turn(stage, plan.each_phase):
                 yield update
-                self._best = update.schedule or self._best
+                self._keep(update)
                 self._instance.proves(update.lower_bound_us)
             yield from self._bounds.within(self._budget.share(_BOUNDS_BETWEEN))
         if asked is None and not is_huge(self._instance) and self._best is not None:
@@ -135,16 +136,23 @@ class _Search:
     def _time_us(self) -> float:
         return float("inf") if self._best is None else self._best.makespan_us
 
+    def _keep(self, update: Update) -> None:
+        """Go on from a schedule that was told, if it is faster and whoever listens took it for valid."""
+        schedule = self._journal.accepted(update)
+        if schedule is not None and schedule.makespan_us < self._time_us:
+            self._best = schedule
+
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
         first = self._left_by_an_earlier_search() or self._found_at_once()
-        self._best = first.schedule
         quick = quick_bound(self._instance)
         self._instance.proves(quick.value_us)
         best = Update("bound", None, quick.value_us, quick.witness)
         if not self._budget.remaining_s():  # whoever listens stops here, and is to know what is known at once
             best = max((best, *self._bounds.quick(self._budget)), key=lambda update: update.lower_bound_us)
-        yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
+        first = replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
+        yield first
+        self._keep(first)
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(_BOUNDS))
 
@@ -170,7 +178,11 @@ class _Search:
 
     def _turn(self, stage: Stage, each_phase: tuple[Stage, ...]) -> Iterator[Update]:
         """What a row of the plan finds."""
-        verdict = verdict_on(stage, self._instance)
+        try:
+            verdict = verdict_on(stage, self._instance)
+        except Exception as fault:  # of the engine that is asked, and no other has to pay for it
+            self._journal.fails(stage.engine, fault)
+            return
         if not verdict:
             self._journal.declines(stage.engine, verdict.reason)
             return
@@ -199,7 +211,8 @@ class _Search:
         ) -> Iterator[Update]:
             best = incumbent
             if not phase.bound_us and len(table) > 1:
-                _prove(phase, budget.share(_BOUNDS_OF_PHASE))
+                for _ in BoundsBeside(phase, self._journal).within(budget.share(_BOUNDS_OF_PHASE)):
+                    pass  # the phase knows what is proved of it
             number = 0
             for stage in table:
                 if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
@@ -222,12 +235,11 @@ class _Search:
         return run
 
 
-def _prove(phase: Instance, budget: Budget) -> None:
-    """Let the phase know what can be proved of it within a budget."""
-    for _ in proofs(phase, budget):
-        pass
-
-
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
-    """Whether there is a schedule within the gap, a fraction of its time, of the bound."""
-    return schedule is not None and is_optimal(schedule.makespan_us, bound_us, gap)
+    """Whether there is a schedule within the gap, a fraction of its time, of the bound.
+
+    A bound that stands above the schedule is wrong and ends nothing.
+    """
+    if schedule is None or contradicts(bound_us, schedule.makespan_us):
+        return False
+    return is_optimal(schedule.makespan_us, bound_us, gap)

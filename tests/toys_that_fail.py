@@ -1,0 +1,47 @@
+"""Engines and bounds of other packages that break what they promise, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.encoding.bounds import Bound, Proof, View
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import Engine, Verdict, everything
+from taccl.encoding.engines.registry import COPIES_AND_SUMS, engine_named
+from taccl.encoding.instance import Instance
+from taccl.schedule import Schedule
+
+
+def in_half_the_time(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield a schedule that no link could carry out."""
+    update = next(engine_named("greedy").run(instance, options, budget, None))
+    assert update.schedule is not None
+    start_us, end_us = update.schedule.start_us / 2, update.schedule.end_us / 2
+    yield Update("liar", replace(update.schedule, start_us=start_us, end_us=end_us))
+
+
+def cannot_say(instance: Instance) -> Verdict:
+    """Break down where it is asked whether it serves."""
+    raise ZeroDivisionError("asked")
+
+
+def breaks_down(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    """Prove nothing, noisily."""
+    raise ZeroDivisionError("proving")
+    yield
+
+
+def far_too_high(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    """Prove what is wrong."""
+    yield HIGH.proof(1e9, "lies")
+
+
+LIAR = Engine("liar", "an engine that lies", COPIES_AND_SUMS, everything, in_half_the_time)
+UNSURE = Engine("unsure", "an engine that breaks down", COPIES_AND_SUMS, cannot_say, in_half_the_time)
+BROKEN = Bound("broken", "a bound that breaks down", "", breaks_down, COPIES_AND_SUMS)
+HIGH = Bound("high", "a bound that is wrong", "", far_too_high, COPIES_AND_SUMS)
