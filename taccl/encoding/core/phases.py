@@ -90,7 +90,8 @@ def _keeping(problem: Problem, copies: Collective) -> tuple[IntArray, ...]:
 def default_owners(collective: Collective) -> IntArray:
     """Where sums are made by default: a chunk's owner, if that wants it, shape (num_chunks,)."""
     owner = collective.owner
-    wants = collective.post[np.arange(len(owner)), owner]
+    places = collective.outputs.chunk * collective.num_ranks + collective.outputs.rank
+    wants = np.isin(np.arange(len(owner)) * collective.num_ranks + owner, places)
     return np.asarray(np.where(wants, owner, collective.destination))
 
 
