@@ -13,11 +13,11 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
-from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
@@ -59,9 +59,9 @@ def greedy(
 ) -> Iterator[Update]:
     """Yield improving schedules, the first one always, until the budget is over.
 
-    Where ranks are alike, a part of the time goes to schedules in which they do alike: those are found
-    many times faster, and on large regular machines they are the better ones. Where links are alike, so are
-    schedules in rounds.
+    Where a symmetry exchanges ranks, a part of the time goes to schedules of the quotient: those are found
+    many times faster, and on large regular machines they are the better ones. Where all links cost the
+    same, schedules in synchronous rounds come first.
     """
     best = None if incumbent is None else incumbent.makespan_us
     for update in _streams(instance, options, budget, incumbent):
@@ -76,8 +76,8 @@ def _streams(
 ) -> Iterator[Update]:
     """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
     problem, known = instance.problem, incumbent is not None
-    if goes_in_rounds(problem) and (not known or budget.remaining_s()):
-        schedule = in_rounds(problem, np.random.default_rng(options.seed), budget if known else None)
+    if is_synchronous(problem) and (not known or budget.remaining_s()):
+        schedule = rarest_first(problem, np.random.default_rng(options.seed), budget if known else None)
         if schedule is not None:
             known = True
             yield Update("greedy", schedule)
@@ -112,22 +112,22 @@ def _passes(
     problem, symmetry, distances = instance.problem, instance.group, instance.distances_by_limits
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
-    terrains: dict[tuple[float, bool], Terrain] = {}
+    routings: dict[tuple[float, bool], RoutingInstance] = {}
     for number, trial in enumerate(_trials(problem, kept, random)):
         known = known or best is not None
         if known and not budget.remaining_s():
             return
         seconds = budget if known else None
-        ways = trial.congestion, trial.sharing
-        if ways not in terrains:
-            terrain = _terrain(problem, symmetry, distances, *ways, random, seconds)
-            if terrain is None:
+        paths = trial.congestion, trial.sharing
+        if paths not in routings:
+            routing = _routing(problem, symmetry, distances, *paths, random, seconds)
+            if routing is None:
                 return
-            terrains[ways] = terrain
+            routings[paths] = routing
         if isinstance(trial.policy, MatchPolicy):
-            schedule = match(terrains[ways], trial.policy, random, seconds)
+            schedule = match(routings[paths], trial.policy, random, seconds)
         else:
-            schedule = flood(terrains[ways], trial.policy, random, seconds)
+            schedule = schedule_by_policy(routings[paths], trial.policy, random, seconds)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
@@ -198,14 +198,14 @@ def _some_group(random: np.random.Generator) -> int:
 
 
 def _routed_chunks(problem: Problem) -> list[int]:
-    """Chunks with one source and one other rank that wants them: these get a fixed way."""
+    """Chunks with one source and one other rank that wants them: these get a fixed path."""
     collective = problem.collective
     single = (collective.num_sources == 1) & (collective.num_wanted == 1)
     moves = ~(collective.pre & collective.post).any(axis=1)
     return [int(chunk) for chunk in np.flatnonzero(single & moves)]
 
 
-def _terrain(
+def _routing(
     problem: Problem,
     symmetry: SymmetryGroup,
     distances: tuple[FloatArray, IntArray],
@@ -213,8 +213,8 @@ def _terrain(
     sharing: bool,
     random: np.random.Generator,
     budget: Budget | None,
-) -> Terrain | None:
-    """What the passes need, with ways for chunks that one rank wants; None if the time is up before that."""
+) -> RoutingInstance | None:
+    """What the passes need, with paths for chunks that one rank wants; None if the time is up before that."""
     topology = problem.topology
     routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random, budget)
     if routes is None:
@@ -222,8 +222,8 @@ def _terrain(
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    for chunk, way in routes.items():
+    for chunk, path in routes.items():
         usable[chunk] = False
-        usable[chunk, way] = True
-        left[chunk, topology.src[way]] = np.cumsum(duration[way][::-1])[::-1]
-    return Terrain(problem, symmetry, *distances, usable, left)
+        usable[chunk, path] = True
+        left[chunk, topology.src[path]] = np.cumsum(duration[path][::-1])[::-1]
+    return RoutingInstance(problem, symmetry, *distances, usable, left)
