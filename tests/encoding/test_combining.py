@@ -8,6 +8,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from registered import combining, combining_at_once, owners, reducing, serves
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
@@ -113,7 +114,7 @@ def test_chunks_with_several_sources_or_some_targets_are_not_for_combining() -> 
         assert not serves("combining", Problem(topology, custom(3, [chunk]), 0.001))
 
 
-def test_a_move_carries_all_that_the_receiver_lacks() -> None:
+def test_a_gene_carries_all_that_the_receiver_lacks() -> None:
     orbits = orbits_of(problem(ring(3), "allgather"))
     genes = [
         SendGene(orbit_of(orbits, 0, 1)),
@@ -126,7 +127,7 @@ def test_a_move_carries_all_that_the_receiver_lacks() -> None:
     assert decoded.unmet == 3
 
 
-def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
+def test_a_gene_that_does_not_wait_leaves_with_what_is_there() -> None:
     orbits = orbits_of(problem(ring(3), "allgather"))
     first, second = orbit_of(orbits, 0, 1), orbit_of(orbits, 1, 2)
     decoded = BroadcastDecoder(orbits).decode(
@@ -146,7 +147,7 @@ def test_what_stays_behind_can_go_later() -> None:
     assert [int(transfers.sum()) for transfers in decoded.transfers] == [1, 1, 1]
 
 
-def test_a_sequence_can_be_played_on_from_the_middle() -> None:
+def test_a_sequence_can_be_decoded_from_the_middle_on() -> None:
     orbits = orbits_of(with_symmetry(problem(switch(8), "allgather")))
     decoder, random = BroadcastDecoder(orbits), np.random.default_rng(0)
     one, other = (decoder.decode(doubling(orbits, random)) for _ in range(2))
@@ -156,7 +157,7 @@ def test_a_sequence_can_be_played_on_from_the_middle() -> None:
     assert whole.genes == continued.genes
 
 
-def test_a_chunk_takes_the_cheapest_way_that_a_sequence_leaves_open() -> None:
+def test_a_chunk_takes_the_cheapest_path_that_a_sequence_has() -> None:
     links = [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (0, 2, 1.0, 9.0)]
     orbits = orbits_of(Problem(machine(3, links), custom(3, [([0], [2], False)]), 1.0))
     near, far, straight = (orbit_of(orbits, *ends) for ends in ((0, 1), (1, 2), (0, 2)))
@@ -171,7 +172,7 @@ def test_a_chunk_takes_the_cheapest_way_that_a_sequence_leaves_open() -> None:
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall"])
-def test_a_played_sequence_takes_as_long_as_its_schedule(name: str) -> None:
+def test_a_decoded_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     small = problem(two_nodes(), name, symmetry=[[2, 3, 0, 1]])
     orbits = orbits_of(small)
     gossip = BroadcastDecoder(orbits_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
@@ -183,7 +184,32 @@ def test_a_played_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
 
 
-def test_a_schedule_as_moves_has_each_orbit_once() -> None:
+def test_where_alpha_takes_no_port_chunks_go_one_by_one_and_none_waits_for_another() -> None:
+    """Two chunks over two links of alpha 10: the second is there one beta after the first, not two."""
+    line = machine(3, [(0, 1, 10.0, 1.0), (1, 2, 10.0, 1.0)], "pipelined")
+    small = Problem(line, custom(3, [([0], [2], False)] * 2), 1.0)
+    orbits = orbits_of(small)
+    for decoder in (BroadcastDecoder(orbits), PathDecoder(orbits)):
+        decoded = decoder.decode([SendGene(0), SendGene(1)])
+        schedule = in_order(small, decoded.decisions(orbits))
+        schedule.check()
+        assert schedule.makespan_us == pytest.approx(10 + 1 + 10 + 2)
+        assert (schedule.sends.count == 1).all()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(problems(names=["allgather", "broadcast", "alltoall"], betas=ENGINE_BETAS), st.integers(0, 99))
+def test_a_schedule_is_never_later_than_its_sequence(small: Problem, seed: int) -> None:
+    topology = replace(small.topology, occupancy="pipelined", port_betas=None)
+    small = replace(small, topology=topology)
+    orbits = orbits_of(small)
+    decoder = BroadcastDecoder(orbits)
+    decoded = decoder.decode(doubling(orbits, np.random.default_rng(seed), few=False))
+    schedule = in_order(small, decoded.decisions(orbits))
+    assert schedule.makespan_us <= decoded.makespan_us * (1 + 1e-9)
+
+
+def test_a_schedule_as_genes_has_each_orbit_once() -> None:
     small = problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]])
     schedule = best(small, 0.2)
     genes = as_genes(orbits_of(small), schedule)
@@ -230,7 +256,7 @@ def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
         assert not list(owners(other, SearchOptions(), Budget(0.1), None))
 
 
-def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
+def test_phases_keep_the_symmetries_that_their_owners_have() -> None:
     reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
     for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
         spread = phases(reduced, np.array(roots)).broadcast_phase

@@ -51,11 +51,13 @@ class Decoded:
 
     def decisions(self, orbits: OrbitInstance) -> list[Decision]:
         """The sends of a sequence of copies, in its order."""
-        return [
-            decision
-            for gene, transfers in zip(self.genes, self.transfers, strict=True)
-            for decision in orbits.decisions(gene.orbit, transfers)
-        ]
+        arrival = np.zeros(orbits.held.shape, dtype=np.int64)
+        decisions: list[Decision] = []
+        for number, (gene, transfers) in enumerate(zip(self.genes, self.transfers, strict=True), start=1):
+            decisions += orbits.decisions(gene.orbit, transfers, arrival)
+            image, chunk = np.nonzero(transfers)
+            arrival[orbits.dst[gene.orbit][image], chunk] = number
+        return decisions
 
 
 _State = tuple[FloatArray, list[float], float]

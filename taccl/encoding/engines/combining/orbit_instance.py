@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.network import FloatArray
@@ -52,6 +53,7 @@ class OrbitInstance:
     held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
     alpha_us, chunk_us : per orbit, its alpha, and how long one chunk takes beside it.
     ports : per orbit, the ports of its first link, each by the least port of its orbit.
+    one_by_one : per orbit, whether chunks go one by one, since a common send saves nothing.
     sharing : per orbit, how many images of a link use the same port, one after another.
     at_ports : per orbit and port, how many images of a link use it, and how long one chunk keeps it busy;
         None where no port is faster than its links.
@@ -70,6 +72,7 @@ class OrbitInstance:
     alpha_us: list[float]
     chunk_us: list[float]
     ports: list[tuple[int, ...]]
+    one_by_one: list[bool]
     sharing: list[int]
     at_ports: list[list[tuple[int, float]]] | None
 
@@ -105,6 +108,7 @@ class OrbitInstance:
             alpha_us=topology.alpha_us[deciding].tolist(),
             chunk_us=(topology.beta_us_per_mb[deciding] * problem.chunk_mb).tolist(),
             ports=[tuple(port_of[port] for port in topology.ports[link]) for link in deciding],
+            one_by_one=one_by_one(topology)[deciding].tolist(),
             sharing=[_sharing(problem, images) for images in links],
             at_ports=None
             if topology.port_betas is None
@@ -141,31 +145,43 @@ class OrbitInstance:
         Images that share a port use it one after another. Of those that share a port which is faster than
         their links, the last begins when the others have left it, and all of them overlap.
         """
-        sends = -(-count // self.problem.max_group)
+        # Chunks that go one by one wait for no alpha but their own.
+        sends = 1 if self.one_by_one[orbit] else -(-count // self.problem.max_group)
         alphas, body = sends * self.alpha_us[orbit], count * self.chunk_us[orbit]
         serial = self.problem.topology.is_serial
         if self.at_ports is None:
-            lasts = (alphas + body) * self.sharing[orbit]
-            busy = lasts if serial else body * self.sharing[orbit]
+            busy = (body + alphas * serial) * self.sharing[orbit]
             for port in self.ports[orbit]:
                 free_us[port] = start_us + busy
-            return start_us + lasts
+            return start_us + busy + (0.0 if serial else alphas)
         own = [(sharing, count * cost + alphas * serial) for sharing, cost in self.at_ports[orbit]]
         last = start_us + max([(sharing - 1) * busy for sharing, busy in own])
         for port, (_, busy) in zip(self.ports[orbit], own, strict=True):
             free_us[port] = last + busy
         return last + alphas + body
 
-    def decisions(self, orbit: int, transfers: BoolArray) -> list[Decision]:
-        """The sends of one gene, cut where they are too large for one step."""
+    def decisions(self, orbit: int, transfers: BoolArray, arrival: IntArray) -> list[Decision]:
+        """The sends of one gene: one of each chunk where a common send saves nothing, else as few as can be.
+
+        `arrival` says in which order the deciding chunks came to the ranks, shape (num_ranks, C).
+        """
         image, chunk = np.nonzero(transfers)
         back = self.group.chunk_map.argsort(axis=1)
-        together = np.sort(back[image, self.chunks[chunk]])
+        together = back[image, self.chunks[chunk]]
+        images = list(zip(self.group.chunk_map, self.links[orbit].tolist(), strict=True))
+        if self.one_by_one[orbit]:
+            order = np.lexsort((together, arrival[self.src[orbit][image], chunk]))
+            return [
+                Decision((int(each),), link)
+                for chunk_map, link in images
+                for each in chunk_map[together[order]]
+            ]
+        together.sort()
         most = self.problem.max_group
         return [
-            Decision(tuple(chunk_map[together[first : first + most]].tolist()), int(link))
+            Decision(tuple(chunk_map[together[first : first + most]].tolist()), link)
             for first in range(0, len(together), most)
-            for chunk_map, link in zip(self.group.chunk_map, self.links[orbit], strict=True)
+            for chunk_map, link in images
         ]
 
 

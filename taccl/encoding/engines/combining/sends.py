@@ -20,8 +20,9 @@ def decisions(orbits: OrbitInstance, decoded: Decoded) -> Iterator[Decision]:
     whole = contributors(orbits.problem.collective)
     dst = orbits.problem.topology.dst.tolist()
     arrived: set[tuple[int, int, int]] = set()
-    most = orbits.problem.max_group
+    several = orbits.problem.max_group
     for gene, transfers, sets in zip(decoded.genes, decoded.transfers, decoded.sets, strict=True):
+        most = 1 if orbits.one_by_one[gene.orbit] else several
         for chunks, carried, link in _images(orbits, gene.orbit, transfers, sets):
             new = [
                 (chunk, each)

@@ -13,6 +13,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -21,7 +22,7 @@ from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_fi
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray
+from taccl.network import FloatArray, LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -36,6 +37,19 @@ _MATCHES = (
     MatchPolicy(noise=1.0),
 )
 _NOISES = (0.1, 0.3, 1.0, 3.0)
+#: What a variation may change beside the noise; "noise" changes nothing else. Some matter only with groups.
+_CHOICES = (
+    "group",
+    "internode group",
+    "internode hold",
+    "hold",
+    "taper",
+    "defer",
+    "congestion",
+    "sharing",
+    "noise",
+)
+_OF_GROUPS = ("group", "internode group", "taper")
 #: How many of the best trials are worth varying.
 _KEPT = 6
 #: The part of the time for schedules of the quotient.
@@ -140,12 +154,12 @@ def _trials(
     problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
     """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
-    routed = bool(_routed_chunks(problem))
+    routed, groups = bool(_routed_chunks(problem)), not one_by_one(problem.topology).all()
     plain, *others = [
         _Trial(policy, congestion, sharing)
         for sharing in ((False, True) if routed else (False,))
         for congestion in (_CONGESTION if routed else (0.0,))
-        for policy in _policies(bool(problem.topology.internode.any()))
+        for policy in _policies(problem.topology)
     ]
     matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
     through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
@@ -154,42 +168,48 @@ def _trials(
         yield others[position]
     while kept:
         _, _, trial = kept[random.integers(len(kept))]
-        yield _varied(trial, routed, random)
+        yield _varied(trial, routed, groups, random)
 
 
-def _policies(has_internode: bool) -> list[Policy]:
+def _policies(topology: LogicalTopology) -> list[Policy]:
+    """All policies that differ on these links, without groups where they save nothing."""
+    saves, internode = ~one_by_one(topology), topology.internode
+    has_internode = bool(internode.any())
+    groups = _GROUPS if (saves & ~internode).any() else (1,)
+    internode_groups = _GROUPS if (saves & internode).any() else (1,)
     return [
         Policy(group, internode_group, 1, internode_hold, taper, defer)
         for internode_hold in (_HOLDS if has_internode else (1,))
-        for internode_group in (_GROUPS if has_internode else (1,))
-        for taper in (_TAPERS if has_internode else (1.0,))
-        for group in _GROUPS
+        for internode_group in internode_groups
+        for taper in (_TAPERS if len(internode_groups) > 1 else (1.0,))
+        for group in groups
         for defer in (True, False)
     ]
 
 
-def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
-    """The trial with noise, and now and then with one other choice."""
+def _varied(trial: _Trial, routed: bool, groups: bool, random: np.random.Generator) -> _Trial:
+    """The trial with noise, and now and then with one other choice; of groups only where those matter."""
     noise = float(random.choice(_NOISES))
     if isinstance(trial.policy, MatchPolicy):
         patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
         return _Trial(MatchPolicy(patience, bool(random.integers(2)), rarity, noise))
     policy = replace(trial.policy, noise=noise)
-    choice = random.integers(9)
-    if choice == 0:
+    choices = _CHOICES if groups else [each for each in _CHOICES if each not in _OF_GROUPS]
+    choice = choices[random.integers(len(choices))]
+    if choice == "group":
         policy = replace(policy, group=_some_group(random))
-    elif choice == 1:
+    elif choice == "internode group":
         policy = replace(policy, internode_group=_some_group(random))
-    elif choice == 2:
+    elif choice == "internode hold":
         policy = replace(policy, internode_hold=int(random.integers(1, 17)))
-    elif choice == 3:
+    elif choice == "hold":
         policy = replace(policy, hold=int(random.integers(1, 9)))
-    elif choice == 4:
+    elif choice == "taper":
         policy = replace(policy, taper=float(random.choice((0.2, 0.3, 0.5, 0.7, 1.0))))
-    elif choice == 5:
+    elif choice == "defer":
         policy = replace(policy, defer=not policy.defer)
-    congestion = float(random.choice(_CONGESTION)) if routed and choice == 6 else trial.congestion
-    sharing = bool(random.integers(2)) if routed and choice == 7 else trial.sharing
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == "congestion" else trial.congestion
+    sharing = bool(random.integers(2)) if routed and choice == "sharing" else trial.sharing
     return _Trial(policy, congestion, sharing)
 
 
