@@ -179,7 +179,7 @@ def test_a_decoded_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     genes = gossip.decode(doubling(gossip.orbits, np.random.default_rng(0))).genes
     decoder = BroadcastDecoder(orbits) if name == "allgather" else PathDecoder(orbits)
     decoded: Decoded = anneal(decoder, decoder.decode(genes), Budget.of_work(50), np.random.default_rng(0))
-    schedule = in_order(small, decoded.decisions(orbits))
+    schedule = in_order(small, decoded.decisions(orbits, apart=True))
     schedule.check()
     assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
 
@@ -191,7 +191,7 @@ def test_where_alpha_takes_no_port_chunks_go_one_by_one_and_none_waits_for_anoth
     orbits = orbits_of(small)
     for decoder in (BroadcastDecoder(orbits), PathDecoder(orbits)):
         decoded = decoder.decode([SendGene(0), SendGene(1)])
-        schedule = in_order(small, decoded.decisions(orbits))
+        schedule = in_order(small, decoded.decisions(orbits, apart=True))
         schedule.check()
         assert schedule.makespan_us == pytest.approx(10 + 1 + 10 + 2)
         assert (schedule.sends.count == 1).all()
@@ -205,7 +205,7 @@ def test_a_schedule_is_never_later_than_its_sequence(small: Problem, seed: int) 
     orbits = orbits_of(small)
     decoder = BroadcastDecoder(orbits)
     decoded = decoder.decode(doubling(orbits, np.random.default_rng(seed), few=False))
-    schedule = in_order(small, decoded.decisions(orbits))
+    schedule = in_order(small, decoded.decisions(orbits, apart=True))
     assert schedule.makespan_us <= decoded.makespan_us * (1 + 1e-9)
 
 

@@ -53,7 +53,7 @@ def orbits_of(small: Problem, exchanges_first: bool = False) -> OrbitInstance:
 
 def schedule_of(orbits: OrbitInstance, decoded: Decoded) -> Schedule:
     """A schedule that passed its checks."""
-    schedule = in_order(orbits.problem, decisions(orbits, decoded))
+    schedule = in_order(orbits.problem, decisions(orbits, decoded, apart=True))
     schedule.check()
     return schedule
 
@@ -274,7 +274,7 @@ def test_many_links_without_symmetry_are_looked_at_in_one_block() -> None:
     assert (block.problem.num_chunks, block.problem.chunk_mb) == (1, 6.0)
     decoder = ExchangeDecoder(block)
     decoded = min((decoder.decode(genes) for genes in rounds(block)), key=lambda decoded: decoded.score)
-    schedule = in_order(small, expanded(small, block, decisions(block, decoded)))
+    schedule = in_order(small, expanded(small, block, decisions(block, decoded, apart=True)))
     schedule.check()
     assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
     assert set(schedule.sends.count.tolist()) == {6}

@@ -49,12 +49,12 @@ class Decoded:
     states: list[Any]
     sets: list[list[int]] = field(default_factory=list)
 
-    def decisions(self, orbits: OrbitInstance) -> list[Decision]:
-        """The sends of a sequence of copies, in its order."""
+    def decisions(self, orbits: OrbitInstance, apart: bool) -> list[Decision]:
+        """The sends of a sequence of copies, in its order; `apart` as in `OrbitInstance.decisions`."""
         arrival = np.zeros(orbits.held.shape, dtype=np.int64)
         decisions: list[Decision] = []
         for number, (gene, transfers) in enumerate(zip(self.genes, self.transfers, strict=True), start=1):
-            decisions += orbits.decisions(gene.orbit, transfers, arrival)
+            decisions += orbits.decisions(gene.orbit, transfers, arrival, apart)
             image, chunk = np.nonzero(transfers)
             arrival[orbits.dst[gene.orbit][image], chunk] = number
         return decisions

@@ -14,6 +14,7 @@ from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, doubling, gossip
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, Decoder, PathDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
@@ -97,7 +98,9 @@ def searched(
         return
     orbits = OrbitInstance.of(problem, group)
     for decoded in _improving(orbits, best, options, budget):
-        schedule = in_order(problem, decoded.decisions(orbits))
+        schedule = soonest(
+            in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.ways_to_send
+        )
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield best

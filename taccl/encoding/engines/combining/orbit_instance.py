@@ -160,8 +160,13 @@ class OrbitInstance:
             free_us[port] = last + busy
         return last + alphas + body
 
-    def decisions(self, orbit: int, transfers: BoolArray, arrival: IntArray) -> list[Decision]:
-        """The sends of one gene: one of each chunk where a common send saves nothing, else as few as can be.
+    @property
+    def ways_to_send(self) -> tuple[bool, ...]:
+        """Whether to send apart what need not go together: as few sends as can be, then also that."""
+        return (False, True) if any(self.one_by_one) else (False,)
+
+    def decisions(self, orbit: int, transfers: BoolArray, arrival: IntArray, apart: bool) -> list[Decision]:
+        """The sends of one gene: as few as can be; if `apart`, one for each chunk where that is no later.
 
         `arrival` says in which order the deciding chunks came to the ranks, shape (num_ranks, C).
         """
@@ -169,7 +174,7 @@ class OrbitInstance:
         back = self.group.chunk_map.argsort(axis=1)
         together = back[image, self.chunks[chunk]]
         images = list(zip(self.group.chunk_map, self.links[orbit].tolist(), strict=True))
-        if self.one_by_one[orbit]:
+        if apart and self.one_by_one[orbit]:
             order = np.lexsort((together, arrival[self.src[orbit][image], chunk]))
             return [
                 Decision((int(each),), link)

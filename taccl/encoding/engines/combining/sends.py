@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -10,19 +10,22 @@ from taccl.collective import BoolArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import derive
 from taccl.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
 
 
-def decisions(orbits: OrbitInstance, decoded: Decoded) -> Iterator[Decision]:
-    """The sends of a sequence of sums, in its order. What arrives a second time is left out."""
+def decisions(orbits: OrbitInstance, decoded: Decoded, apart: bool) -> Iterator[Decision]:
+    """The sends of a sequence of sums, in its order. What arrives a second time is left out.
+
+    `apart` is as in `OrbitInstance.decisions`.
+    """
     whole = contributors(orbits.problem.collective)
     dst = orbits.problem.topology.dst.tolist()
     arrived: set[tuple[int, int, int]] = set()
     several = orbits.problem.max_group
     for gene, transfers, sets in zip(decoded.genes, decoded.transfers, decoded.sets, strict=True):
-        most = 1 if orbits.one_by_one[gene.orbit] else several
+        most = 1 if apart and orbits.one_by_one[gene.orbit] else several
         for chunks, carried, link in _images(orbits, gene.orbit, transfers, sets):
             new = [
                 (chunk, each)
@@ -52,6 +55,15 @@ def _images(
         moved = np.empty_like(members)
         moved[:, rank_map] = members
         yield chunk_map[first].tolist(), as_sets(moved), int(link)
+
+
+def soonest(schedules: Iterable[Schedule]) -> Schedule:
+    """The schedule that ends first; of those that end together the first, which has the fewest sends."""
+    best, *others = schedules
+    for other in others:
+        if other.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = other
+    return best
 
 
 def without_unused(schedule: Schedule) -> Schedule:

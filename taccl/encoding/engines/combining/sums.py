@@ -24,7 +24,7 @@ from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.fullest import fullest
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
-from taccl.encoding.engines.combining.sends import decisions, without_unused
+from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
@@ -81,8 +81,10 @@ def combine_exchange(
         if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
             return
         orbits = found.decoder.orbits
-        sends = decisions(orbits, found.decoded)
-        schedule = without_unused(in_order(problem, expanded(problem, orbits, sends)))
+        sends = [decisions(orbits, found.decoded, apart) for apart in orbits.ways_to_send]
+        schedule = soonest(
+            without_unused(in_order(problem, expanded(problem, orbits, each))) for each in sends
+        )
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield Update("combining", schedule)
