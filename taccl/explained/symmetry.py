@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from taccl.automorphism import broken_by
-from taccl.encoding.conflicts.alike import unlike
+from taccl.encoding.conflicts.broken_symmetry import rules_breaking
 from taccl.encoding.core.budget import Budget
 from taccl.errors import SketchError
 from taccl.explained.conflict import Conflict, Line
@@ -38,7 +38,7 @@ def broken_symmetries(apart: TakenApart, budget: Budget) -> Iterator[Conflict]:
         if reason is None:
             continue
         others: tuple[Statement, ...] = ()
-        core = unlike(apart.everything, apart.rules, ranks, budget)
+        core = rules_breaking(apart.everything, apart.rules, ranks, budget)
         if core is not None:
             others = tuple(apart.rules[number].said for number in core.members)
         elif broken_by(ranks, logical, replace(limits, link_preference=None)) is None:

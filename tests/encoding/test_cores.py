@@ -9,7 +9,7 @@ import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.encoding.conflicts.alike import unlike
+from taccl.encoding.conflicts.broken_symmetry import rules_breaking
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.conflicts.reach import no_way
 from taccl.encoding.core.budget import Budget
@@ -195,7 +195,7 @@ def test_a_core_contradicts_a_symmetry_and_without_any_one_of_it_does_not(seed: 
         scope = [dice.random() < 0.6 for _ in range(topology.num_links)]
         rules.append(rule(f"rule {number}", owners, scope, [dice.random() < 0.6 for _ in scope]))
     turn = [(rank + 1) % ranks for rank in range(ranks)]
-    core = unlike(topology, rules, np.array(turn), ENOUGH)
+    core = rules_breaking(topology, rules, np.array(turn), ENOUGH)
     assert (core is not None) == is_contradiction(topology, rules, range(len(rules)), turn)
     if core is None:
         may, image = all_may(topology, rules), images(topology, turn)
@@ -210,33 +210,33 @@ def test_a_core_contradicts_a_symmetry_and_without_any_one_of_it_does_not(seed: 
 
 def test_a_link_without_an_image_is_the_machines_doing() -> None:
     topology = network(3, [(0, 1), (1, 2)])
-    assert unlike(topology, [], np.array([1, 2, 0]), ENOUGH) == Core((), True)
+    assert rules_breaking(topology, [], np.array([1, 2, 0]), ENOUGH) == Core((), True)
 
 
 def test_links_of_unequal_cost_are_no_images_of_each_other() -> None:
     topology = network(2, [(0, 1), (1, 0)], beta=[1.0, 2.0])
-    assert unlike(topology, [], np.array([1, 0]), ENOUGH) == Core((), True)
+    assert rules_breaking(topology, [], np.array([1, 0]), ENOUGH) == Core((), True)
     closed = rule("closed", [True, True], [True, True], [False, False])
-    assert unlike(topology, [closed], np.array([1, 0]), ENOUGH) is None
+    assert rules_breaking(topology, [closed], np.array([1, 0]), ENOUGH) is None
 
 
 def test_a_rule_that_allows_and_one_that_forbids_the_image_are_both_named() -> None:
     topology = network(2, [(0, 1), (1, 0)])
     allows = rule("there", [True, True], [True, False], [True, False])
     forbids = rule("back", [True, True], [False, True], [False, False])
-    assert unlike(topology, [allows, forbids], np.array([1, 0]), ENOUGH) == Core((0, 1), True)
+    assert rules_breaking(topology, [allows, forbids], np.array([1, 0]), ENOUGH) == Core((0, 1), True)
 
 
 def test_a_rule_about_one_home_breaks_a_symmetry_that_moves_it() -> None:
     topology = network(2, [(0, 1), (1, 0)])
     only = rule("not for 0", [True, False], [True, True], [False, True])
-    assert unlike(topology, [only], np.array([1, 0]), ENOUGH) == Core((0,), True)
+    assert rules_breaking(topology, [only], np.array([1, 0]), ENOUGH) == Core((0,), True)
 
 
 def test_without_time_a_contradiction_is_not_called_minimal() -> None:
     topology = network(2, [(0, 1), (1, 0)])
     closed = rule("closed", [True, True], [True, False], [False, False])
-    assert unlike(topology, [closed], np.array([1, 0]), Budget(0.0)) == Core((0,), is_minimal=False)
+    assert rules_breaking(topology, [closed], np.array([1, 0]), Budget(0.0)) == Core((0,), is_minimal=False)
 
 
 @pytest.mark.parametrize("answer", ["keyboard interrupt", "interrupted from keyboard"])

@@ -10,8 +10,7 @@ import pytest
 from brute_force import fastest
 from hypothesis import HealthCheck, given, settings
 from ortools.sat.python import cp_model
-from registered import OnProblem, cp, greedy, milp, reducing
-from registered import combining as bulk
+from registered import OnProblem, combining, cp, greedy, milp, reducing
 from registered import orders as smt
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
@@ -27,7 +26,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
-ENGINES = {"greedy": greedy, "bulk": bulk, "milp": milp, "cp": cp, "smt": smt}
+ENGINES = {"greedy": greedy, "combining": combining, "milp": milp, "cp": cp, "smt": smt}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")

@@ -10,7 +10,7 @@ from small_problems import ENGINE_BETAS, machine, problem, problems, ring, two_n
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.list_scheduling import Terrain
+from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.symmetry.group import symmetry_group
@@ -19,14 +19,14 @@ from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 
-def terrain_of(given: Problem) -> Terrain:
+def routing_of(given: Problem) -> RoutingInstance:
     usable = np.array([given.usable(chunk) for chunk in range(given.num_chunks)])
     nothing_left = np.zeros((given.num_chunks, given.num_ranks))
-    return Terrain(given, symmetry_group(given), *distances_by_limits(given), usable, nothing_left)
+    return RoutingInstance(given, symmetry_group(given), *distances_by_limits(given), usable, nothing_left)
 
 
 def matched(given: Problem, policy: MatchPolicy | None = None, seed: int = 0) -> Schedule:
-    schedule = match(terrain_of(given), policy or MatchPolicy(), np.random.default_rng(seed))
+    schedule = match(routing_of(given), policy or MatchPolicy(), np.random.default_rng(seed))
     assert schedule is not None
     schedule.check()
     return schedule
@@ -65,12 +65,12 @@ def test_patience_of_one_keeps_no_chunk_from_a_rank(small: Problem) -> None:
 def test_a_pass_leaves_its_problem_and_its_terrain_as_they_were() -> None:
     """One chunk: its tables are rows and columns at once, so a view would be taken for a copy."""
     given = problem(ring(3), "broadcast")
-    terrain = terrain_of(given)
-    before = given.collective.pre.copy(), terrain.lack_us.copy(), terrain.usable.copy()
-    match(terrain, MatchPolicy(), np.random.default_rng(0))
+    routing = routing_of(given)
+    before = given.collective.pre.copy(), routing.remaining_us.copy(), routing.usable.copy()
+    match(routing, MatchPolicy(), np.random.default_rng(0))
     assert (given.collective.pre == before[0]).all()
-    assert (terrain.lack_us == before[1]).all()
-    assert (terrain.usable == before[2]).all()
+    assert (routing.remaining_us == before[1]).all()
+    assert (routing.usable == before[2]).all()
 
 
 @pytest.mark.parametrize(("ranks", "chunks"), [(3, 1), (4, 3), (7, 2), (8, 4)])
@@ -107,8 +107,8 @@ def test_teccls_dgx2_is_filled_to_its_bound() -> None:
 
 
 def test_a_pass_stops_when_the_time_is_up() -> None:
-    terrain = terrain_of(problem(ring(4), "allgather"))
-    assert match(terrain, MatchPolicy(), np.random.default_rng(0), Budget(0.0)) is None
+    routing = routing_of(problem(ring(4), "allgather"))
+    assert match(routing, MatchPolicy(), np.random.default_rng(0), Budget(0.0)) is None
 
 
 def test_a_seed_repeats_a_pass() -> None:

@@ -1,4 +1,4 @@
-"""One pass of the greedy engine: whenever a link is free, send over it what helps most.
+"""List scheduling by a policy: whenever a link is free, send over it what helps most.
 
 The pass walks through time. A chunk helps on a link if it gets nearer to a rank that still wants it;
 among those, the one that saves the most distance, summed over the wanting ranks, goes first. Chunks
@@ -24,8 +24,9 @@ from taccl.network import FloatArray
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
-#: A look at the budget costs a unit of work: so many events do, and so many cells of `_useful`.
-_EVENTS_PER_LOOK, _CELLS_PER_UNIT = 8, 200_000
+#: A look at the budget costs a unit of work: so many events do, and so many pairs of
+#: a waiting chunk and a rank in `_useful`.
+_EVENTS_PER_LOOK, _PAIRS_PER_UNIT = 8, 200_000
 
 
 @dataclass(frozen=True)
@@ -54,36 +55,40 @@ class Policy:
 
 
 @dataclass(frozen=True, eq=False)
-class Terrain:
+class RoutingInstance:
     """What all passes over one problem share.
 
     Parameters
     ----------
     problem : chunks that are copied, none reduced.
     symmetry : the group whose orbits are decided together; only the identity for none.
-    distance_us, kind : see `routes.distances_by_limits`.
+    distance_us, distance_row : for each kind of limits the distances between ranks, and which of these
+        each chunk has (`paths.distances_by_limits`).
     usable : shape (num_chunks, num_links), where each chunk may go.
-    left_us : shape (num_chunks, num_ranks); for a chunk with a fixed way, the time that it still
-        needs from each rank on that way; 0 for chunks that find their own.
+    path_remaining_us : shape (num_chunks, num_ranks); for a chunk with a fixed path, the time that it
+        still needs from each rank on that path; 0 for chunks whose paths the pass chooses.
     """
 
     problem: Problem
     symmetry: SymmetryGroup
     distance_us: FloatArray
-    kind: IntArray
+    distance_row: IntArray
     usable: BoolArray
-    left_us: FloatArray
+    path_remaining_us: FloatArray
 
     @cached_property
-    def lack_us(self) -> FloatArray:
-        """How far each rank that wants a chunk is from it, shape (num_chunks, num_ranks), else 0."""
+    def remaining_us(self) -> FloatArray:
+        """The distance of each rank that wants a chunk from the nearest copy, else 0.
+
+        Shape (num_chunks, num_ranks).
+        """
         collective = self.problem.collective
-        lack = np.zeros((collective.num_chunks, collective.num_ranks))
+        remaining = np.zeros((collective.num_chunks, collective.num_ranks))
         for chunk, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
             wanting = post & ~pre
-            distance = self.distance_us[self.kind[chunk]]
-            lack[chunk, wanting] = distance[pre][:, wanting].min(axis=0)
-        return lack
+            distance = self.distance_us[self.distance_row[chunk]]
+            remaining[chunk, wanting] = distance[pre][:, wanting].min(axis=0)
+        return remaining
 
     @cached_property
     def deciding_links(self) -> IntArray:
@@ -101,31 +106,32 @@ class Terrain:
         ]
 
 
-def flood(
-    terrain: Terrain, policy: Policy, random: np.random.Generator, budget: Budget | None = None
+def schedule_by_policy(
+    routing: RoutingInstance, policy: Policy, random: np.random.Generator, budget: Budget | None = None
 ) -> Schedule | None:
     """A schedule by one pass, or None where the policy leaves a demand unmet or the budget is over.
 
     Without a budget, the pass takes the time that it needs.
     """
-    return _Flood(terrain, policy, random).run(budget)
+    return _Pass(routing, policy, random).run(budget)
 
 
-class _Flood:
+class _Pass:
     """The state of one pass."""
 
-    def __init__(self, terrain: Terrain, policy: Policy, random: np.random.Generator) -> None:
-        problem = terrain.problem
+    def __init__(self, routing: RoutingInstance, policy: Policy, random: np.random.Generator) -> None:
+        problem = routing.problem
         topology, collective = problem.topology, problem.collective
-        self.terrain, self.policy, self.random = terrain, policy, random
-        self.problem, self.symmetry = problem, terrain.symmetry
-        self.distance, self.kind, self.usable = terrain.distance_us, terrain.kind, terrain.usable
+        self.routing, self.policy, self.random = routing, policy, random
+        self.problem, self.symmetry = problem, routing.symmetry
+        self.distance, self.distance_row = routing.distance_us, routing.distance_row
+        self.usable = routing.usable
         self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
         self.ports = Ports(problem)
-        self.lack = terrain.lack_us.copy()
+        self.remaining = routing.remaining_us.copy()
         self.arrives_us = np.where(collective.pre, 0.0, np.inf)
         self.decides = np.zeros(topology.num_links, dtype=np.bool_)
-        self.decides[terrain.deciding_links] = True
+        self.decides[routing.deciding_links] = True
         self.waiting: list[list[int]] = [[] for _ in range(topology.num_links)]
         self.events: list[tuple[float, int]] = []
         self.pending: list[float] = [np.inf] * topology.num_links
@@ -147,7 +153,7 @@ class _Flood:
             while self.events:
                 number += 1
                 if budget is not None and number % _EVENTS_PER_LOOK == 0:
-                    budget.spend(self.looked_at / _CELLS_PER_UNIT)
+                    budget.spend(self.looked_at / _PAIRS_PER_UNIT)
                     self.looked_at = 0
                     if not budget.remaining_s():
                         return None
@@ -161,7 +167,7 @@ class _Flood:
             for link in sorted(self.held):
                 self._try(link, max(now, self.ports.ready(link)), holding=False)
             self.held.clear()
-        if self.lack.any():
+        if self.remaining.any():
             return None
         return without_dead_ends(schedule_from_sends(self.problem, self.sends))
 
@@ -204,7 +210,7 @@ class _Flood:
         if self.policy.taper == 1.0 or not self.internode[link]:
             return self.cap[link]
         missing = (
-            self.usable[:, link] & (self.arrives_us[:, self.dst[link]] == np.inf) & self.lack.any(axis=1)
+            self.usable[:, link] & (self.arrives_us[:, self.dst[link]] == np.inf) & self.remaining.any(axis=1)
         )
         return min(self.cap[link], math.ceil(self.policy.taper * int(missing.sum())))
 
@@ -222,17 +228,19 @@ class _Flood:
             receiver = self.dst[over]
             for chunk in group:
                 self.arrives_us[chunk, receiver] = end
-                self.lack[chunk] = np.minimum(self.lack[chunk], self.distance[self.kind[chunk], receiver])
+                self.remaining[chunk] = np.minimum(
+                    self.remaining[chunk], self.distance[self.distance_row[chunk], receiver]
+                )
                 self._offer(chunk, receiver, end)
 
     def _useful(self, link: int, now: float) -> tuple[IntArray, FloatArray, float]:
         """Chunks that may leave over this link now, what each saves, and when the next one comes."""
         sender, receiver = self.src[link], self.dst[link]
         waiting = np.array(self.waiting[link], dtype=np.int64)
-        self.looked_at += self.lack.shape[1] * len(waiting)
-        closer = self.distance[self.kind[waiting], receiver]
-        gain = np.maximum(self.lack[waiting] - closer, 0.0).sum(axis=1)
-        left = self.terrain.left_us[waiting, sender]
+        self.looked_at += self.remaining.shape[1] * len(waiting)
+        closer = self.distance[self.distance_row[waiting], receiver]
+        gain = np.maximum(self.remaining[waiting] - closer, 0.0).sum(axis=1)
+        left = self.routing.path_remaining_us[waiting, sender]
         gain = np.where(left > 0, left, gain)
         # A chunk that helps no rank over this link now never will: distances to the nearest copy only shrink.
         helps = (self.arrives_us[waiting, receiver] == np.inf) & (gain > 0)
@@ -255,7 +263,7 @@ class _Flood:
         """Whether another link into the same rank would deliver a chunk before this one does."""
         arrival = now + self.ports.duration(link, 1)
         sooner = np.zeros(len(here), dtype=np.bool_)
-        for other in self.terrain.faster_links[link]:
+        for other in self.routing.faster_links[link]:
             start = np.maximum(self.arrives_us[here, self.src[other]], self.ports.ready(other))
             sooner |= self.usable[here, other] & (start + self.ports.duration(other, 1) < arrival)
         return sooner

@@ -1,14 +1,14 @@
-"""Small messages: few sends that each carry in bulk whatever helps, found by searching their sequence."""
+"""Small messages: few sends that each carry all chunks that help, found by searching their sequence."""
 
-from taccl.encoding.engines.combining.engine import bulk, bulk_at_once, serves
-from taccl.encoding.engines.combining.roots import bulk_sums, serves_owners
-from taccl.encoding.engines.combining.sums import bulk_exchange, serves_exchange
+from taccl.encoding.engines.combining.engine import combine, combine_at_once, serves
+from taccl.encoding.engines.combining.owners import combine_at_owners, serves_owners
+from taccl.encoding.engines.combining.sums import combine_exchange, serves_exchange
 
 __all__ = [
-    "bulk",
-    "bulk_at_once",
-    "bulk_exchange",
-    "bulk_sums",
+    "combine",
+    "combine_at_once",
+    "combine_at_owners",
+    "combine_exchange",
     "serves",
     "serves_exchange",
     "serves_owners",

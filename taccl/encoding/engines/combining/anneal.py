@@ -1,6 +1,6 @@
-"""Simulated annealing over sequences of moves (Kirkpatrick et al. 1983).
+"""Simulated annealing over sequences of sends (Kirkpatrick et al. 1983).
 
-A changed sequence is played anew; what carries nothing any more drops out. A sequence that leaves a
+A changed sequence is decoded anew; what carries nothing any more drops out. A sequence that leaves a
 demand unmet pays for it and may mend later.
 """
 
@@ -11,29 +11,29 @@ import math
 import numpy as np
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.engines.combining.board import Move
-from taccl.encoding.engines.combining.play import Played, Player
+from taccl.encoding.engines.combining.decode import Decoded, Decoder
+from taccl.encoding.engines.combining.orbit_instance import SendGene
 
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
 #: sequence.
 _WARM, _COLD = 0.005, 0.0002
-#: So many cells are played in a unit of work, beside the unit that a look at the budget costs.
-_CELLS_PER_UNIT = 100_000
+#: So many transfers are decoded in a unit of work, beside the unit that a look at the budget costs.
+_TRANSFERS_PER_UNIT = 100_000
 
 
-def anneal(player: Player, begin: Played, budget: Budget, random: np.random.Generator) -> Played:
+def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
     """The best sequence found from `begin` on, which may be `begin`.
 
     It cools by the part of the budget that is used, be that time or work.
     """
     best = now = begin
-    cells = math.prod(player.board.usable.shape[1:])
+    transfers = math.prod(decoder.orbits.usable.shape[1:])
     whole = budget.remaining_s()
     while left := budget.remaining_s():
-        budget.spend(len(now.moves) * cells / _CELLS_PER_UNIT)
+        budget.spend(len(now.genes) * transfers / _TRANSFERS_PER_UNIT)
         warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
-        moves, same = _changed(player, now, random)
-        trial = player.play(moves, now, same)
+        genes, same = _changed(decoder, now, random)
+        trial = decoder.decode(genes, now, same)
         if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
             now = trial
             if (now.unmet, now.score) < (best.unmet, best.score):
@@ -41,55 +41,58 @@ def anneal(player: Player, begin: Played, budget: Budget, random: np.random.Gene
     return best
 
 
-def _changed(player: Player, now: Played, random: np.random.Generator) -> tuple[list[Move], int]:
-    """Another sequence, with one or two changes, and how many of its first moves are the same."""
-    moves, same = list(now.moves), len(now.moves)
+def _changed(decoder: Decoder, now: Decoded, random: np.random.Generator) -> tuple[list[SendGene], int]:
+    """Another sequence, with one or two changes, and how many of its first genes are the same."""
+    genes, same = list(now.genes), len(now.genes)
     for _ in range(1 if random.random() < 0.7 else 2):
-        same = min(same, _change(player, now, moves, random))
-    return moves, same
+        same = min(same, _change(decoder, now, genes, random))
+    return genes, same
 
 
-def _change(player: Player, now: Played, moves: list[Move], random: np.random.Generator) -> int:
-    """Change one thing about the moves; returns the first position that is not as it was."""
-    choice, length = random.random(), len(moves)
+def _change(decoder: Decoder, now: Decoded, genes: list[SendGene], random: np.random.Generator) -> int:
+    """Change one thing about the genes; returns the first position that is not as it was."""
+    choice, length = random.random(), len(genes)
     if choice < 0.2 or not length:
         place = int(random.integers(length + 1))
-        moves.insert(place, Move(_some_kind(player, random), bool(random.random() < 0.5)))
+        genes.insert(place, SendGene(_some_orbit(decoder, random), bool(random.random() < 0.5)))
         return place
     place = int(random.integers(length))
     if choice < 0.35:
-        del moves[place]
+        del genes[place]
     elif choice < 0.6:
-        move = moves.pop(place)
+        gene = genes.pop(place)
         other = int(random.integers(length))
-        moves.insert(other, move)
+        genes.insert(other, gene)
         place = min(place, other)
     elif choice < 0.75:
-        moves[place] = moves[place]._replace(kind=_some_kind(player, random), without=None)
+        genes[place] = genes[place]._replace(orbit=_some_orbit(decoder, random), without=None)
     elif choice < 0.85:
-        moves[place] = moves[place]._replace(waits=not moves[place].waits)
+        genes[place] = genes[place]._replace(waits=not genes[place].waits)
     elif choice < 0.9:
-        moves[place] = moves[place]._replace(without=None)
-    elif place < len(now.cells) and moves[place] is now.moves[place]:
-        moves[place] = _without_some(player, now, place, random)
+        genes[place] = genes[place]._replace(without=None)
+    elif place < len(now.transfers) and genes[place] is now.genes[place]:
+        genes[place] = _without_some(decoder, now, place, random)
     return place
 
 
-def _some_kind(player: Player, random: np.random.Generator) -> int:
-    return int(player.board.odds.searchsorted(random.random()))
+def _some_orbit(decoder: Decoder, random: np.random.Generator) -> int:
+    return int(decoder.orbits.odds.searchsorted(random.random()))
 
 
-def _without_some(player: Player, now: Played, place: int, random: np.random.Generator) -> Move:
-    """The move at a place without one, half, or all alike, of the cells that it carries."""
-    move, cells = now.moves[place], now.cells[place]
-    traits = player.traits(move.kind)
-    carried = np.flatnonzero(cells)
+def _without_some(decoder: Decoder, now: Decoded, place: int, random: np.random.Generator) -> SendGene:
+    """The gene at a place without some of the transfers that it carries.
+
+    Those are one, half of them, or all that share, or do not share, a trait with one of them.
+    """
+    gene, transfers = now.genes[place], now.transfers[place]
+    traits = decoder.traits(gene.orbit)
+    carried = np.flatnonzero(transfers)
     choice = random.random()
     if choice < 0.5:
-        alike = traits[random.integers(len(traits))].flat[carried]
-        leaving = carried[(alike == alike[random.integers(len(carried))]) == (choice < 0.35)]
+        trait = traits[random.integers(len(traits))].flat[carried]
+        leaving = carried[(trait == trait[random.integers(len(carried))]) == (choice < 0.35)]
     else:
         leaving = random.choice(carried, 1 if choice < 0.75 else max(1, len(carried) // 2), replace=False)
-    stay = np.zeros_like(cells)
+    stay = np.zeros_like(transfers)
     stay.flat[leaving] = True
-    return move._replace(without=stay if move.without is None else stay | move.without)
+    return gene._replace(without=stay if gene.without is None else stay | gene.without)

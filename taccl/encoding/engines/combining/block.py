@@ -9,12 +9,12 @@ import numpy as np
 
 from taccl.collective import Collective, Placement
 from taccl.encoding.core.timing import Decision
-from taccl.encoding.engines.combining.board import Board
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 
 
-def in_one_block(problem: Problem) -> Board | None:
+def in_one_block(problem: Problem) -> OrbitInstance | None:
     """The problem with one chunk as large as all together, without its symmetry.
 
     None if chunks differ in more than their owners, or do not fit in one send.
@@ -38,7 +38,7 @@ def in_one_block(problem: Problem) -> Board | None:
         limits=RoutingLimits(may_use=may_use),
         symmetry=(),
     )
-    return Board.of(one, symmetry_group(one))
+    return OrbitInstance.of(one, symmetry_group(one))
 
 
 def _first_chunk(collective: Collective) -> Collective:
@@ -56,9 +56,9 @@ def _first_chunk(collective: Collective) -> Collective:
     )
 
 
-def expanded(problem: Problem, board: Board, decisions: Iterable[Decision]) -> Iterator[Decision]:
-    """The sends of a board of the problem, with all chunks where the board has one block."""
-    if board.problem.num_chunks == problem.num_chunks:
+def expanded(problem: Problem, orbits: OrbitInstance, decisions: Iterable[Decision]) -> Iterator[Decision]:
+    """The sends of an orbit instance of the problem, with all chunks where that has one block."""
+    if orbits.problem.num_chunks == problem.num_chunks:
         yield from decisions
         return
     every = tuple(range(problem.num_chunks))

@@ -1,11 +1,11 @@
-"""What a sequence of moves does where sums are wanted in many places: who ends up with whose contributions.
+"""What a sequence of genes comes to where several ranks want a sum: who ends up with whose contributions.
 
-Of each chunk a rank keeps *parts*: sums of disjoint sets of contributions, at first its own alone. A move
+Of each chunk a rank keeps *parts*: sums of disjoint sets of contributions, at first its own alone. A gene
 sends the sum of some of the sender's parts, to a receiver who has it as one part more. Which parts follows
 from what both have: those that nothing at the receiver overlaps, and also one that does if it brings more
 than it displaces (so a whole sum displaces everything, and is a copy). Recursive doubling, dissemination
 on any number of ranks (Bruck et al. 1997), one-shot, and sums that are made at one rank and copied from
-there are all sequences of such moves; a sum may leave a rank often and be made at many.
+there are all sequences of such genes; a sum may leave a rank often and be made at many.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.play import MEAN_WEIGHT, Played
+from taccl.encoding.engines.combining.decode import MEAN_WEIGHT, Decoded
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.schedule.partial_sums import contributors
 
 #: A rank keeps at most so many partial sums of a chunk; before it has more, it adds up two of them.
@@ -58,66 +58,66 @@ class Choice(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one move does: the state after it, the cells that carry something, (G, C), and their sets."""
+    """What one gene comes to: the state after it, what it carries, shape (G, C), and its sets."""
 
     state: State
-    cells: BoolArray
+    transfers: BoolArray
     sets: list[int]
 
 
-class Cell(NamedTuple):
-    """A cell of a kind of links that may be used: its number, and where its ends are in a state."""
+class Transfer(NamedTuple):
+    """A transfer that an orbit of links may carry: its number, and where its ends are in a state."""
 
     number: int
     src: int
     dst: int
 
 
-class Exchange:
-    """Plays sequences for sums."""
+class ExchangeDecoder:
+    """Decodes sequences for sums."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        whole = contributors(board.problem.collective)
-        chunks = len(board.chunks)
+    def __init__(self, orbits: OrbitInstance) -> None:
+        self.orbits = orbits
+        whole = contributors(orbits.problem.collective)
+        chunks = len(orbits.chunks)
         parts: list[tuple[int, ...]] = [
-            (1 << rank,) if held else () for rank, row in enumerate(board.held.tolist()) for held in row
+            (1 << rank,) if held else () for rank, row in enumerate(orbits.held.tolist()) for held in row
         ]
         at = [(0.0,) * len(own) for own in parts]
-        self.start = State(parts, at, [0.0] * board.num_ports, 0.0)
-        wanted = board.problem.collective.post[board.chunks].T.ravel()
-        self._wanted = [(place, whole[board.chunks[place % chunks]]) for place in np.flatnonzero(wanted)]
+        self.start = State(parts, at, [0.0] * orbits.num_ports, 0.0)
+        wanted = orbits.problem.collective.post[orbits.chunks].T.ravel()
+        self._wanted = [(place, whole[orbits.chunks[place % chunks]]) for place in np.flatnonzero(wanted)]
         self._most = max(1, *(each.bit_count() for each in whole))
-        self._price = max(board.alpha_us, default=0.0) + max(board.chunk_us, default=0.0)
-        self.cells = [_cells(board, kind) for kind in range(board.num_kinds)]
+        self._price = max(orbits.alpha_us, default=0.0) + max(orbits.chunk_us, default=0.0)
+        self.transfers = [_transfers(orbits, orbit) for orbit in range(orbits.num_link_orbits)]
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], Choice | None] = {}
 
-    def traits(self, kind: int) -> tuple[IntArray, ...]:
-        """What cells may have in common, each of shape (G, C).
+    def traits(self, orbit: int) -> tuple[IntArray, ...]:
+        """What transfers may have in common, each of shape (G, C).
 
         That is where their chunks' owners are, as the first image of the link sees them.
         """
-        group, problem = self.board.group, self.board.problem
-        owner = group.rank_map.argsort(axis=1)[:, problem.collective.owner[self.board.chunks]]
+        group, problem = self.orbits.group, self.orbits.problem
+        owner = group.rank_map.argsort(axis=1)[:, problem.collective.owner[self.orbits.chunks]]
         bits = [owner >> bit & 1 for bit in range(int(problem.num_ranks - 1).bit_length())]
         return (owner, problem.topology.node_of[owner], *bits)
 
-    def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
-        kept: list[Move] = []
-        cells: list[BoolArray] = []
+    def decode(self, genes: Sequence[SendGene], before: Decoded | None = None, same: int = 0) -> Decoded:
+        kept: list[SendGene] = []
+        transfers: list[BoolArray] = []
         sets: list[list[int]] = []
         states: list[State] = []
         state = self.start
         if before is not None and same:
             state, states = before.states[same], before.states[:same]
-            kept, cells, sets = before.moves[:same], before.cells[:same], before.sets[:same]
-        for move in moves[same:]:
-            step = self.step(state, move)
+            kept, transfers, sets = before.genes[:same], before.transfers[:same], before.sets[:same]
+        for gene in genes[same:]:
+            step = self.step(state, gene)
             if step is None:
                 continue
             states.append(state)
-            kept.append(move)
-            cells.append(step.cells)
+            kept.append(gene)
+            transfers.append(step.transfers)
             sets.append(step.sets)
             state = step.state
         states.append(state)
@@ -129,54 +129,58 @@ class Exchange:
             times += last if lack else max(state.at[place], default=0.0)
         price = self._price * (_FOR_THE_FIRST * incomplete + lacking / self._most)
         score = last + price + MEAN_WEIGHT * times / max(1, len(self._wanted))
-        return Played(score, last, lacking, kept, cells, states, sets)
+        return Decoded(score, last, lacking, kept, transfers, states, sets)
 
-    def step(self, state: State, move: Move) -> Step | None:
-        """Make one move; None if it carries nothing."""
-        board, kind, parts, at = self.board, move.kind, state.parts, state.at
-        cells = self.cells[kind]
-        if move.without is not None:
-            stays = move.without.ravel().tolist()
-            cells = [cell for cell in cells if not stays[cell.number]]
-        going = self._going(parts, cells)
+    def step(self, state: State, gene: SendGene) -> Step | None:
+        """Decode one gene; None if it carries nothing."""
+        orbits, orbit, parts, at = self.orbits, gene.orbit, state.parts, state.at
+        transfers = self.transfers[orbit]
+        if gene.without is not None:
+            stays = gene.without.ravel().tolist()
+            transfers = [transfer for transfer in transfers if not stays[transfer.number]]
+        going = self._going(parts, transfers)
         if not going:
             return None
-        start = max([state.free[port] for port in board.ports[kind]])
-        newest = max([at[cell.src][number] for cell, choice in going for number in choice.take])
-        if newest > start and not move.waits:
-            first = min([at[cell.src][number] for cell, choice in going for number in choice.take])
-            if early := self.early(state, cells, max(start, first)):
+        start = max([state.free[port] for port in orbits.ports[orbit]])
+        newest = max([at[transfer.src][number] for transfer, choice in going for number in choice.take])
+        if newest > start and not gene.waits:
+            first = min([at[transfer.src][number] for transfer, choice in going for number in choice.take])
+            if early := self.early(state, transfers, max(start, first)):
                 going, newest = early, max(start, first)
         start = max(start, newest)
         free = state.free.copy()
-        end = board.place(kind, len(going), start, free)
-        carried = np.zeros(len(board.group) * len(board.chunks), dtype=np.bool_)
-        carried[[cell.number for cell, _ in going]] = True
+        end = orbits.place(orbit, len(going), start, free)
+        carried = np.zeros(len(orbits.group) * len(orbits.chunks), dtype=np.bool_)
+        carried[[transfer.number for transfer, _ in going]] = True
         new_parts, new_at = parts.copy(), at.copy()
-        for cell, choice in going:
-            theirs, since = parts[cell.dst], at[cell.dst]
+        for transfer, choice in going:
+            theirs, since = parts[transfer.dst], at[transfer.dst]
             stay = choice.stay
-            new_parts[cell.dst] = (*[theirs[number] for number in stay], choice.union)
-            new_at[cell.dst] = (*[since[number] for number in stay], end)
+            new_parts[transfer.dst] = (*[theirs[number] for number in stay], choice.union)
+            new_at[transfer.dst] = (*[since[number] for number in stay], end)
             if len(stay) == _MOST_PARTS:
-                _add_two(new_parts, new_at, cell.dst)
+                _add_two(new_parts, new_at, transfer.dst)
         after = State(new_parts, new_at, free, max(state.last, end))
-        shape = len(board.group), len(board.chunks)
+        shape = len(orbits.group), len(orbits.chunks)
         return Step(after, carried.reshape(shape), [choice.union for _, choice in going])
 
-    def _going(self, parts: list[tuple[int, ...]], cells: Sequence[Cell]) -> list[tuple[Cell, Choice]]:
-        """The cells whose receivers gain something."""
-        pairs = [(cell, self.choice(parts[cell.src], parts[cell.dst])) for cell in cells]
-        return [(cell, choice) for cell, choice in pairs if choice is not None]
+    def _going(
+        self, parts: list[tuple[int, ...]], transfers: Sequence[Transfer]
+    ) -> list[tuple[Transfer, Choice]]:
+        """The transfers whose receivers gain something."""
+        pairs = [(transfer, self.choice(parts[transfer.src], parts[transfer.dst])) for transfer in transfers]
+        return [(transfer, choice) for transfer, choice in pairs if choice is not None]
 
-    def early(self, state: State, cells: Sequence[Cell], by_us: float) -> list[tuple[Cell, Choice]]:
+    def early(
+        self, state: State, transfers: Sequence[Transfer], by_us: float
+    ) -> list[tuple[Transfer, Choice]]:
         """The same with the parts alone that are at the senders by some moment."""
         going = []
-        for cell in cells:
-            ours, since, theirs = state.parts[cell.src], state.at[cell.src], state.parts[cell.dst]
+        for transfer in transfers:
+            ours, since, theirs = state.parts[transfer.src], state.at[transfer.src], state.parts[transfer.dst]
             if since and max(since) <= by_us:
                 if (choice := self.choice(ours, theirs)) is not None:
-                    going.append((cell, choice))
+                    going.append((transfer, choice))
                 continue
             there = [number for number, at_us in enumerate(since) if at_us <= by_us]
             if (
@@ -184,15 +188,15 @@ class Exchange:
                 and (choice := self.choice(tuple([ours[number] for number in there]), theirs)) is not None
             ):
                 take = tuple([there[number] for number in choice.take])
-                going.append((cell, Choice(take, choice.union, choice.gain, choice.stay)))
+                going.append((transfer, Choice(take, choice.union, choice.gain, choice.stay)))
         return going
 
-    def ready_us(self, state: State, cell: Cell) -> tuple[float, float]:
+    def ready_us(self, state: State, transfer: Transfer) -> tuple[float, float]:
         """When a sender has the first and the last of what its receiver gains; infinity: never."""
-        choice = self.choice(state.parts[cell.src], state.parts[cell.dst])
+        choice = self.choice(state.parts[transfer.src], state.parts[transfer.dst])
         if choice is None:
             return np.inf, np.inf
-        since = state.at[cell.src]
+        since = state.at[transfer.src]
         moments = [since[number] for number in choice.take]
         return min(moments), max(moments)
 
@@ -206,15 +210,15 @@ class Exchange:
         return self._known[key]
 
 
-def _cells(board: Board, kind: int) -> list[Cell]:
-    chunks = len(board.chunks)
-    image, chunk = np.nonzero(board.usable[kind])
+def _transfers(orbits: OrbitInstance, orbit: int) -> list[Transfer]:
+    chunks = len(orbits.chunks)
+    image, chunk = np.nonzero(orbits.usable[orbit])
     columns = (
         image * chunks + chunk,
-        board.src[kind][image] * chunks + chunk,
-        board.dst[kind][image] * chunks + chunk,
+        orbits.src[orbit][image] * chunks + chunk,
+        orbits.dst[orbit][image] * chunks + chunk,
     )
-    return [Cell(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [Transfer(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _add_two(parts: list[tuple[int, ...]], at: list[tuple[float, ...]], place: int) -> None:

@@ -9,14 +9,14 @@ import numpy as np
 
 from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.engines.combining.begin import some_slow
-from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.exchange import Cell, Exchange, State
-from taccl.encoding.engines.combining.play import Played
+from taccl.encoding.engines.combining.beginnings import some_slow
+from taccl.encoding.engines.combining.decode import Decoded
+from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 
 #: A link whose chunk takes so many times as long as the fastest one's is slow.
 _SLOW = 2.0
-_HAIR_US = 1e-9
+_SAME_US = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class _Rule:
 
     Parameters
     ----------
-    usable : kinds of links that may be used.
-    least_here, least_there : per kind, how many contributions its sender, and its receiver, must have.
+    usable : per orbit of links, whether it may be used.
+    least_here, least_there : per orbit, how many contributions its sender, and its receiver, must have.
     together : whether a link waits until its sender has so many to all of its sums.
     """
 
@@ -37,143 +37,149 @@ class _Rule:
 
 
 def fullest(
-    player: Exchange,
+    decoder: ExchangeDecoder,
     random: np.random.Generator,
     budget: Budget,
-    before: Played | None = None,
+    before: Decoded | None = None,
     hold: int | None = None,
-) -> list[Move] | None:
-    """Moves that complete all sums, if they can: of those that can start first, the one that brings most.
+) -> list[SendGene] | None:
+    """Genes that complete all sums, if they can: of those that can start first, the one that brings most.
 
     They go on after `before`. As long as anything else helps, no sum leaves or reaches a rank that has fewer
     than `hold` contributions to it (by default, some number on slow links, of which often only a few are
     used). Then none leaves such a rank, or goes over slow links. None if that takes longer than the budget.
     """
-    moves, state = ([], player.start) if before is None else (list(before.moves), before.states[-1])
-    for rule in _some_rules(player.board, random) if hold is None else _rules(player.board, hold):
-        choosing = _Choosing(player, rule)
-        while (move := choosing.best(state, random)) is not None:
-            step = player.step(state, move)
+    genes, state = ([], decoder.start) if before is None else (list(before.genes), before.states[-1])
+    for rule in _some_rules(decoder.orbits, random) if hold is None else _rules(decoder.orbits, hold):
+        choosing = _Choosing(decoder, rule)
+        while (gene := choosing.best(state, random)) is not None:
+            step = decoder.step(state, gene)
             if not budget.remaining_s():
                 return None
             if step is None:
                 break
-            moves.append(move)
+            genes.append(gene)
             state = step.state
-            choosing.forget(move.kind)
-    return moves
+            choosing.forget(gene.orbit)
+    return genes
 
 
-def _rules(board: Board, hold: int) -> list[_Rule]:
+def _rules(orbits: OrbitInstance, hold: int) -> list[_Rule]:
     """One after another, each for when nothing more helps by the one before."""
-    kinds, slow = board.num_kinds, _slow(board)
-    every, held, none = [True] * kinds, [hold] * kinds, [0] * kinds
+    link_orbits, slow = orbits.num_link_orbits, _slow(orbits)
+    every, held, none = [True] * link_orbits, [hold] * link_orbits, [0] * link_orbits
     fast = every if slow.all() else (~slow).tolist()
     return [_Rule(every, held, held), _Rule(fast, held, none), _Rule(every, none, none)]
 
 
-def _some_rules(board: Board, random: np.random.Generator) -> list[_Rule]:
-    kinds, slow = board.num_kinds, _slow(board)
-    largest = int(np.bincount(board.problem.topology.node_of).max())
+def _some_rules(orbits: OrbitInstance, random: np.random.Generator) -> list[_Rule]:
+    link_orbits, slow = orbits.num_link_orbits, _slow(orbits)
+    largest = int(np.bincount(orbits.problem.topology.node_of).max())
     hold = largest if random.random() < 0.7 else int(random.integers(1, largest + 1))
-    held, none = np.where(slow, hold, 0).tolist(), [0] * kinds
+    held, none = np.where(slow, hold, 0).tolist(), [0] * link_orbits
     usable = some_slow(slow, random).tolist()
     there = held if random.random() < 0.5 else none
-    return [_Rule(usable, held, there, bool(random.random() < 0.7)), _Rule([True] * kinds, none, none)]
+    return [_Rule(usable, held, there, bool(random.random() < 0.7)), _Rule([True] * link_orbits, none, none)]
 
 
-def _slow(board: Board) -> BoolArray:
-    alone = np.array(board.alpha_us) + np.array(board.chunk_us)
+def _slow(orbits: OrbitInstance) -> BoolArray:
+    alone = np.array(orbits.alpha_us) + np.array(orbits.chunk_us)
     return np.asarray(alone > _SLOW * float(alone.min()))
 
 
 class _Choosing:
-    """Chooses fullest moves by one rule, and remembers what it saw of kinds that nothing has changed for."""
+    """Chooses fullest genes by one rule; figures are kept until a send changes them."""
 
-    def __init__(self, player: Exchange, rule: _Rule) -> None:
-        board = player.board
-        self._player, self._rule = player, rule
-        self._kinds = [kind for kind, usable in enumerate(rule.usable) if usable and player.cells[kind]]
-        self._ends = [{*src, *dst} for src, dst in zip(board.src.tolist(), board.dst.tolist(), strict=True)]
-        self._into = [set(dst) for dst in board.dst.tolist()]
+    def __init__(self, decoder: ExchangeDecoder, rule: _Rule) -> None:
+        orbits = decoder.orbits
+        self._decoder, self._rule = decoder, rule
+        self._link_orbits = [
+            orbit for orbit, usable in enumerate(rule.usable) if usable and decoder.transfers[orbit]
+        ]
+        self._ends = [{*src, *dst} for src, dst in zip(orbits.src.tolist(), orbits.dst.tolist(), strict=True)]
+        self._into = [set(dst) for dst in orbits.dst.tolist()]
         self._open: dict[int, _Open] = {}
         self._gain: dict[int, _Gain] = {}
 
     def forget(self, moved: int) -> None:
-        """Note that a move over a kind of links has changed what its receivers have."""
-        for kind in self._kinds:
-            if not self._into[moved].isdisjoint(self._ends[kind]):
-                self._open.pop(kind, None)
-                self._gain.pop(kind, None)
+        """Note that a gene over an orbit of links has changed what its receivers have."""
+        for orbit in self._link_orbits:
+            if not self._into[moved].isdisjoint(self._ends[orbit]):
+                self._open.pop(orbit, None)
+                self._gain.pop(orbit, None)
 
-    def best(self, state: State, random: np.random.Generator) -> Move | None:
-        """The move that brings most contributions for its time, among those that start first."""
-        board = self._player.board
+    def best(self, state: State, random: np.random.Generator) -> SendGene | None:
+        """The gene that brings most contributions for its time, among those that start first."""
+        orbits = self._decoder.orbits
         best, best_start, best_value = -1, np.inf, 0.0
-        for kind in self._kinds:
-            if kind not in self._open:
-                self._open[kind] = self._look(state, kind)
-            start = max(self._open[kind].first_us, *[state.free[port] for port in board.ports[kind]])
-            if start == np.inf or start > best_start + _HAIR_US:
+        for orbit in self._link_orbits:
+            if orbit not in self._open:
+                self._open[orbit] = self._look(state, orbit)
+            start = max(self._open[orbit].first_us, *[state.free[port] for port in orbits.ports[orbit]])
+            if start == np.inf or start > best_start + _SAME_US:
                 continue
-            if kind not in self._gain or self._gain[kind].start_us != start:
-                self._gain[kind] = self._count(state, kind, start)
-            gain = self._gain[kind].contributions
-            value = gain / (board.alpha_us[kind] + board.chunk_us[kind]) * (1 + 0.3 * random.random())
-            if gain and (start < best_start - _HAIR_US or value > best_value):
-                best, best_start, best_value = kind, start, value
-        return None if best < 0 else self._move(best)
+            if orbit not in self._gain or self._gain[orbit].start_us != start:
+                self._gain[orbit] = self._count(state, orbit, start)
+            gain = self._gain[orbit].contributions
+            value = gain / (orbits.alpha_us[orbit] + orbits.chunk_us[orbit]) * (1 + 0.3 * random.random())
+            if gain and (start < best_start - _SAME_US or value > best_value):
+                best, best_start, best_value = orbit, start, value
+        return None if best < 0 else self._gene(best)
 
-    def _look(self, state: State, kind: int) -> _Open:
-        """Which cells of a kind the rule lets go."""
-        player, rule = self._player, self._rule
-        here, there, cells = rule.least_here[kind], rule.least_there[kind], player.cells[kind]
+    def _look(self, state: State, orbit: int) -> _Open:
+        """Which transfers of an orbit the rule lets go."""
+        decoder, rule = self._decoder, self._rule
+        here, there, transfers = rule.least_here[orbit], rule.least_there[orbit], decoder.transfers[orbit]
         if here or there:
-            cells = [
-                cell for cell in cells if _known(state, cell.src) >= here and _known(state, cell.dst) >= there
+            transfers = [
+                transfer
+                for transfer in transfers
+                if _known(state, transfer.src) >= here and _known(state, transfer.dst) >= there
             ]
-        moments = [player.ready_us(state, cell) for cell in cells]
+        moments = [decoder.ready_us(state, transfer) for transfer in transfers]
         if rule.together and here:
             useful = [late for _, late in moments if late < np.inf]
-            everything = useful and len(cells) == len(player.cells[kind])
+            everything = useful and len(transfers) == len(decoder.transfers[orbit])
             first = max(useful) if everything else np.inf
         else:
-            # A kind that waits for company starts when all that is on its way to the sender is there.
+            # An orbit that needs some number of contributions waits for all that its sender will have.
             first = min((late if here else early for early, late in moments), default=np.inf)
-        return _Open(first, [(cell, late) for cell, (_, late) in zip(cells, moments, strict=True)])
+        return _Open(
+            first, [(transfer, late) for transfer, (_, late) in zip(transfers, moments, strict=True)]
+        )
 
-    def _count(self, state: State, kind: int, start_us: float) -> _Gain:
-        """What a kind brings if it starts then."""
-        cells = [
-            cell
-            for cell, late in self._open[kind].cells
-            if not self._rule.least_here[kind] or late <= start_us
+    def _count(self, state: State, orbit: int, start_us: float) -> _Gain:
+        """What an orbit brings if it starts then."""
+        transfers = [
+            transfer
+            for transfer, late in self._open[orbit].transfers
+            if not self._rule.least_here[orbit] or late <= start_us
         ]
-        going = self._player.early(state, cells, start_us)
-        return _Gain(start_us, cells, sum([choice.gain for _, choice in going]))
+        going = self._decoder.early(state, transfers, start_us)
+        return _Gain(start_us, transfers, sum([choice.gain for _, choice in going]))
 
-    def _move(self, kind: int) -> Move:
-        board, cells = self._player.board, self._gain[kind].cells
-        waits = self._rule.least_here[kind] > 0
-        if len(cells) == len(self._player.cells[kind]):
-            return Move(kind, waits)
-        stay = np.ones((len(board.group), len(board.chunks)), dtype=np.bool_)
-        stay.flat[[cell.number for cell in cells]] = False
-        return Move(kind, waits, stay)
+    def _gene(self, orbit: int) -> SendGene:
+        orbits, transfers = self._decoder.orbits, self._gain[orbit].transfers
+        waits = self._rule.least_here[orbit] > 0
+        if len(transfers) == len(self._decoder.transfers[orbit]):
+            return SendGene(orbit, waits)
+        stay = np.ones((len(orbits.group), len(orbits.chunks)), dtype=np.bool_)
+        stay.flat[[transfer.number for transfer in transfers]] = False
+        return SendGene(orbit, waits, stay)
 
 
 class _Open(NamedTuple):
-    """When something useful may go over a kind, and its cells, each with when all that it gives is there."""
+    """When something useful may go over an orbit; its transfers, and when all that each gives is there."""
 
     first_us: float
-    cells: list[tuple[Cell, float]]
+    transfers: list[tuple[Transfer, float]]
 
 
 class _Gain(NamedTuple):
-    """What a kind brings from some moment on: the cells that may go, and contributions."""
+    """What an orbit brings from some moment on: the transfers that may go, and contributions."""
 
     start_us: float
-    cells: list[Cell]
+    transfers: list[Transfer]
     contributions: int
 
 

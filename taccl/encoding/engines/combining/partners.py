@@ -7,43 +7,43 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.engines.combining.begin import kinds_of_links
-from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.beginnings import orbit_of_links
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.schedule import Schedule
 
 
-def as_exchanges(board: Board, schedule: Schedule) -> list[Move]:
-    """The moves of a schedule, each with the chunks that it carries there, once for each orbit of sends."""
-    kind_of, sends = kinds_of_links(board), schedule.sends
-    back = board.group.chunk_map.argsort(axis=1)[:, board.chunks]
-    is_first = np.zeros(len(kind_of), dtype=np.bool_)
-    is_first[board.links[:, 0]] = True
+def as_exchanges(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:
+    """The genes of a schedule, each with the chunks that it carries there, once for each orbit of sends."""
+    orbit_of, sends = orbit_of_links(orbits), schedule.sends
+    back = orbits.group.chunk_map.argsort(axis=1)[:, orbits.chunks]
+    is_first = np.zeros(len(orbit_of), dtype=np.bool_)
+    is_first[orbits.links[:, 0]] = True
     by_send = np.argsort(sends.of_row, kind="stable")
     chunks = np.split(schedule.chunk[by_send], np.cumsum(sends.count)[:-1])
     order = np.lexsort((sends.end_us, sends.start_us))
     return [
-        Move(int(kind_of[sends.link[send]]), without=~np.isin(back, chunks[send]))
+        SendGene(int(orbit_of[sends.link[send]]), without=~np.isin(back, chunks[send]))
         for send in order.tolist()
         if is_first[sends.link[send]]
     ]
 
 
-def rounds(board: Board) -> Iterator[list[Move]]:
+def rounds(orbits: OrbitInstance) -> Iterator[list[SendGene]]:
     """Rounds in which every rank sends all that it has to one other.
 
-    Inside nodes first, or across first, or as if there were none.
+    Inside nodes first, across nodes first, or with no regard to nodes.
     """
-    kind_of = kinds_of_links(board)
-    for partners in _partners(board.problem.topology.node_of):
-        moves: list[Move] = []
+    orbit_of = orbit_of_links(orbits)
+    for partners in _partners(orbits.problem.topology.node_of):
+        genes: list[SendGene] = []
         for partner in partners:
             pairs = zip(range(len(partner)), partner.tolist(), strict=True)
-            links = [board.problem.topology.link_index.get(pair, -1) for pair in pairs if pair[0] != pair[1]]
+            links = [orbits.problem.topology.link_index.get(pair, -1) for pair in pairs if pair[0] != pair[1]]
             if -1 in links:
                 break
-            moves += [Move(kind) for kind in dict.fromkeys(kind_of[links].tolist())]
+            genes += [SendGene(orbit) for orbit in dict.fromkeys(orbit_of[links].tolist())]
         else:
-            yield moves
+            yield genes
 
 
 def _partners(node_of: IntArray) -> Iterator[list[IntArray]]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from taccl.collective import BoolArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
-from taccl.encoding.engines.combining.board import Board
-from taccl.encoding.engines.combining.play import Played
-from taccl.schedule import Schedule
+from taccl.encoding.engines.combining.decode import Decoded
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
+from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import derive
 from taccl.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
 
 
-def decisions(board: Board, played: Played) -> Iterator[Decision]:
-    """The sends of a sequence of sums, in its order. What arrives a second time is left out."""
-    whole = contributors(board.problem.collective)
-    dst = board.problem.topology.dst.tolist()
+def decisions(orbits: OrbitInstance, decoded: Decoded, apart: bool) -> Iterator[Decision]:
+    """The sends of a sequence of sums, in its order. What arrives a second time is left out.
+
+    `apart` is as in `OrbitInstance.decisions`.
+    """
+    whole = contributors(orbits.problem.collective)
+    dst = orbits.problem.topology.dst.tolist()
     arrived: set[tuple[int, int, int]] = set()
-    most = board.problem.max_group
-    for move, cells, sets in zip(played.moves, played.cells, played.sets, strict=True):
-        for chunks, carried, link in _images(board, move.kind, cells, sets):
+    several = orbits.problem.max_group
+    for gene, transfers, sets in zip(decoded.genes, decoded.transfers, decoded.sets, strict=True):
+        most = 1 if apart and orbits.one_by_one[gene.orbit] else several
+        for chunks, carried, link in _images(orbits, gene.orbit, transfers, sets):
             new = [
                 (chunk, each)
                 for chunk, each in zip(chunks, carried, strict=True)
@@ -36,21 +40,30 @@ def decisions(board: Board, played: Played) -> Iterator[Decision]:
 
 
 def _images(
-    board: Board, kind: int, cells: BoolArray, sets: list[int]
+    orbits: OrbitInstance, orbit: int, transfers: BoolArray, sets: list[int]
 ) -> Iterator[tuple[list[int], list[int], int]]:
-    """The chunks, sets and link of each image of a move."""
-    group = board.group
-    image, column = np.nonzero(cells)
-    sums = PartialSums.of_sets(sets, board.problem.num_ranks)
+    """The chunks, sets and link of each image of a gene."""
+    group = orbits.group
+    image, column = np.nonzero(transfers)
+    sums = PartialSums.of_sets(sets, orbits.problem.num_ranks)
     # On the first link: the chunks and contributions whose images these are.
-    first = group.chunk_map.argsort(axis=1)[image, board.chunks[column]]
+    first = group.chunk_map.argsort(axis=1)[image, orbits.chunks[column]]
     members = np.take_along_axis(sums.members[sums.of_row], group.rank_map[image], axis=1)
     order = first.argsort()
     first, members = first[order], members[order]
-    for chunk_map, rank_map, link in zip(group.chunk_map, group.rank_map, board.links[kind], strict=True):
+    for chunk_map, rank_map, link in zip(group.chunk_map, group.rank_map, orbits.links[orbit], strict=True):
         moved = np.empty_like(members)
         moved[:, rank_map] = members
         yield chunk_map[first].tolist(), as_sets(moved), int(link)
+
+
+def soonest(schedules: Iterable[Schedule]) -> Schedule:
+    """The schedule that ends first; of those that end together the first, which has the fewest sends."""
+    best, *others = schedules
+    for other in others:
+        if other.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = other
+    return best
 
 
 def without_unused(schedule: Schedule) -> Schedule:

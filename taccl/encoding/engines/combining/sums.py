@@ -18,13 +18,13 @@ from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
-from taccl.encoding.engines.combining.board import Board, Move
+from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.engine import SMALL
-from taccl.encoding.engines.combining.exchange import Exchange
+from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
-from taccl.encoding.engines.combining.play import Played
-from taccl.encoding.engines.combining.sends import decisions, without_unused
+from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
@@ -33,16 +33,17 @@ from taccl.encoding.symmetry.search import with_symmetry
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: On more ranks than this, playing one sequence takes too long to search.
+#: On more ranks than this, decoding one sequence takes too long to search.
 _MOST_RANKS = 64
-#: Boards with more pairs of a link and a chunk (one of each orbit) than this have all chunks in one block.
-_MOST_CELLS = 30_000
+#: Orbit instances with more pairs of a link and a chunk (one of each orbit) than this
+#: have all chunks in one block.
+_MOST_TRANSFERS = 30_000
 #: The parts of the time: for beginnings, and then for searches from different ones and from the best.
 _BEGIN_PART = 0.15
 _STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
 _FROM_OTHERS = 5
 #: The search ends when so many stages in a row, each from the best sequence, found nothing better.
-_MOST_IN_VAIN = 2
+_MOST_STALE = 2
 _TRIALS, _TRIALS_OF_TEAMS = 24, 4
 #: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
 #: would take more than so many times what is left of the budget is given up, unless it takes less than
@@ -54,7 +55,7 @@ def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     problem = instance.problem
     if problem.num_ranks > _MOST_RANKS:
-        return no(f"a sequence over more than {_MOST_RANKS} ranks takes too long to play")
+        return no(f"a sequence over more than {_MOST_RANKS} ranks takes too long to decode")
     if instance.latency_fraction <= SMALL:
         return no(
             f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
@@ -66,7 +67,7 @@ def serves_exchange(instance: Instance) -> Verdict:
     return YES
 
 
-def bulk_exchange(
+def combine_exchange(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules of a small AllReduce until the budget is over; nothing for other problems."""
@@ -75,33 +76,35 @@ def bulk_exchange(
     problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     for found in _improving(problem, options, budget, incumbent):
-        if found.played.unmet or found.played.makespan_us >= best_us - TOLERANCE_US:
+        if found.decoded.unmet or found.decoded.makespan_us >= best_us - TOLERANCE_US:
             continue
         if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
             return
-        board = found.player.board
-        sends = decisions(board, found.played)
-        schedule = without_unused(in_order(problem, expanded(problem, board, sends)))
+        orbits = found.decoder.orbits
+        sends = [decisions(orbits, found.decoded, apart) for apart in orbits.ways_to_send]
+        schedule = soonest(
+            without_unused(in_order(problem, expanded(problem, orbits, each))) for each in sends
+        )
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
-            yield Update("bulk", schedule)
+            yield Update("combining", schedule)
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A sequence, and on whose board it was played."""
+    """A sequence that was decoded, and its decoder."""
 
-    player: Exchange
-    played: Played
+    decoder: ExchangeDecoder
+    decoded: Decoded
 
     @property
     def value(self) -> tuple[int, float]:
-        return self.played.unmet, self.played.score
+        return self.decoded.unmet, self.decoded.score
 
     @property
     def seconds(self) -> float:
         """About how long it takes to make a checked schedule of it."""
-        rows = sum([len(sets) for sets in self.played.sets]) * len(self.player.board.group)
+        rows = sum([len(sets) for sets in self.decoded.sets]) * len(self.decoder.orbits.group)
         return _ROW_S * rows
 
 
@@ -111,48 +114,48 @@ def _improving(
     """The best of the beginnings, then of what searches from them find."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     found: list[_Found] = []
-    boards = list(_boards(problem))
-    for board in boards:
-        player, share = Exchange(board), budget.at_most(_BEGIN_PART * seconds / len(boards))
-        for moves in _beginnings(player, share, random):
-            found.append(_Found(player, player.play(moves)))
+    orbit_instances = list(_orbit_instances(problem))
+    for orbits in orbit_instances:
+        decoder, share = ExchangeDecoder(orbits), budget.at_most(_BEGIN_PART * seconds / len(orbit_instances))
+        for genes in _beginnings(decoder, share, random):
+            found.append(_Found(decoder, decoder.decode(genes)))
         if found:
             yield min(found, key=lambda each: each.value)
     if incumbent is not None and (as_it_is := _as_it_is(problem, incumbent)) is not None:
         found.append(as_it_is)
-    found, in_vain = _different(found), 0
+    found, stale = _different(found), 0
     for number, part in enumerate(_STAGES if found else ()):
         best = min(found, key=lambda each: each.value)
         length = min(budget.remaining_s() - best.seconds, part * seconds)
-        if length <= 0 or in_vain == _MOST_IN_VAIN:
+        if length <= 0 or stale == _MOST_STALE:
             return
         begin = found[number % len(found)] if number < _FROM_OTHERS else best
-        later = _Found(begin.player, anneal(begin.player, begin.played, budget.at_most(length), random))
+        later = _Found(begin.decoder, anneal(begin.decoder, begin.decoded, budget.at_most(length), random))
         found.append(later)
         if number >= _FROM_OTHERS:
-            in_vain = 0 if later.value < best.value else in_vain + 1
+            stale = 0 if later.value < best.value else stale + 1
         yield later
 
 
 def _different(found: list[_Found]) -> list[_Found]:
     """One of each time, the best first."""
     ordered = sorted(found, key=lambda each: each.value)
-    return list({round(each.played.score, 6): each for each in reversed(ordered)}.values())[::-1]
+    return list({round(each.decoded.score, 6): each for each in reversed(ordered)}.values())[::-1]
 
 
 def _as_it_is(problem: Problem, schedule: Schedule) -> _Found | None:
-    """A schedule on a board that keeps no symmetries but its own; None if that is too large."""
+    """A schedule on an orbit instance that keeps no symmetries but its own; None if that is too large."""
     group = kept_by(schedule, symmetry_group(with_symmetry(problem)))
-    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS * len(group):
+    if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(group):
         return None
-    player = Exchange(Board.of(problem, group))
-    return _Found(player, player.play(as_exchanges(player.board, schedule)))
+    decoder = ExchangeDecoder(OrbitInstance.of(problem, group))
+    return _Found(decoder, decoder.decode(as_exchanges(decoder.orbits, schedule)))
 
 
-def _boards(problem: Problem) -> Iterator[Board]:
+def _orbit_instances(problem: Problem) -> Iterator[OrbitInstance]:
     """The problem with the symmetries that it has, and with others where those do not go together.
 
-    Also with fewer: two ranks that share a NIC and do alike use it twice where once may do.
+    Also with fewer: in a symmetry that exchanges two ranks with one NIC, both use it where one might do.
     """
     groups: list[SymmetryGroup] = []
     for exchanges_first in (False, True):
@@ -160,38 +163,40 @@ def _boards(problem: Problem) -> Iterator[Board]:
         for part in (group, without_shared_ports(problem.topology, group)):
             if not any(np.array_equal(part.rank_map, other.rank_map) for other in groups):
                 groups.append(part)
-    cells = problem.num_chunks * problem.topology.num_links
-    fitting = [group for group in groups if cells <= _MOST_CELLS * len(group)]
-    yield from (Board.of(problem, group) for group in fitting)
+    transfers = problem.num_chunks * problem.topology.num_links
+    fitting = [group for group in groups if transfers <= _MOST_TRANSFERS * len(group)]
+    yield from (OrbitInstance.of(problem, group) for group in fitting)
     if not fitting and (block := in_one_block(problem)) is not None:
         yield block
 
 
-def _beginnings(player: Exchange, budget: Budget, random: np.random.Generator) -> Iterator[list[Move]]:
+def _beginnings(
+    decoder: ExchangeDecoder, budget: Budget, random: np.random.Generator
+) -> Iterator[list[SendGene]]:
     """Textbook rounds, and fullest sends, also after scattering in teams."""
-    board = player.board
-    yield from rounds(board)
-    yield from _fullest_of(player, _TRIALS, budget.share(0.5), random)
+    orbits = decoder.orbits
+    yield from rounds(orbits)
+    yield from _fullest_of(decoder, _TRIALS, budget.share(0.5), random)
     # One block cannot be scattered.
-    for team_of in teams(board.problem) if board.problem.num_chunks > 1 else ():
+    for team_of in teams(orbits.problem) if orbits.problem.num_chunks > 1 else ():
         if not budget.remaining_s():
             return
-        moves = scattering(board, team_of, random)
-        if moves is not None:
-            size = board.problem.num_ranks // len(np.unique(team_of))
-            yield from _fullest_of(player, _TRIALS_OF_TEAMS, budget, random, player.play(moves), size)
+        genes = scattering(orbits, team_of, random)
+        if genes is not None:
+            size = orbits.problem.num_ranks // len(np.unique(team_of))
+            yield from _fullest_of(decoder, _TRIALS_OF_TEAMS, budget, random, decoder.decode(genes), size)
 
 
 def _fullest_of(
-    player: Exchange,
+    decoder: ExchangeDecoder,
     trials: int,
     budget: Budget,
     random: np.random.Generator,
-    before: Played | None = None,
+    before: Decoded | None = None,
     hold: int | None = None,
-) -> Iterator[list[Move]]:
+) -> Iterator[list[SendGene]]:
     for _ in range(trials):
-        moves = fullest(player, random, budget, before, hold)
-        if moves is None:
+        genes = fullest(decoder, random, budget, before, hold)
+        if genes is None:
             return
-        yield moves
+        yield genes

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.collective import IntArray, Placement
-from taccl.encoding.engines.combining.begin import doubling
-from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.play import Spread
+from taccl.encoding.engines.combining.beginnings import doubling
+from taccl.encoding.engines.combining.decode import BroadcastDecoder
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.problem import Problem, RoutingLimits
 
-#: How many sequences are tried for the scattering inside teams of one kind.
+#: How many sequences are tried for the scattering inside teams of one size.
 _TRIALS = 8
 
 
@@ -41,35 +41,37 @@ def _partition(team_of: IntArray) -> bytes:
     return np.unique(team_of, return_inverse=True)[1].tobytes()
 
 
-def scattering(board: Board, team_of: IntArray, random: np.random.Generator) -> list[Move] | None:
-    """Moves after which each team's sum of each chunk is at one member; None if there are none such.
+def scattering(
+    orbits: OrbitInstance, team_of: IntArray, random: np.random.Generator
+) -> list[SendGene] | None:
+    """Genes after which each team's sum of each chunk is at one member; None if there are none such.
 
     That is a spreading from there to the whole team, on the reversed links, read backwards.
     """
-    spread = Spread(Board.of(_inside(board, team_of), board.group))
-    trials = [spread.play(doubling(spread.board, random, few=False)) for _ in range(_TRIALS)]
-    best = min(trials, key=lambda played: (played.unmet, played.score))
+    spread = BroadcastDecoder(OrbitInstance.of(_inside(orbits, team_of), orbits.group))
+    trials = [spread.decode(doubling(spread.orbits, random, few=False)) for _ in range(_TRIALS)]
+    best = min(trials, key=lambda decoded: (decoded.unmet, decoded.score))
     if best.unmet:
         return None
-    backwards = zip(reversed(best.moves), reversed(best.cells), strict=True)
-    return [Move(move.kind, without=~cells) for move, cells in backwards]
+    backwards = zip(reversed(best.genes), reversed(best.transfers), strict=True)
+    return [SendGene(gene.orbit, without=~transfers) for gene, transfers in backwards]
 
 
-def _inside(board: Board, team_of: IntArray) -> Problem:
+def _inside(orbits: OrbitInstance, team_of: IntArray) -> Problem:
     """The problem of spreading every chunk to its teams, each from one member.
 
     The teams are those of the deciding chunks; others have the images of these. Of each team that member has
     the chunk that stands in it where the chunk's owner stands in its own.
     """
-    problem, group = board.problem, board.group
+    problem, group = orbits.problem, orbits.group
     topology, collective = problem.topology.reversed(), problem.collective
     place = _place(team_of)
     links_inside = team_of[topology.src] == team_of[topology.dst]
     holds = np.zeros((problem.num_chunks, problem.num_ranks), dtype=np.bool_)
     allowed = np.zeros((problem.num_ranks, topology.num_links), dtype=np.bool_)
-    owner = collective.owner[board.chunks]
+    owner = collective.owner[orbits.chunks]
     for chunk_map, rank_map, link_map in zip(group.chunk_map, group.rank_map, group.link_map, strict=True):
-        holds[chunk_map[board.chunks][:, None], rank_map] = place[owner][:, None] == place
+        holds[chunk_map[orbits.chunks][:, None], rank_map] = place[owner][:, None] == place
         allowed[rank_map[owner][:, None], link_map] = links_inside
     if problem.limits.may_use is not None:
         allowed &= problem.limits.may_use

@@ -13,15 +13,16 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
-from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray
+from taccl.network import FloatArray, LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -36,6 +37,19 @@ _MATCHES = (
     MatchPolicy(noise=1.0),
 )
 _NOISES = (0.1, 0.3, 1.0, 3.0)
+#: What a variation may change beside the noise; "noise" changes nothing else. Some matter only with groups.
+_CHOICES = (
+    "group",
+    "internode group",
+    "internode hold",
+    "hold",
+    "taper",
+    "defer",
+    "congestion",
+    "sharing",
+    "noise",
+)
+_OF_GROUPS = ("group", "internode group", "taper")
 #: How many of the best trials are worth varying.
 _KEPT = 6
 #: The part of the time for schedules of the quotient.
@@ -59,9 +73,9 @@ def greedy(
 ) -> Iterator[Update]:
     """Yield improving schedules, the first one always, until the budget is over.
 
-    Where ranks are alike, a part of the time goes to schedules in which they do alike: those are found
-    many times faster, and on large regular machines they are the better ones. Where links are alike, so are
-    schedules in rounds.
+    Where a symmetry exchanges ranks, a part of the time goes to schedules of the quotient: those are found
+    many times faster, and on large regular machines they are the better ones. Where all links cost the
+    same, schedules in synchronous rounds come first.
     """
     best = None if incumbent is None else incumbent.makespan_us
     for update in _streams(instance, options, budget, incumbent):
@@ -76,8 +90,8 @@ def _streams(
 ) -> Iterator[Update]:
     """Schedules from rounds, from the quotient and from the whole, as far as there is time for each."""
     problem, known = instance.problem, incumbent is not None
-    if goes_in_rounds(problem) and (not known or budget.remaining_s()):
-        schedule = in_rounds(problem, np.random.default_rng(options.seed), budget if known else None)
+    if is_synchronous(problem) and (not known or budget.remaining_s()):
+        schedule = rarest_first(problem, np.random.default_rng(options.seed), budget if known else None)
         if schedule is not None:
             known = True
             yield Update("greedy", schedule)
@@ -112,22 +126,22 @@ def _passes(
     problem, symmetry, distances = instance.problem, instance.group, instance.distances_by_limits
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
-    terrains: dict[tuple[float, bool], Terrain] = {}
+    routings: dict[tuple[float, bool], RoutingInstance] = {}
     for number, trial in enumerate(_trials(problem, kept, random)):
         known = known or best is not None
         if known and not budget.remaining_s():
             return
         seconds = budget if known else None
-        ways = trial.congestion, trial.sharing
-        if ways not in terrains:
-            terrain = _terrain(problem, symmetry, distances, *ways, random, seconds)
-            if terrain is None:
+        paths = trial.congestion, trial.sharing
+        if paths not in routings:
+            routing = _routing(problem, symmetry, distances, *paths, random, seconds)
+            if routing is None:
                 return
-            terrains[ways] = terrain
+            routings[paths] = routing
         if isinstance(trial.policy, MatchPolicy):
-            schedule = match(terrains[ways], trial.policy, random, seconds)
+            schedule = match(routings[paths], trial.policy, random, seconds)
         else:
-            schedule = flood(terrains[ways], trial.policy, random, seconds)
+            schedule = schedule_by_policy(routings[paths], trial.policy, random, seconds)
         if schedule is None:
             continue
         kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
@@ -140,12 +154,12 @@ def _trials(
     problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
     """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
-    routed = bool(_routed_chunks(problem))
+    routed, groups = bool(_routed_chunks(problem)), not one_by_one(problem.topology).all()
     plain, *others = [
         _Trial(policy, congestion, sharing)
         for sharing in ((False, True) if routed else (False,))
         for congestion in (_CONGESTION if routed else (0.0,))
-        for policy in _policies(bool(problem.topology.internode.any()))
+        for policy in _policies(problem.topology)
     ]
     matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
     through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
@@ -154,42 +168,48 @@ def _trials(
         yield others[position]
     while kept:
         _, _, trial = kept[random.integers(len(kept))]
-        yield _varied(trial, routed, random)
+        yield _varied(trial, routed, groups, random)
 
 
-def _policies(has_internode: bool) -> list[Policy]:
+def _policies(topology: LogicalTopology) -> list[Policy]:
+    """All policies that differ on these links, without groups where they save nothing."""
+    saves, internode = ~one_by_one(topology), topology.internode
+    has_internode = bool(internode.any())
+    groups = _GROUPS if (saves & ~internode).any() else (1,)
+    internode_groups = _GROUPS if (saves & internode).any() else (1,)
     return [
         Policy(group, internode_group, 1, internode_hold, taper, defer)
         for internode_hold in (_HOLDS if has_internode else (1,))
-        for internode_group in (_GROUPS if has_internode else (1,))
-        for taper in (_TAPERS if has_internode else (1.0,))
-        for group in _GROUPS
+        for internode_group in internode_groups
+        for taper in (_TAPERS if len(internode_groups) > 1 else (1.0,))
+        for group in groups
         for defer in (True, False)
     ]
 
 
-def _varied(trial: _Trial, routed: bool, random: np.random.Generator) -> _Trial:
-    """The trial with noise, and now and then with one other choice."""
+def _varied(trial: _Trial, routed: bool, groups: bool, random: np.random.Generator) -> _Trial:
+    """The trial with noise, and now and then with one other choice; of groups only where those matter."""
     noise = float(random.choice(_NOISES))
     if isinstance(trial.policy, MatchPolicy):
         patience, rarity = float(random.uniform(1.0, 4.0)), float(random.choice((1.0, 10.0, 100.0)))
         return _Trial(MatchPolicy(patience, bool(random.integers(2)), rarity, noise))
     policy = replace(trial.policy, noise=noise)
-    choice = random.integers(9)
-    if choice == 0:
+    choices = _CHOICES if groups else [each for each in _CHOICES if each not in _OF_GROUPS]
+    choice = choices[random.integers(len(choices))]
+    if choice == "group":
         policy = replace(policy, group=_some_group(random))
-    elif choice == 1:
+    elif choice == "internode group":
         policy = replace(policy, internode_group=_some_group(random))
-    elif choice == 2:
+    elif choice == "internode hold":
         policy = replace(policy, internode_hold=int(random.integers(1, 17)))
-    elif choice == 3:
+    elif choice == "hold":
         policy = replace(policy, hold=int(random.integers(1, 9)))
-    elif choice == 4:
+    elif choice == "taper":
         policy = replace(policy, taper=float(random.choice((0.2, 0.3, 0.5, 0.7, 1.0))))
-    elif choice == 5:
+    elif choice == "defer":
         policy = replace(policy, defer=not policy.defer)
-    congestion = float(random.choice(_CONGESTION)) if routed and choice == 6 else trial.congestion
-    sharing = bool(random.integers(2)) if routed and choice == 7 else trial.sharing
+    congestion = float(random.choice(_CONGESTION)) if routed and choice == "congestion" else trial.congestion
+    sharing = bool(random.integers(2)) if routed and choice == "sharing" else trial.sharing
     return _Trial(policy, congestion, sharing)
 
 
@@ -198,14 +218,14 @@ def _some_group(random: np.random.Generator) -> int:
 
 
 def _routed_chunks(problem: Problem) -> list[int]:
-    """Chunks with one source and one other rank that wants them: these get a fixed way."""
+    """Chunks with one source and one other rank that wants them: these get a fixed path."""
     collective = problem.collective
     single = (collective.num_sources == 1) & (collective.num_wanted == 1)
     moves = ~(collective.pre & collective.post).any(axis=1)
     return [int(chunk) for chunk in np.flatnonzero(single & moves)]
 
 
-def _terrain(
+def _routing(
     problem: Problem,
     symmetry: SymmetryGroup,
     distances: tuple[FloatArray, IntArray],
@@ -213,8 +233,8 @@ def _terrain(
     sharing: bool,
     random: np.random.Generator,
     budget: Budget | None,
-) -> Terrain | None:
-    """What the passes need, with ways for chunks that one rank wants; None if the time is up before that."""
+) -> RoutingInstance | None:
+    """What the passes need, with paths for chunks that one rank wants; None if the time is up before that."""
     topology = problem.topology
     routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random, budget)
     if routes is None:
@@ -222,8 +242,8 @@ def _terrain(
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    for chunk, way in routes.items():
+    for chunk, path in routes.items():
         usable[chunk] = False
-        usable[chunk, way] = True
-        left[chunk, topology.src[way]] = np.cumsum(duration[way][::-1])[::-1]
-    return Terrain(problem, symmetry, *distances, usable, left)
+        usable[chunk, path] = True
+        left[chunk, topology.src[path]] = np.cumsum(duration[path][::-1])[::-1]
+    return RoutingInstance(problem, symmetry, *distances, usable, left)

@@ -18,7 +18,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.list_scheduling import Terrain
+from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.core.timing import Ports
 from taccl.network import FloatArray
 from taccl.problem import Problem
@@ -33,7 +33,7 @@ _MOST_PAIRS = 4_000_000
 _MOST_DISTANCES = 400_000_000
 
 #: So many pairs of a free link and a chunk are weighed in a unit of work.
-_CELLS_PER_UNIT = 200_000
+_PAIRS_PER_UNIT = 200_000
 
 #: Measured links all differ a little: links whose times are within a class are treated as equal.
 _CLASSES_PER_DOUBLING = 4
@@ -76,17 +76,17 @@ def is_for_matching(problem: Problem) -> bool:
 
 
 def match(
-    terrain: Terrain, policy: MatchPolicy, random: np.random.Generator, budget: Budget | None = None
+    routing: RoutingInstance, policy: MatchPolicy, random: np.random.Generator, budget: Budget | None = None
 ) -> Schedule | None:
     """A schedule by one pass; None if the time is up, or `patience` keeps a chunk from a rank."""
-    return _Match(terrain, policy, random).run(budget)
+    return _Match(routing, policy, random).run(budget)
 
 
 class _Match:
     """The state of one pass. Tables have a row for each rank or link and a column for each chunk."""
 
-    def __init__(self, terrain: Terrain, policy: MatchPolicy, random: np.random.Generator) -> None:
-        problem = terrain.problem
+    def __init__(self, routing: RoutingInstance, policy: MatchPolicy, random: np.random.Generator) -> None:
+        problem = routing.problem
         topology, collective = problem.topology, problem.collective
         self.problem, self.policy, self.random = problem, policy, random
         self.src, self.dst = topology.src, topology.dst
@@ -98,18 +98,18 @@ class _Match:
         self.fastest_us = float(duration.min())
         self.class_us, of_class = _classes(duration)
         self.gain_row = of_class * problem.num_ranks + self.dst
-        self.distance, self.kind = terrain.distance_us, terrain.kind
-        self.usable = None if terrain.usable.all() else np.ascontiguousarray(terrain.usable.T)
+        self.distance, self.distance_row = routing.distance_us, routing.distance_row
+        self.usable = None if routing.usable.all() else np.ascontiguousarray(routing.usable.T)
         nodes, self.node = np.unique(topology.node_of, return_inverse=True)
         self.in_node = (self.node == np.arange(len(nodes))[:, None]).astype(np.int64)
 
         self.held = collective.pre.T.copy()
         self.lacks = ~self.held
         self.to_come: IntArray = self.lacks.sum(axis=1)
-        self.lack_us = terrain.lack_us.T.copy()  # to the nearest copy, there or on its way
-        self.held_us = self.lack_us.copy()  # to the nearest copy that is there
-        self.comes_us = np.full(self.lack_us.shape, np.inf)  # when one on its way could be there
-        self.score = np.empty(self.lack_us.shape)
+        self.remaining_us = routing.remaining_us.T.copy()  # to the nearest copy, there or on its way
+        self.held_us = self.remaining_us.copy()  # to the nearest copy that is there
+        self.comes_us = np.full(self.remaining_us.shape, np.inf)  # when one on its way could be there
+        self.score = np.empty(self.remaining_us.shape)
         for chunk in range(collective.num_chunks):
             self._judge(chunk)
         #: The score, where a link of a class may bring the chunk; else -inf. Shape (classes, ranks, chunks).
@@ -129,7 +129,7 @@ class _Match:
             self._receive(now)
             links, gains = self._offers(now)
             if budget is not None:
-                budget.spend(len(links) * self.problem.num_chunks / _CELLS_PER_UNIT)
+                budget.spend(len(links) * self.problem.num_chunks / _PAIRS_PER_UNIT)
             alone = ~self.passes_two[links]
             order = np.argsort(-gains[alone], kind="stable")
             for link in links[alone][order].tolist() + self._matched(links[~alone], gains[~alone]):
@@ -146,15 +146,15 @@ class _Match:
 
     def _judge(self, chunk: int) -> None:
         """How much it helps to bring a chunk to each rank, in units of the fastest transfer."""
-        lack = self.lack_us[:, chunk]
-        nearer = np.maximum(lack - self.distance[self.kind[chunk]], 0.0).sum(axis=1)
+        remaining = self.remaining_us[:, chunk]
+        nearer = np.maximum(remaining - self.distance[self.distance_row[chunk]], 0.0).sum(axis=1)
         lacking = (self.in_node @ self.lacks[:, chunk])[self.node]
         score = nearer / self.fastest_us + self.policy.rarity * lacking
         self.score[:, chunk] = score * (1 + self.policy.noise * self.random.random())
 
     def _weigh(self, chunks: slice, now: float) -> None:
         """Which of these chunks a link may bring to each rank, and what that is worth."""
-        far_us = self.lack_us[:, chunks]
+        far_us = self.remaining_us[:, chunks]
         if self.policy.overtake:
             coming_us = np.maximum(self.comes_us[:, chunks] - now, far_us)
             far_us = np.minimum(self.held_us[:, chunks], coming_us)
@@ -214,7 +214,7 @@ class _Match:
         self.sends.append(Send((chunk,), link, start))
         self.lacks[receiver, chunk] = False
         self.to_come[receiver] -= 1
-        self._bring_near(self.lack_us, chunk, receiver)
+        self._bring_near(self.remaining_us, chunk, receiver)
         self._bring_near(self.comes_us, chunk, receiver, end)
         self._judge(chunk)
         self._weigh(slice(chunk, chunk + 1), now)
@@ -225,7 +225,7 @@ class _Match:
 
     def _bring_near(self, far_us: FloatArray, chunk: int, rank: int, after_us: float = 0.0) -> None:
         """A copy at a rank, after some time, is nearer to some ranks than all others."""
-        from_there = self.distance[self.kind[chunk], rank] + after_us
+        from_there = self.distance[self.distance_row[chunk], rank] + after_us
         far_us[:, chunk] = np.minimum(far_us[:, chunk], from_there)
 
 

@@ -1,9 +1,9 @@
-"""Fixed ways for chunks that have one source and one destination, spread over the ports.
+"""Fixed paths for chunks that have one source and one destination, spread over the ports.
 
 Each chunk takes a shortest path, where the length of a link grows with the load that other chunks
 already put on its ports. Chunks are routed again and again until the sweeps are over: a simple form
 of the marginal-cost routing that flow deviation (Fratta, Gerla, Kleinrock 1973) is built on. Images of a
-chunk under the symmetry take the images of its way.
+chunk under the symmetry take the images of its path.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def spread_routes(
     """The links that each of `chunks` takes from its source to its destination, in order.
 
     `congestion` weighs load against length: 0 gives shortest paths. With `sharing`, chunks on one link
-    are taken to travel as one send and to pay one alpha, so ways are drawn together. `chunks` must be
-    closed under the symmetry, and each must have one source, one destination and a way between them.
-    None if the time is up before each has a way; without a budget, it takes the time that it needs.
+    are taken to travel as one send and to pay one alpha, so paths are drawn together. `chunks` must be
+    closed under the symmetry, and each must have one source, one destination and a path between them.
+    None if the time is up before each has a path; without a budget, it takes the time that it needs.
     """
     loads = _Loads(problem, sharing)
     representatives = [c for c in chunks if symmetry.chunk_representative[c] == c]
@@ -49,9 +49,9 @@ def spread_routes(
             orbit = _orbit(symmetry, representative)
             for chunk, _ in orbit:
                 loads.add(routes.get(chunk, []), -1.0)
-            way = _best_way(problem, representative, loads.lengths(congestion))
+            path = _best_path(problem, representative, loads.lengths(congestion))
             for chunk, link_map in orbit:
-                routes[chunk] = link_map[way].tolist()
+                routes[chunk] = link_map[path].tolist()
                 loads.add(routes[chunk], 1.0)
     return routes
 
@@ -63,22 +63,22 @@ def _orbit(symmetry: SymmetryGroup, chunk: int) -> list[tuple[int, IntArray]]:
     return [(int(images[i]), symmetry.link_map[i]) for i in first]
 
 
-def _best_way(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
+def _best_path(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
     source = int(problem.collective.pre[chunk].argmax())
     target = int(problem.collective.post[chunk].argmax())
-    way = shortest_path(problem.topology, lengths, source, target, problem.usable(chunk))
-    assert way is not None, "reachability is checked before any engine runs"
-    return way
+    path = shortest_path(problem.topology, lengths, source, target, problem.usable(chunk))
+    assert path is not None, "reachability is checked before any engine runs"
+    return path
 
 
-#: So many links are weighed for one way in a unit of work.
+#: So many links are weighed for one path in a unit of work.
 _LINKS_PER_UNIT = 10_000
 #: The least length of a link, so that a detour over links that cost nothing is no shortest path.
 _SHORTEST_US = 1e-6
 
 
 class _Loads:
-    """How long each port is kept busy by the ways chosen so far."""
+    """How long each port is kept busy by the paths chosen so far."""
 
     def __init__(self, problem: Problem, sharing: bool) -> None:
         topology = problem.topology
@@ -90,9 +90,9 @@ class _Loads:
         self._sharing = sharing
         self._chunks = np.zeros(topology.num_links)
 
-    def add(self, way: Sequence[int], times: float) -> None:
-        """Count a way so many times more."""
-        np.add.at(self._chunks, list(way), times)
+    def add(self, path: Sequence[int], times: float) -> None:
+        """Count a path so many times more."""
+        np.add.at(self._chunks, list(path), times)
 
     def lengths(self, congestion: float) -> FloatArray:
         """Duration of each link, plus what one more chunk adds to the loads of its ports, microseconds.

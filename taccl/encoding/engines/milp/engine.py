@@ -15,7 +15,7 @@ import numpy as np
 from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
 from taccl.encoding.core.update import Update
@@ -102,14 +102,14 @@ def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> 
     """The best order found on the given routes: passes under every policy, then with random ties."""
     problem = instance.problem
     left = np.zeros((problem.num_chunks, problem.num_ranks))
-    terrain = Terrain(problem, instance.group, *instance.distances_by_limits, uses, left)
+    routing = RoutingInstance(problem, instance.group, *instance.distances_by_limits, uses, left)
     alone = [Decision((int(chunk),), int(link)) for chunk, link in zip(*np.nonzero(uses), strict=True)]
     best = without_dead_ends(list_schedule(problem, alone))
     random = np.random.default_rng(seed)
     for number, policy in enumerate(_policies()):
         if number and not budget.remaining_s():
             break
-        schedule = flood(terrain, policy, random, budget if number else None)
+        schedule = schedule_by_policy(routing, policy, random, budget if number else None)
         budget.spend(len(alone) / _PASSED_PER_UNIT)
         if schedule is not None and schedule.makespan_us < best.makespan_us:
             best = schedule

@@ -24,8 +24,8 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: Successive halving: of the choices of owners, so many are searched in each pass, for that part of the time.
-_LOOKS = ((16, 0.25), (3, 0.35), (1, 1.0))
+#: Successive halving: of the choices of owners, so many have a trial in each pass, for that part of the time.
+_PASSES = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 
 def serves_owners(instance: Instance) -> Verdict:
@@ -36,7 +36,7 @@ def serves_owners(instance: Instance) -> Verdict:
     return serves(parts.reduce_phase) and serves(parts.broadcast_phase)
 
 
-def bulk_sums(
+def combine_at_owners(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules of a small AllReduce, with sums made in several places.
@@ -47,37 +47,37 @@ def bulk_sums(
     if not serves_owners(instance):
         return
     best = np.inf if incumbent is None else incumbent.makespan_us
-    ways = list(_places(problem))
-    for most, part in _LOOKS:
-        look = budget.share(part)
+    choices = list(_choices(problem))
+    for most, part in _PASSES:
+        of_pass = budget.share(part)
         times: list[tuple[float, int]] = []
-        for number, roots in enumerate(ways[:most]):
+        for number, owners in enumerate(choices[:most]):
             if not budget.remaining_s():
                 return
             times.append((np.inf, number))
-            share = look.share(1 / (min(most, len(ways)) - number))
-            for schedule in _with_roots(instance, roots, options, share):
+            share = of_pass.share(1 / (min(most, len(choices)) - number))
+            for schedule in _with_owners(instance, owners, options, share):
                 times[-1] = min(times[-1], (schedule.makespan_us, number))
                 if schedule.makespan_us < best - TOLERANCE_US:
                     best = schedule.makespan_us
-                    yield Update("bulk", schedule)
-        ways = [ways[number] for _, number in sorted(times)]
+                    yield Update("combining", schedule)
+        choices = [choices[number] for _, number in sorted(times)]
 
 
-def _with_roots(
-    instance: Instance, roots: IntArray, options: SearchOptions, budget: Budget
+def _with_owners(
+    instance: Instance, owners: IntArray, options: SearchOptions, budget: Budget
 ) -> Iterator[Schedule]:
-    """The best sums that are found in half of the time, then each better spread."""
-    parts = instance.phases_at(roots)
+    """The best reduce phase that is found in half of the time, with better and better broadcast phases."""
+    parts = instance.phases_at(owners)
     assert parts.reduce_phase is not None and parts.broadcast_phase is not None
-    improving = list(searched(parts.reduce_phase.problem, options, budget.share(0.5), None))
-    if improving:
-        for spread in searched(parts.broadcast_phase.problem, options, budget, None):
-            yield merged(instance.problem, improving[-1], spread)
+    sums = list(searched(parts.reduce_phase.problem, options, budget.share(0.5), None))
+    if sums:
+        for copies in searched(parts.broadcast_phase.problem, options, budget, None):
+            yield merged(instance.problem, sums[-1], copies)
 
 
-def _places(problem: Problem) -> Iterator[IntArray]:
-    """Roots worth trying, each of shape (num_chunks,); none where only the owners are."""
+def _choices(problem: Problem) -> Iterator[IntArray]:
+    """Where sums may be made, each of shape (num_chunks,); none where only at the chunks' own owners."""
     owner, node_of = problem.collective.owner, problem.topology.node_of
     sizes = np.bincount(node_of)
     if len(sizes) == 1 or (sizes != sizes[0]).any():
@@ -89,7 +89,7 @@ def _places(problem: Problem) -> Iterator[IntArray]:
     yield ranks[local[owner] % nodes, local[owner]]
     group = symmetry_group(problem)
     for hub in range(size):
-        roots = ranks[node_of[owner], hub]
-        if (roots[group.chunk_map] == group.rank_map[:, roots]).all():
-            yield roots
+        owners = ranks[node_of[owner], hub]
+        if (owners[group.chunk_map] == group.rank_map[:, owners]).all():
+            yield owners
     yield owner

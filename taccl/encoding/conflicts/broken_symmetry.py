@@ -28,7 +28,7 @@ from taccl.problem import Rule
 from taccl.tolerance import SAME_COST
 
 
-def unlike(
+def rules_breaking(
     everything: LogicalTopology, rules: Sequence[Rule], permutation: IntArray, budget: Budget
 ) -> Core | None:
     """Rules, by their positions, that cannot hold together with a symmetry; None if they can.
@@ -69,8 +69,8 @@ def unlike(
 def _images(everything: LogicalTopology, permutation: IntArray) -> IntArray:
     """Where each link goes, shape (num_links,); -1 where that is no link or one of other costs."""
     image = everything.link_map(permutation)
-    unlike = [differences(cost, cost[image]) for cost in (everything.alpha_us, everything.beta_us_per_mb)]
-    return np.where(np.maximum(*unlike) <= SAME_COST, image, -1)
+    apart = [differences(cost, cost[image]) for cost in (everything.alpha_us, everything.beta_us_per_mb)]
+    return np.where(np.maximum(*apart) <= SAME_COST, image, -1)
 
 
 def _followed(there: BoolArray, images: IntArray) -> IntArray:

@@ -11,7 +11,7 @@ from test_quotient import grid
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.greedy.rounds import goes_in_rounds, in_rounds
+from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
 from taccl.network import LogicalTopology
 from taccl.problem import RoutingLimits
 
@@ -30,8 +30,8 @@ def test_as_many_rounds_as_the_narrowest_rank_needs(
     topology: LogicalTopology, chunks: int, rounds: int
 ) -> None:
     small = problem(topology, "allgather", chunks)
-    assert goes_in_rounds(small)
-    schedule = in_rounds(small, np.random.default_rng(0))
+    assert is_synchronous(small)
+    schedule = rarest_first(small, np.random.default_rng(0))
     assert schedule is not None
     schedule.check()
     duration = float(topology.duration_us(np.array([0]), 1.0)[0])
@@ -40,31 +40,31 @@ def test_as_many_rounds_as_the_narrowest_rank_needs(
 
 
 def test_a_broadcast_goes_in_rounds_too() -> None:
-    schedule = in_rounds(problem(full(4), "broadcast", 2), np.random.default_rng(0))
+    schedule = rarest_first(problem(full(4), "broadcast", 2), np.random.default_rng(0))
     assert schedule is not None
     schedule.check()
 
 
 def test_pipelined_links_may_be_in_step_too() -> None:
     piped = problem(ring(4, occupancy="pipelined"), "allgather")
-    schedule = in_rounds(piped, np.random.default_rng(0))
+    schedule = rarest_first(piped, np.random.default_rng(0))
     assert schedule is not None
     schedule.check()
 
 
 def test_links_that_differ_or_share_ports_are_not_in_step() -> None:
-    assert not goes_in_rounds(problem(ndv2_node(), "allgather"))
+    assert not is_synchronous(problem(ndv2_node(), "allgather"))
     shared = machine(3, [(a, (a + 1) % 3, 1.0, 1.0) for a in range(3)], shared=[[0, 1]])
-    assert not goes_in_rounds(problem(shared, "allgather"))
-    assert not goes_in_rounds(problem(ring(3), "alltoall"))
-    assert not goes_in_rounds(problem(ring(3), "allgather", symmetry=[[1, 2, 0]]))
+    assert not is_synchronous(problem(shared, "allgather"))
+    assert not is_synchronous(problem(ring(3), "alltoall"))
+    assert not is_synchronous(problem(ring(3), "allgather", symmetry=[[1, 2, 0]]))
     nobody = RoutingLimits(own_first=np.zeros(3, dtype=np.bool_))
-    assert not goes_in_rounds(problem(ring(3), "allgather", limits=nobody))
+    assert not is_synchronous(problem(ring(3), "allgather", limits=nobody))
 
 
 def test_none_where_a_rank_is_never_reached() -> None:
     lonely = problem(machine(3, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
-    assert in_rounds(lonely, np.random.default_rng(0)) is None
+    assert rarest_first(lonely, np.random.default_rng(0)) is None
 
 
 def test_greedy_takes_rounds_for_large_machines_without_any_time() -> None:

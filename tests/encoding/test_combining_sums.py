@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from registered import exchange as bulk_exchange
-from registered import greedy, reducing, serves
+from registered import exchange, greedy, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
 
 from taccl.collectives import make_collective
@@ -19,11 +18,11 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.block import expanded, in_one_block
-from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.exchange import Exchange, chosen
+from taccl.encoding.engines.combining.decode import Decoded
+from taccl.encoding.engines.combining.exchange import ExchangeDecoder, chosen
 from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
-from taccl.encoding.engines.combining.play import Played
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
@@ -48,29 +47,31 @@ def rails(alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:
     return machine(4, inside + across, node_of=[0, 0, 1, 1])
 
 
-def board_of(small: Problem, exchanges_first: bool = False) -> Board:
-    return Board.of(small, symmetry_group(with_symmetry(small, exchanges_first)))
+def orbits_of(small: Problem, exchanges_first: bool = False) -> OrbitInstance:
+    return OrbitInstance.of(small, symmetry_group(with_symmetry(small, exchanges_first)))
 
 
-def schedule_of(board: Board, played: Played) -> Schedule:
+def schedule_of(orbits: OrbitInstance, decoded: Decoded) -> Schedule:
     """A schedule that passed its checks."""
-    schedule = in_order(board.problem, decisions(board, played))
+    schedule = in_order(orbits.problem, decisions(orbits, decoded, apart=True))
     schedule.check()
     return schedule
 
 
 def at_once(small: Problem) -> Schedule:
     """The best of the textbook rounds: no search."""
-    *_, last = bulk_exchange(small, SearchOptions(), Budget(0.0), None)
+    *_, last = exchange(small, SearchOptions(), Budget(0.0), None)
     assert last.schedule is not None
     last.schedule.check()
     return last.schedule
 
 
-def filled(player: Exchange, seed: int = 0, before: Played | None = None, hold: int | None = None) -> Played:
-    moves = fullest(player, np.random.default_rng(seed), Budget(60.0), before, hold)
-    assert moves is not None
-    return player.play(moves)
+def filled(
+    decoder: ExchangeDecoder, seed: int = 0, before: Decoded | None = None, hold: int | None = None
+) -> Decoded:
+    genes = fullest(decoder, np.random.default_rng(seed), Budget(60.0), before, hold)
+    assert genes is not None
+    return decoder.decode(genes)
 
 
 @pytest.mark.parametrize("ranks", range(2, 14))
@@ -81,10 +82,10 @@ def test_on_a_switch_it_takes_as_many_rounds_as_there_are_doublings(ranks: int) 
 
 
 def test_where_all_are_linked_everyone_sends_its_own_to_everyone_at_once() -> None:
-    board = board_of(problem(full(8, alpha_us=10.0), "allreduce"))
-    played = filled(Exchange(board))
-    assert played.makespan_us == pytest.approx(10.0 + 8 * 1.0)
-    assert schedule_of(board, played).makespan_us == pytest.approx(18.0)
+    orbits = orbits_of(problem(full(8, alpha_us=10.0), "allreduce"))
+    decoded = filled(ExchangeDecoder(orbits))
+    assert decoded.makespan_us == pytest.approx(10.0 + 8 * 1.0)
+    assert schedule_of(orbits, decoded).makespan_us == pytest.approx(18.0)
 
 
 def test_a_hypercube_of_nvlinks_takes_three_rounds() -> None:
@@ -99,12 +100,12 @@ def test_inside_nodes_first_and_across_once() -> None:
 
 def test_across_slow_links_each_rank_carries_a_part() -> None:
     """Scattered inside the nodes, each half crosses on its own rail: 3 + 21 + 3, and not 5 + 41."""
-    board = board_of(problem(rails(alpha_us=1.0, beta=10.0), "allreduce"))
-    player, random = Exchange(board), np.random.default_rng(0)
-    moves = scattering(board, board.problem.topology.node_of, random)
-    assert moves is not None
-    mixed = filled(player, before=player.play(moves), hold=2)
-    assert schedule_of(board, mixed).makespan_us == pytest.approx(3.0 + 21.0 + 3.0)
+    orbits = orbits_of(problem(rails(alpha_us=1.0, beta=10.0), "allreduce"))
+    decoder, random = ExchangeDecoder(orbits), np.random.default_rng(0)
+    genes = scattering(orbits, orbits.problem.topology.node_of, random)
+    assert genes is not None
+    mixed = filled(decoder, before=decoder.decode(genes), hold=2)
+    assert schedule_of(orbits, mixed).makespan_us == pytest.approx(3.0 + 21.0 + 3.0)
 
 
 def test_of_two_ranks_that_share_a_nic_one_sends_for_both() -> None:
@@ -114,9 +115,11 @@ def test_of_two_ranks_that_share_a_nic_one_sends_for_both() -> None:
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
     small = with_symmetry(problem(topology, "allreduce"))
     group = symmetry_group(small)
-    alike = Exchange(Board.of(small, group))
-    player = Exchange(Board.of(small, without_shared_ports(topology, group)))
-    together, apart = (min(filled(each, seed).makespan_us for seed in range(20)) for each in (alike, player))
+    paired = ExchangeDecoder(OrbitInstance.of(small, group))
+    decoder = ExchangeDecoder(OrbitInstance.of(small, without_shared_ports(topology, group)))
+    together, apart = (
+        min(filled(each, seed).makespan_us for seed in range(20)) for each in (paired, decoder)
+    )
     assert together == pytest.approx(1.4 + 2 * 14.0)
     assert apart == pytest.approx(1.4 + 14.0 + 1.4)
 
@@ -152,28 +155,28 @@ def test_nothing_is_given_of_nothing() -> None:
 def test_one_part_more_than_are_kept_adds_up_two() -> None:
     """In a star of 13 the middle hears of twelve others, one after another, and then tells them all."""
     links = [(a, b, 1.0, 1.0) for rank in range(1, 13) for a, b in ((rank, 0), (0, rank))]
-    board = Board.of(star := problem(machine(13, links), "allreduce"), symmetry_group(star))
-    player = Exchange(board)
-    played = filled(player)
-    assert played.unmet == 0
-    assert max(map(len, played.states[-1].parts)) <= 10
-    schedule_of(board, played)
+    orbits = OrbitInstance.of(star := problem(machine(13, links), "allreduce"), symmetry_group(star))
+    decoder = ExchangeDecoder(orbits)
+    decoded = filled(decoder)
+    assert decoded.unmet == 0
+    assert max(map(len, decoded.states[-1].parts)) <= 10
+    schedule_of(orbits, decoded)
 
 
 def test_a_sequence_can_be_played_on_from_the_middle() -> None:
-    player = Exchange(board_of(problem(switch(8), "allreduce")))
-    one, other = filled(player, 1), filled(player, 2)
-    moves = [*one.moves[:2], *other.moves]
-    whole, continued = player.play(moves), player.play(moves, one, 2)
-    assert (whole.score, whole.moves) == (continued.score, continued.moves)
+    decoder = ExchangeDecoder(orbits_of(problem(switch(8), "allreduce")))
+    one, other = filled(decoder, 1), filled(decoder, 2)
+    genes = [*one.genes[:2], *other.genes]
+    whole, continued = decoder.decode(genes), decoder.decode(genes, one, 2)
+    assert (whole.score, whole.genes) == (continued.score, continued.genes)
 
 
 def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
-    board = board_of(replace(problem(ring(3), "allreduce"), symmetry=(np.arange(3),)))
-    player = Exchange(board)
-    first, second = (int(np.flatnonzero(board.src[:, 0] == rank)[0]) for rank in (0, 1))
-    waiting = player.play([Move(first), Move(second)])
-    going = player.play([Move(first), Move(second, waits=False)])
+    orbits = orbits_of(replace(problem(ring(3), "allreduce"), symmetry=(np.arange(3),)))
+    decoder = ExchangeDecoder(orbits)
+    first, second = (int(np.flatnonzero(orbits.src[:, 0] == rank)[0]) for rank in (0, 1))
+    waiting = decoder.decode([SendGene(first), SendGene(second)])
+    going = decoder.decode([SendGene(first), SendGene(second, waits=False)])
     assert [waiting.sets[1][0], going.sets[1][0]] == [0b011, 0b010]
     assert [waiting.makespan_us, going.makespan_us] == [pytest.approx(8.0), pytest.approx(4.0)]
 
@@ -186,15 +189,17 @@ def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
 )
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_every_sequence_that_completes_all_sums_is_a_schedule(
-    topology: LogicalTopology, kinds: list[int], seed: int, pieces: int
+    topology: LogicalTopology, link_orbits: list[int], seed: int, pieces: int
 ) -> None:
     collective = make_collective("allreduce", topology.num_ranks, pieces)
-    board = board_of(Problem(topology, collective, 0.5, max_group=3))
-    player = Exchange(board)
-    begun = player.play([Move(kind % board.num_kinds, bool(kind % 3)) for kind in kinds])
-    played = filled(player, seed, begun)
-    assume(not played.unmet)
-    schedule = schedule_of(board, played)
+    orbits = orbits_of(Problem(topology, collective, 0.5, max_group=3))
+    decoder = ExchangeDecoder(orbits)
+    begun = decoder.decode(
+        [SendGene(orbit % orbits.num_link_orbits, bool(orbit % 3)) for orbit in link_orbits]
+    )
+    decoded = filled(decoder, seed, begun)
+    assume(not decoded.unmet)
+    schedule = schedule_of(orbits, decoded)
     assert schedule.sends.count.max() <= 3
     pruned = without_unused(schedule)
     pruned.check()
@@ -207,13 +212,13 @@ def test_every_sequence_that_completes_all_sums_is_a_schedule(
 def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedule(
     topology: LogicalTopology, seed: int
 ) -> None:
-    board = board_of(problem(topology, "allreduce", chunk_mb=0.1), exchanges_first=seed % 2 == 0)
-    player, random = Exchange(board), np.random.default_rng(seed)
-    played = anneal(player, filled(player, seed), Budget.of_work(20), random)
-    schedule = schedule_of(board, played)
-    assert schedule.makespan_us == pytest.approx(played.makespan_us)
-    assert len(board.group) > 1
-    assert len(kept_by(schedule, board.group)) == len(board.group)
+    orbits = orbits_of(problem(topology, "allreduce", chunk_mb=0.1), exchanges_first=seed % 2 == 0)
+    decoder, random = ExchangeDecoder(orbits), np.random.default_rng(seed)
+    decoded = anneal(decoder, filled(decoder, seed), Budget.of_work(20), random)
+    schedule = schedule_of(orbits, decoded)
+    assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
+    assert len(orbits.group) > 1
+    assert len(kept_by(schedule, orbits.group)) == len(orbits.group)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
@@ -222,16 +227,16 @@ def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
     for compact in reducing(greedy)(small, SearchOptions(), Budget(seconds), None):
         assert compact.schedule is not None
         group = kept_by(compact.schedule, symmetry_group(with_symmetry(small)))
-        player = Exchange(Board.of(small, group))
-        played = player.play(as_exchanges(player.board, compact.schedule))
-        assert played.unmet == 0
-        assert played.makespan_us == pytest.approx(compact.schedule.makespan_us)
+        decoder = ExchangeDecoder(OrbitInstance.of(small, group))
+        decoded = decoder.decode(as_exchanges(decoder.orbits, compact.schedule))
+        assert decoded.unmet == 0
+        assert decoded.makespan_us == pytest.approx(compact.schedule.makespan_us)
 
 
 def test_a_schedule_that_is_given_is_only_improved_on() -> None:
     small = problem(switch(4), "allreduce")
     known = at_once(small)
-    assert not list(bulk_exchange(small, SearchOptions(), Budget(0.2), known))
+    assert not list(exchange(small, SearchOptions(), Budget(0.2), known))
 
 
 def test_rules_on_links_are_kept() -> None:
@@ -239,7 +244,7 @@ def test_rules_on_links_are_kept() -> None:
     may_use = np.ones((4, 8), dtype=np.bool_)
     may_use[[0, 2], 6:] = may_use[[1, 3], 4:6] = False
     limited = problem(rails(), "allreduce", limits=RoutingLimits(may_use=may_use))
-    updates = list(bulk_exchange(limited, SearchOptions(), Budget(1.0), None))
+    updates = list(exchange(limited, SearchOptions(), Budget(1.0), None))
     best = updates[-1].schedule
     assert best is not None
     best.check()
@@ -247,12 +252,12 @@ def test_rules_on_links_are_kept() -> None:
 
 
 def test_what_no_output_is_made_of_is_left_out() -> None:
-    board = board_of(replace(problem(full(3), "allreduce"), symmetry=(np.arange(3),)))
-    player = Exchange(board)
-    played = filled(player)
+    orbits = orbits_of(replace(problem(full(3), "allreduce"), symmetry=(np.arange(3),)))
+    decoder = ExchangeDecoder(orbits)
+    decoded = filled(decoder)
     # A sum of two that everyone receives anyway, and then whole, from a third.
-    detour = player.play([Move(0), *played.moves])
-    schedule = schedule_of(board, detour)
+    detour = decoder.decode([SendGene(0), *decoded.genes])
+    schedule = schedule_of(orbits, detour)
     kept = without_unused(schedule)
     kept.check()
     facts = derive(kept)
@@ -267,11 +272,11 @@ def test_many_links_without_symmetry_are_looked_at_in_one_block() -> None:
     block = in_one_block(small)
     assert block is not None
     assert (block.problem.num_chunks, block.problem.chunk_mb) == (1, 6.0)
-    player = Exchange(block)
-    played = min((player.play(moves) for moves in rounds(block)), key=lambda played: played.score)
-    schedule = in_order(small, expanded(small, block, decisions(block, played)))
+    decoder = ExchangeDecoder(block)
+    decoded = min((decoder.decode(genes) for genes in rounds(block)), key=lambda decoded: decoded.score)
+    schedule = in_order(small, expanded(small, block, decisions(block, decoded, apart=True)))
     schedule.check()
-    assert schedule.makespan_us == pytest.approx(played.makespan_us)
+    assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
     assert set(schedule.sends.count.tolist()) == {6}
 
 
@@ -295,7 +300,7 @@ def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
         problem(full(65), "allreduce"),
     ):
         assert not serves("exchange", other)
-        assert not list(bulk_exchange(other, SearchOptions(), Budget(0.1), None))
+        assert not list(exchange(other, SearchOptions(), Budget(0.1), None))
 
 
 def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
@@ -304,5 +309,5 @@ def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
 
 
 def test_teams_without_links_inside_cannot_scatter() -> None:
-    board = board_of(problem(ring(4), "allreduce"))
-    assert scattering(board, np.array([0, 1, 0, 1]), np.random.default_rng(0)) is None
+    orbits = orbits_of(problem(ring(4), "allreduce"))
+    assert scattering(orbits, np.array([0, 1, 0, 1]), np.random.default_rng(0)) is None

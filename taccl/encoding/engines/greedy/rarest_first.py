@@ -1,6 +1,6 @@
-"""Rounds, for machines whose links are all the same: in each one, every link brings a chunk that is new.
+"""Synchronous rounds, rarest chunk first, for machines whose links are all the same.
 
-Where all links cost the same and none shares a port, everything can go in step, and a round is a few
+Where all links cost the same and none shares a port, all sends can start together, and a round is a few
 operations on whole matrices: a thousand ranks take seconds. In each round every rank takes, over each of
 its links, a chunk that it lacks: of those that the other end held when the round began, one that the
 fewest ranks hold. So what is rare spreads first, and no link starves at the end. TACOS (Won et al. 2024)
@@ -21,11 +21,11 @@ from taccl.schedule import Schedule
 #: How much random noise changes the rarity of a chunk, relative to it.
 _CHANCE = 0.2
 #: So many pairs of a rank and a chunk are looked at in a unit of work.
-_CELLS_PER_UNIT = 500_000
+_PAIRS_PER_UNIT = 500_000
 
 
-def goes_in_rounds(problem: Problem) -> bool:
-    """Whether every rank wants every chunk, and all links are alike, each with a port of its own."""
+def is_synchronous(problem: Problem) -> bool:
+    """Whether every rank wants every chunk, and all links cost the same, each with a port of its own."""
     topology, collective, limits = problem.topology, problem.collective, problem.limits
     if problem.symmetry or limits.may_use is not None or limits.own_first is not None:
         return False
@@ -33,12 +33,14 @@ def goes_in_rounds(problem: Problem) -> bool:
         return False
     link, port = topology.incidence
     own_ports = len(link) == topology.num_links == len(np.unique(port))
-    alike = np.ptp(topology.alpha_us) == 0 and np.ptp(topology.beta_us_per_mb) == 0
-    return bool(own_ports and alike and len(collective.outputs) == problem.num_chunks * problem.num_ranks)
+    same_cost = np.ptp(topology.alpha_us) == 0 and np.ptp(topology.beta_us_per_mb) == 0
+    return bool(own_ports and same_cost and len(collective.outputs) == problem.num_chunks * problem.num_ranks)
 
 
-def in_rounds(problem: Problem, random: np.random.Generator, budget: Budget | None = None) -> Schedule | None:
-    """A schedule of a problem that `goes_in_rounds`; None if some rank is never reached, or the time is up.
+def rarest_first(
+    problem: Problem, random: np.random.Generator, budget: Budget | None = None
+) -> Schedule | None:
+    """A schedule of a problem that `is_synchronous`; None if some rank is never reached, or the time is up.
 
     Without a budget, it takes the time that it needs.
     """
@@ -51,7 +53,7 @@ def in_rounds(problem: Problem, random: np.random.Generator, budget: Budget | No
     number = 0
     while not held.all():
         if budget is not None:
-            budget.spend(len(turns) * held.size / _CELLS_PER_UNIT)
+            budget.spend(len(turns) * held.size / _PAIRS_PER_UNIT)
             if not budget.remaining_s():
                 return None
         before = held.copy()

@@ -8,23 +8,21 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from registered import combining as bulk
-from registered import combining_at_once as bulk_at_once
-from registered import owners as bulk_sums
-from registered import reducing, serves
+from hypothesis import strategies as st
+from registered import combining, combining_at_once, owners, reducing, serves
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.list_scheduling import Policy, Terrain, flood
+from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.core.phases import owners_of, phases
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
-from taccl.encoding.engines.combining.begin import as_moves, doubling
-from taccl.encoding.engines.combining.board import Board, Move
-from taccl.encoding.engines.combining.play import Played, Route, Spread
+from taccl.encoding.engines.combining.beginnings import as_genes, doubling
+from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, PathDecoder
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import with_symmetry
 from taccl.network import LogicalTopology
@@ -49,13 +47,13 @@ def shared_nics() -> tuple[LogicalTopology, RoutingLimits]:
     return topology, RoutingLimits(may_use=may_use)
 
 
-def board_of(problem: Problem) -> Board:
-    return Board.of(problem, symmetry_group(problem))
+def orbits_of(problem: Problem) -> OrbitInstance:
+    return OrbitInstance.of(problem, symmetry_group(problem))
 
 
 def best(problem: Problem, seconds: float = 0.5) -> Schedule:
     """The last schedule of the engine, every one checked."""
-    schedules = [u.schedule for u in reducing(bulk)(problem, SearchOptions(), Budget(seconds), None)]
+    schedules = [u.schedule for u in reducing(combining)(problem, SearchOptions(), Budget(seconds), None)]
     times = []
     for schedule in schedules:
         assert schedule is not None
@@ -66,9 +64,9 @@ def best(problem: Problem, seconds: float = 0.5) -> Schedule:
     return schedules[-1]
 
 
-def kind_of(board: Board, src: int, dst: int) -> int:
-    (kind, _), *_ = np.argwhere((board.src == src) & (board.dst == dst)).tolist()
-    return int(kind)
+def orbit_of(orbits: OrbitInstance, src: int, dst: int) -> int:
+    (orbit, _), *_ = np.argwhere((orbits.src == src) & (orbits.dst == dst)).tolist()
+    return int(orbit)
 
 
 @pytest.mark.parametrize("name", ["allgather", "reducescatter"])
@@ -96,7 +94,7 @@ def test_a_group_larger_than_a_step_holds_is_cut() -> None:
 @given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
-    updates = islice(reducing(bulk)(small, SearchOptions(), Budget(0.02), None), 6)
+    updates = islice(reducing(combining)(small, SearchOptions(), Budget(0.02), None), 6)
     times = []
     for update in updates:
         assert update.schedule is not None
@@ -105,80 +103,117 @@ def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
     assert not times or lower_bound(small).value_us <= times[-1] + 1e-6
 
 
-def test_large_messages_are_not_for_bulk() -> None:
+def test_large_messages_are_not_for_combining() -> None:
     assert serves("combining", problem(ndv2_node(), "allgather", chunk_mb=0.001))
     assert not serves("combining", problem(ndv2_node(), "allgather", chunk_mb=1.0))
 
 
-def test_chunks_with_several_sources_or_some_targets_are_not_for_bulk() -> None:
+def test_chunks_with_several_sources_or_some_targets_are_not_for_combining() -> None:
     topology = full(3)
     for chunk in (([0, 1], [2], False), ([0], [1, 2], False)):
         assert not serves("combining", Problem(topology, custom(3, [chunk]), 0.001))
 
 
-def test_a_move_carries_all_that_the_receiver_lacks() -> None:
-    board = board_of(problem(ring(3), "allgather"))
-    moves = [Move(kind_of(board, 0, 1)), Move(kind_of(board, 1, 2)), Move(kind_of(board, 1, 2))]
-    played = Spread(board).play(moves)
-    assert [int(cells.sum()) for cells in played.cells] == [1, 2]
-    assert played.makespan_us == pytest.approx(2.0 + 3.0)
-    assert played.unmet == 3
+def test_a_gene_carries_all_that_the_receiver_lacks() -> None:
+    orbits = orbits_of(problem(ring(3), "allgather"))
+    genes = [
+        SendGene(orbit_of(orbits, 0, 1)),
+        SendGene(orbit_of(orbits, 1, 2)),
+        SendGene(orbit_of(orbits, 1, 2)),
+    ]
+    decoded = BroadcastDecoder(orbits).decode(genes)
+    assert [int(transfers.sum()) for transfers in decoded.transfers] == [1, 2]
+    assert decoded.makespan_us == pytest.approx(2.0 + 3.0)
+    assert decoded.unmet == 3
 
 
-def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
-    board = board_of(problem(ring(3), "allgather"))
-    first, second = kind_of(board, 0, 1), kind_of(board, 1, 2)
-    played = Spread(board).play([Move(first), Move(second, waits=False), Move(second, waits=False)])
-    assert [int(cells.sum()) for cells in played.cells] == [1, 1, 1]
-    assert played.makespan_us == pytest.approx(4.0)
+def test_a_gene_that_does_not_wait_leaves_with_what_is_there() -> None:
+    orbits = orbits_of(problem(ring(3), "allgather"))
+    first, second = orbit_of(orbits, 0, 1), orbit_of(orbits, 1, 2)
+    decoded = BroadcastDecoder(orbits).decode(
+        [SendGene(first), SendGene(second, waits=False), SendGene(second, waits=False)]
+    )
+    assert [int(transfers.sum()) for transfers in decoded.transfers] == [1, 1, 1]
+    assert decoded.makespan_us == pytest.approx(4.0)
 
 
 def test_what_stays_behind_can_go_later() -> None:
-    board = board_of(problem(ring(3), "allgather"))
-    first, second = kind_of(board, 0, 1), kind_of(board, 1, 2)
-    stay = board.held[[1]]
-    played = Spread(board).play([Move(first), Move(second, without=stay), Move(second)])
-    assert [int(cells.sum()) for cells in played.cells] == [1, 1, 1]
+    orbits = orbits_of(problem(ring(3), "allgather"))
+    first, second = orbit_of(orbits, 0, 1), orbit_of(orbits, 1, 2)
+    stay = orbits.held[[1]]
+    decoded = BroadcastDecoder(orbits).decode(
+        [SendGene(first), SendGene(second, without=stay), SendGene(second)]
+    )
+    assert [int(transfers.sum()) for transfers in decoded.transfers] == [1, 1, 1]
 
 
-def test_a_sequence_can_be_played_on_from_the_middle() -> None:
-    board = board_of(with_symmetry(problem(switch(8), "allgather")))
-    player, random = Spread(board), np.random.default_rng(0)
-    one, other = (player.play(doubling(board, random)) for _ in range(2))
-    moves = [*one.moves[:2], *other.moves]
-    whole, continued = player.play(moves), player.play(moves, one, 2)
+def test_a_sequence_can_be_decoded_from_the_middle_on() -> None:
+    orbits = orbits_of(with_symmetry(problem(switch(8), "allgather")))
+    decoder, random = BroadcastDecoder(orbits), np.random.default_rng(0)
+    one, other = (decoder.decode(doubling(orbits, random)) for _ in range(2))
+    genes = [*one.genes[:2], *other.genes]
+    whole, continued = decoder.decode(genes), decoder.decode(genes, one, 2)
     assert whole.score == continued.score
-    assert whole.moves == continued.moves
+    assert whole.genes == continued.genes
 
 
-def test_a_chunk_takes_the_cheapest_way_that_a_sequence_leaves_open() -> None:
+def test_a_chunk_takes_the_cheapest_path_that_a_sequence_has() -> None:
     links = [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (0, 2, 1.0, 9.0)]
-    board = board_of(Problem(machine(3, links), custom(3, [([0], [2], False)]), 1.0))
-    near, far, straight = (kind_of(board, *ends) for ends in ((0, 1), (1, 2), (0, 2)))
-    assert Route(board).play([Move(straight)]).makespan_us == pytest.approx(10.0)
-    assert Route(board).play([Move(near), Move(far), Move(straight)]).makespan_us == pytest.approx(4.0)
-    assert Route(board).play([Move(far), Move(near), Move(straight)]).makespan_us == pytest.approx(10.0)
-    assert Route(board).play([Move(far), Move(near)]).unmet == 1
+    orbits = orbits_of(Problem(machine(3, links), custom(3, [([0], [2], False)]), 1.0))
+    near, far, straight = (orbit_of(orbits, *ends) for ends in ((0, 1), (1, 2), (0, 2)))
+    assert PathDecoder(orbits).decode([SendGene(straight)]).makespan_us == pytest.approx(10.0)
+    assert PathDecoder(orbits).decode(
+        [SendGene(near), SendGene(far), SendGene(straight)]
+    ).makespan_us == pytest.approx(4.0)
+    assert PathDecoder(orbits).decode(
+        [SendGene(far), SendGene(near), SendGene(straight)]
+    ).makespan_us == pytest.approx(10.0)
+    assert PathDecoder(orbits).decode([SendGene(far), SendGene(near)]).unmet == 1
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall"])
-def test_a_played_sequence_takes_as_long_as_its_schedule(name: str) -> None:
+def test_a_decoded_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     small = problem(two_nodes(), name, symmetry=[[2, 3, 0, 1]])
-    board = board_of(small)
-    told = Spread(board_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
-    moves = told.play(doubling(told.board, np.random.default_rng(0))).moves
-    player = Spread(board) if name == "allgather" else Route(board)
-    played: Played = anneal(player, player.play(moves), Budget.of_work(50), np.random.default_rng(0))
-    schedule = in_order(small, played.decisions(board))
+    orbits = orbits_of(small)
+    gossip = BroadcastDecoder(orbits_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
+    genes = gossip.decode(doubling(gossip.orbits, np.random.default_rng(0))).genes
+    decoder = BroadcastDecoder(orbits) if name == "allgather" else PathDecoder(orbits)
+    decoded: Decoded = anneal(decoder, decoder.decode(genes), Budget.of_work(50), np.random.default_rng(0))
+    schedule = in_order(small, decoded.decisions(orbits, apart=True))
     schedule.check()
-    assert schedule.makespan_us == pytest.approx(played.makespan_us)
+    assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
 
 
-def test_a_schedule_as_moves_has_each_orbit_once() -> None:
+def test_where_alpha_takes_no_port_chunks_go_one_by_one_and_none_waits_for_another() -> None:
+    """Two chunks over two links of alpha 10: the second is there one beta after the first, not two."""
+    line = machine(3, [(0, 1, 10.0, 1.0), (1, 2, 10.0, 1.0)], "pipelined")
+    small = Problem(line, custom(3, [([0], [2], False)] * 2), 1.0)
+    orbits = orbits_of(small)
+    for decoder in (BroadcastDecoder(orbits), PathDecoder(orbits)):
+        decoded = decoder.decode([SendGene(0), SendGene(1)])
+        schedule = in_order(small, decoded.decisions(orbits, apart=True))
+        schedule.check()
+        assert schedule.makespan_us == pytest.approx(10 + 1 + 10 + 2)
+        assert (schedule.sends.count == 1).all()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(problems(names=["allgather", "broadcast", "alltoall"], betas=ENGINE_BETAS), st.integers(0, 99))
+def test_a_schedule_is_never_later_than_its_sequence(small: Problem, seed: int) -> None:
+    topology = replace(small.topology, occupancy="pipelined", port_betas=None)
+    small = replace(small, topology=topology)
+    orbits = orbits_of(small)
+    decoder = BroadcastDecoder(orbits)
+    decoded = decoder.decode(doubling(orbits, np.random.default_rng(seed), few=False))
+    schedule = in_order(small, decoded.decisions(orbits, apart=True))
+    assert schedule.makespan_us <= decoded.makespan_us * (1 + 1e-9)
+
+
+def test_a_schedule_as_genes_has_each_orbit_once() -> None:
     small = problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]])
     schedule = best(small, 0.2)
-    moves = as_moves(board_of(small), schedule)
-    assert [move.kind for move in moves] == [0] * (len(schedule.sends) // 4)
+    genes = as_genes(orbits_of(small), schedule)
+    assert [gene.orbit for gene in genes] == [0] * (len(schedule.sends) // 4)
 
 
 def test_rotations_and_exchanges_are_found_where_a_machine_has_them() -> None:
@@ -207,7 +242,7 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
     topology, limits = shared_nics()
     reduced = problem(topology, "allreduce", limits=limits, symmetry=[[2, 3, 0, 1]])
     at_owner = best(reduced, 1.0)
-    schedules = [u.schedule for u in bulk_sums(reduced, SearchOptions(), Budget(2.0), at_owner)]
+    schedules = [u.schedule for u in owners(reduced, SearchOptions(), Budget(2.0), at_owner)]
     assert schedules
     assert schedules[-1] is not None
     schedules[-1].check()
@@ -218,10 +253,10 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
 
 def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
     for other in (problem(two_nodes(), "allgather"), problem(ndv2_node(), "allreduce", chunk_mb=1.0)):
-        assert not list(bulk_sums(other, SearchOptions(), Budget(0.1), None))
+        assert not list(owners(other, SearchOptions(), Budget(0.1), None))
 
 
-def test_halves_keep_the_symmetries_that_their_roots_have() -> None:
+def test_phases_keep_the_symmetries_that_their_owners_have() -> None:
     reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
     for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
         spread = phases(reduced, np.array(roots)).broadcast_phase
@@ -234,14 +269,16 @@ def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
     group = symmetry_group(small)
     usable = np.ones((small.num_chunks, small.topology.num_links), dtype=np.bool_)
     left = np.zeros((small.num_chunks, small.num_ranks))
-    terrain = Terrain(small, group, *distances_by_limits(small), usable, left)
+    routing = RoutingInstance(small, group, *distances_by_limits(small), usable, left)
     random = np.random.default_rng(0)
-    assert flood(terrain, Policy(), random, Budget(0.0)) is None
-    assert flood(terrain, Policy(), random) is not None
+    assert schedule_by_policy(routing, Policy(), random, Budget(0.0)) is None
+    assert schedule_by_policy(routing, Policy(), random) is not None
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "reducescatter", "allreduce"])
 def test_a_first_schedule_takes_no_search(name: str) -> None:
-    updates = list(reducing(bulk_at_once)(problem(two_nodes(), name), SearchOptions(), Budget(0.0), None))
+    updates = list(
+        reducing(combining_at_once)(problem(two_nodes(), name), SearchOptions(), Budget(0.0), None)
+    )
     assert updates[0].schedule is not None
     updates[0].schedule.check()

@@ -177,19 +177,19 @@ def test_without_time_nothing_is_overlapped() -> None:
     assert list(overlapped(first, seed=1, budget=Budget(0.0))) == []
 
 
-def test_where_ranks_are_alike_sums_are_decided_once_and_stay_valid() -> None:
+def test_a_quotients_sums_are_decided_once_and_stay_valid() -> None:
     """A ring of five, both ways: the same of every rank, and no slower than what the halves take."""
     small = problem(ring(5, both=True), "allreduce", 2)
-    alike = quotient(small)
-    assert alike is not None
+    small_quotient = quotient(small)
+    assert small_quotient is not None
     first = next(reducing(greedy)(small, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None
     first.check()
     assert lower_bound(small).value_us <= first.makespan_us + 1e-6
-    part = next(reducing(greedy)(alike.problem, SearchOptions(), Budget(0.0), None)).schedule
+    part = next(reducing(greedy)(small_quotient.problem, SearchOptions(), Budget(0.0), None)).schedule
     assert part is not None
     part.check()
-    lifted = alike.lifted(part)
+    lifted = small_quotient.lifted(part)
     lifted.check()
     assert lifted.makespan_us == first.makespan_us
 

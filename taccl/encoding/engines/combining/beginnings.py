@@ -1,0 +1,99 @@
+"""Sequences to begin the search with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.collectives import allgather
+from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+
+def as_genes(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:
+    """The orbits of links that a schedule uses, in the order of its sends, once for each orbit of sends."""
+    orbit_of, sends = orbit_of_links(orbits), schedule.sends
+    is_first = np.zeros(len(orbit_of), dtype=np.bool_)
+    is_first[orbits.links[:, 0]] = True
+    order = np.lexsort((sends.end_us, sends.start_us))
+    return [SendGene(int(orbit_of[link])) for link in sends.link[order] if is_first[link]]
+
+
+def as_genes_on(orbits: OrbitInstance, genes: Sequence[SendGene], other: OrbitInstance) -> list[SendGene]:
+    """Genes of another orbit instance of the same links, which may have more symmetries, as genes of this."""
+    orbit_of = orbit_of_links(orbits)
+    return [
+        SendGene(orbit, gene.waits)
+        for gene in genes
+        for orbit in dict.fromkeys(orbit_of[other.links[gene.orbit]].tolist())
+    ]
+
+
+def orbit_of_links(orbits: OrbitInstance) -> IntArray:
+    """The orbit of each link, shape (num_links,)."""
+    orbit_of = np.empty(orbits.problem.topology.num_links, dtype=np.int64)
+    orbit_of[orbits.links] = np.arange(orbits.num_link_orbits)[:, None]
+    return orbit_of
+
+
+def doubling(orbits: OrbitInstance, random: np.random.Generator, few: bool = True) -> list[SendGene]:
+    """Genes that spread every chunk to every rank: of those that can start first, the fullest.
+
+    On a switch every rank so holds twice as much after each round. Now and then a slow link waits until
+    it has more to carry, while others have something to do; and with `few`, most of the slow links are
+    often left out, so that some chunks may not get everywhere.
+    """
+    free = np.zeros(orbits.num_ports)
+    most_ports = max(map(len, orbits.ports))
+    ports = np.array([own + own[:1] * (most_ports - len(own)) for own in orbits.ports])
+    alpha, chunk = np.array(orbits.alpha_us), np.array(orbits.chunk_us)
+    alone = alpha + chunk
+    slow = alone > 2 * float(alone.min())
+    hold = int(2 ** random.integers(0, 6))
+    usable = orbits.usable & some_slow(slow, random)[:, None, None] if few else orbits.usable
+    alone_first = [orbit for orbit, own in enumerate(orbits.own) if own is not None]
+    arrive = np.where(orbits.held, 0.0, np.inf)
+    genes: list[SendGene] = []
+    while True:
+        at, to = arrive[orbits.src], arrive[orbits.dst]
+        useful = (at < np.inf) & (to == np.inf) & usable
+        for orbit in alone_first:
+            own = useful[orbit] & orbits.own[orbit]
+            if own.any():
+                useful[orbit] = own
+        first = np.where(useful, at, np.inf).min(axis=(1, 2))
+        if not np.isfinite(first).any():
+            return genes
+        start = np.maximum(free[ports].max(axis=1), first)
+        count = (useful & (at <= start[:, None, None])).sum(axis=(1, 2))
+        held_back = slow & (count < hold)
+        if (~held_back & np.isfinite(start)).any():
+            start[held_back] = np.inf
+        value = count / alone * (1 + 0.3 * random.random(len(count)))
+        orbit = int(np.where(start <= start.min() + 1e-9, value, -1.0).argmax())
+        genes.append(SendGene(orbit, waits=False))
+        end = orbits.place(orbit, int(count[orbit]), float(start[orbit]), free)
+        goes = useful[orbit] & (at[orbit] <= start[orbit])
+        arrive[orbits.dst[orbit]] = np.where(goes, end, to[orbit])
+
+
+def some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:
+    """Orbits of links to use: all, or all fast ones and a few of the slow ones. Shape (num_link_orbits,)."""
+    keep = np.ones(len(slow), dtype=np.bool_)
+    if slow.any() and not slow.all() and random.random() < 0.7:
+        keep[slow] = False
+        few = min(int(2 ** random.integers(0, 4)), int(slow.sum()))
+        keep[random.choice(np.flatnonzero(slow), few, replace=False)] = True
+    return keep
+
+
+def gossip(problem: Problem, weight: float) -> Problem:
+    """What tells every rank something of every other: a chunk of `weight` times the size from each to all.
+
+    A sequence that does so has a path from every rank to every other.
+    """
+    return replace(problem, collective=allgather(problem.num_ranks), chunk_mb=weight * problem.chunk_mb)
