@@ -17,8 +17,10 @@ from taccl.encoding.engines.combining.play import Played, Player
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
 #: sequence.
 _WARM, _COLD = 0.005, 0.0002
-#: So many cells are played in a unit of work, beside the unit that a look at the budget costs.
-_CELLS_PER_UNIT = 100_000
+#: What playing a sequence takes, in units of work for each move, beside what its cells take.
+_UNITS_PER_MOVE = 0.008
+#: The budget is looked at after about so many units. A look costs one, and a short sequence far less.
+_UNITS_BETWEEN_LOOKS = 4.0
 
 
 def anneal(player: Player, begin: Played, budget: Budget, random: np.random.Generator) -> Played:
@@ -30,14 +32,17 @@ def anneal(player: Player, begin: Played, budget: Budget, random: np.random.Gene
     cells = math.prod(player.board.usable.shape[1:])
     whole = budget.remaining_s()
     while left := budget.remaining_s():
-        budget.spend(len(now.moves) * cells / _CELLS_PER_UNIT)
+        units = max(1, len(now.moves)) * (_UNITS_PER_MOVE + cells / player.cells_per_unit)
+        trials = max(1, int(_UNITS_BETWEEN_LOOKS / units))
+        budget.spend(max(0.0, trials * units - 1))
         warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
-        moves, same = _changed(player, now, random)
-        trial = player.play(moves, now, same)
-        if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
-            now = trial
-            if (now.unmet, now.score) < (best.unmet, best.score):
-                best = now
+        for _ in range(trials):
+            moves, same = _changed(player, now, random)
+            trial = player.play(moves, now, same)
+            if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
+                now = trial
+                if (now.unmet, now.score) < (best.unmet, best.score):
+                    best = now
     return best
 
 

@@ -76,6 +76,9 @@ class Cell(NamedTuple):
 class Exchange:
     """Plays sequences for sums."""
 
+    #: Each cell by itself: sets of contributions are no arrays.
+    cells_per_unit = 500.0
+
     def __init__(self, board: Board) -> None:
         self.board = board
         whole = contributors(board.problem.collective)

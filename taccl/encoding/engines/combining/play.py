@@ -18,6 +18,8 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.board import Board, Move
 from taccl.network import FloatArray
 
+#: So many cells of a move are played at once, as arrays, in a unit of work.
+_CELLS_PER_UNIT = 100_000.0
 #: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2
 #: The weight of an alpha beside a chunk's own time when paths are compared: of equal ones, that with fewer
@@ -62,9 +64,10 @@ _State = tuple[FloatArray, list[float], float]
 
 
 class Player(Protocol):
-    """Plays sequences on one board."""
+    """Plays sequences on one board; about so many cells of moves are played in a unit of work."""
 
     board: Board
+    cells_per_unit: float
 
     def play(self, moves: Sequence[Move], before: Played | None = None, same: int = 0) -> Played:
         """Play the moves, of which the first `same` are those of `before`."""
@@ -80,6 +83,8 @@ class Spread:
 
     Where a link carries its sender's own chunks first, the first move over it carries them alone.
     """
+
+    cells_per_unit = _CELLS_PER_UNIT
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -144,6 +149,8 @@ class Route:
     With equal costs it moves as early as it can. Where a link carries its sender's own chunks first, the
     first move over it carries them alone, and the others carry none of them.
     """
+
+    cells_per_unit = _CELLS_PER_UNIT
 
     def __init__(self, board: Board) -> None:
         self.board = board
