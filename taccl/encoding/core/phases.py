@@ -144,23 +144,32 @@ def _by_end(schedule: Schedule) -> list[Decision]:
     return [decisions[rank[send]] for send in order]
 
 
-def merged(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> Schedule:
+def merged(
+    problem: Problem, sums: Schedule | None, copies: Schedule | None, budget: Budget | None = None
+) -> Schedule:
     """One schedule of `problem` made of schedules of its phases.
 
     Of several orders - all sums first and then all copies, or what most waits for first - the one
-    that ends first is taken, so the result is never later than the two phases after each other. Of a million
-    sends it is the first.
+    that ends first is taken, so the result is never later than the two phases after each other. Of very many
+    sends, and once a budget is over, it is the first.
     """
-    if sum(len(each) for each in (sums, copies) if each is not None) > _MANY_ROWS:
+    rows = sum(len(each) for each in (sums, copies) if each is not None)
+    if budget is not None:
+        budget.spend(rows / _LISTED_PER_UNIT)
+    if rows > _MANY_ROWS:
         return _one_after_the_other(problem, sums, copies)
     first = [] if sums is None else mirrored(problem, sums)
     then = [] if copies is None else decisions_of(copies)
     decisions = first + then
     candidates = [in_order(problem, decisions)]
+    if budget is not None and not budget.remaining_s():
+        return candidates[0]
     if first:
         candidates.append(list_schedule(problem, decisions))
     if first and then:
         candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
+    if budget is not None:
+        budget.spend((len(candidates) - 1) * rows / _LISTED_PER_UNIT)
     return min(candidates, key=lambda schedule: schedule.makespan_us)
 
 

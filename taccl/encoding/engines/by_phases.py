@@ -79,7 +79,8 @@ def _in_phases(
             yield update
             continue
         stage, sums, copies = update
-        schedule = merged(instance.problem, sums, copies)
+        # Where there is a schedule already, orders are compared only as long as there is time.
+        schedule = merged(instance.problem, sums, copies, None if best is None else budget)
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update(stage, best)

@@ -17,8 +17,10 @@ from taccl.encoding.engines.combining.orbit_instance import SendGene
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
 #: sequence.
 _WARM, _COLD = 0.005, 0.0002
-#: So many transfers are decoded in a unit of work, beside the unit that a look at the budget costs.
-_TRANSFERS_PER_UNIT = 100_000
+#: What decoding a sequence takes, in units of work for each gene, beside what its transfers take.
+_UNITS_PER_GENE = 0.008
+#: The budget is looked at after about so many units. A look costs one, and a short sequence far less.
+_UNITS_BETWEEN_LOOKS = 4.0
 
 
 def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
@@ -30,14 +32,17 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
     transfers = math.prod(decoder.orbits.usable.shape[1:])
     whole = budget.remaining_s()
     while left := budget.remaining_s():
-        budget.spend(len(now.genes) * transfers / _TRANSFERS_PER_UNIT)
+        units = max(1, len(now.genes)) * (_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)
+        trials = max(1, int(_UNITS_BETWEEN_LOOKS / units))
+        budget.spend(max(0.0, trials * units - 1))
         warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
-        genes, same = _changed(decoder, now, random)
-        trial = decoder.decode(genes, now, same)
-        if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
-            now = trial
-            if (now.unmet, now.score) < (best.unmet, best.score):
-                best = now
+        for _ in range(trials):
+            genes, same = _changed(decoder, now, random)
+            trial = decoder.decode(genes, now, same)
+            if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
+                now = trial
+                if (now.unmet, now.score) < (best.unmet, best.score):
+                    best = now
     return best
 
 

@@ -18,6 +18,8 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.network import FloatArray
 
+#: So many transfers of a gene are decoded at once, as arrays, in a unit of work.
+_TRANSFERS_PER_UNIT = 100_000.0
 #: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2
 #: The weight of an alpha beside a chunk's own time when paths are compared: of equal ones, that with fewer
@@ -64,9 +66,10 @@ _State = tuple[FloatArray, list[float], float]
 
 
 class Decoder(Protocol):
-    """Decodes the sequences of one orbit instance."""
+    """Decodes the sequences of one orbit instance; about so many transfers of genes in a unit of work."""
 
     orbits: OrbitInstance
+    transfers_per_unit: float
 
     def decode(self, genes: Sequence[SendGene], before: Decoded | None = None, same: int = 0) -> Decoded:
         """Decode the genes, of which the first `same` are those of `before`."""
@@ -82,6 +85,8 @@ class BroadcastDecoder:
 
     Where a link carries its sender's own chunks first, the first gene over it carries them alone.
     """
+
+    transfers_per_unit = _TRANSFERS_PER_UNIT
 
     def __init__(self, orbits: OrbitInstance) -> None:
         self.orbits = orbits
@@ -146,6 +151,8 @@ class PathDecoder:
     Of equally cheap sends it takes the earliest. Where a link carries its sender's own chunks first, the
     first gene over it carries them alone, and the others carry none of them.
     """
+
+    transfers_per_unit = _TRANSFERS_PER_UNIT
 
     def __init__(self, orbits: OrbitInstance) -> None:
         self.orbits = orbits

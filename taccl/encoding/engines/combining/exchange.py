@@ -76,6 +76,9 @@ class Transfer(NamedTuple):
 class ExchangeDecoder:
     """Decodes sequences for sums."""
 
+    #: Each transfer by itself: sets of contributions are no arrays.
+    transfers_per_unit = 500.0
+
     def __init__(self, orbits: OrbitInstance) -> None:
         self.orbits = orbits
         whole = contributors(orbits.problem.collective)

@@ -192,14 +192,12 @@ class OrbitInstance:
 
 def _port_orbits(problem: Problem, group: SymmetryGroup) -> list[int]:
     """For each port, the least port that a symmetry takes its links to."""
-    port_links = problem.topology.port_links
-    port_with: dict[frozenset[int], int] = {}
-    for port, links in enumerate(port_links):
-        port_with.setdefault(frozenset(links), port)
-    return [
-        min(port_with[frozenset(link_map[list(links)].tolist())] for link_map in group.link_map)
-        for links in port_links
-    ]
+    ports = [np.array(sorted(links), dtype=np.int64) for links in problem.topology.port_links]
+    port_with: dict[bytes, int] = {}
+    for port, links in enumerate(ports):
+        port_with.setdefault(links.tobytes(), port)
+    images = (np.sort(group.link_map[:, links].astype(np.int64), axis=1) for links in ports)
+    return [min({port_with[links.tobytes()] for links in each}) for each in images]
 
 
 def _sharing(problem: Problem, images: IntArray) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -67,6 +67,10 @@ class _Work:
         surely = self.done + rows <= self._surely
         return rows <= _MOST_ROWS and (surely or rows <= self._per_s * self._budget.remaining_s())
 
+    def did(self, rows: int) -> None:
+        self.done += rows
+        self._budget.spend(rows / self._per_s * UNITS_PER_S)
+
 
 def textbook(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
@@ -105,7 +109,7 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
             continue
         schedule = _schedule(problem, asked, demand, candidate, seen)
         if schedule is not None:
-            work.done += rows
+            work.did(rows)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
             yield candidate.name, schedule
@@ -121,7 +125,7 @@ def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidat
             time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
-            work.done += rows
+            work.did(rows)
             yield Candidate(algorithm, batches, time_us)
             most = algorithm.most_batches(demand)
             if batches == most:
