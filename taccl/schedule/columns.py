@@ -179,7 +179,9 @@ class Schedule:
         taken = self.take(np.lexsort((by_link, self.start_us)))
         groups, inverse = different(taken.group)
         first = first_positions(inverse, len(groups))
-        rank_of_group = np.argsort(np.argsort(first))
+        begins = np.zeros(len(taken), dtype=np.bool_)
+        begins[first] = True
+        rank_of_group = (np.cumsum(begins) - 1)[first]
         return replace(taken, group=rank_of_group[inverse])
 
     def take(self, rows: IntArray) -> Schedule:
