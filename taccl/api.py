@@ -97,7 +97,8 @@ def synthesize(
     collective : a collective, or a whole `taccl.Request`.
     asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
-    time_limit : seconds of search, file and all; default 60, or with `effort` none.
+    time_limit : seconds for the call, from stating the problem on, of which at least one is for the search;
+        default 60, or with `effort` none.
     effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
         give the same answer on any machine under any load, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.
