@@ -32,11 +32,14 @@ from taccl.resolved import Resolved, resolve
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
 from taccl.search import Found, Observer, search
-from taccl.sketch import Sketch, apply_sketch
+from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
 from taccl.topologies import PhysicalTopology
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # of type checkers: no dependency, and in `typing` from Python 3.11
+
+#: However long it took to state a problem, so much of the time limit is for the search.
+_LEAST_FOR_SEARCH_S = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +97,8 @@ def synthesize(
     collective : a collective, or a whole `taccl.Request`.
     asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
-    time_limit : seconds of search, file and all; default 60, or with `effort` none.
+    time_limit : seconds for the call, from stating the problem on, of which at least one is for the search;
+        default 60, or with `effort` none.
     effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
         give the same answer on any machine under any load, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.
@@ -134,9 +138,11 @@ def synthesize_request(
     request: Request, options: SearchOptions, output: OutputOptions, on_progress: Observer | None = None
 ) -> Result:
     """`synthesize`, for a request and options that are made already."""
+    began = time.monotonic()
     target = find_target(request.target)
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
-    stated = _stated(resolved, request.symmetry)
+    network = _network_of(resolved)
+    stated = _stated(resolved, request.symmetry, network)
     collective = resolved.collective
     lowering = output.for_target(target, f"taccl-{collective.name}-{resolved.topology.name}"[:63])
     if output.xml:  # fail now, and not after the search
@@ -157,15 +163,15 @@ def synthesize_request(
             target=target,
         )
         choice = choose_chunks(
-            lambda number: _stated(resolve(replace(uncut, chunks=number)), request.symmetry),
-            options,
+            lambda number: _stated(resolve(replace(uncut, chunks=number)), request.symmetry, network),
+            _with_what_is_left(options, began),
             on_progress,
             lowered if output.xml else None,
         )
         stated, found, tried = choice.stated, choice.found, choice.tried
         notes = (*resolved.notes, *stated.notes, choice.note)
     else:
-        found = search(stated.problem, options, on_progress)
+        found = search(stated.problem, _with_what_is_left(options, began), on_progress)
     result = Result(
         found=found,
         options=options,
@@ -216,15 +222,30 @@ def _notes_on(found: Found) -> Iterator[str]:
         yield f"{failure.name} failed, and what was found is kept: {failure.text}"
 
 
-def _stated(resolved: Resolved, symmetry: Symmetry) -> StatedProblem:
-    """The problem that the sketch leaves, with the symmetries that are asked for."""
-    applied = apply_sketch(
-        resolved.sketch,
-        resolved.topology,
-        resolved.collective,
-        resolved.chunk_mb,
-        max_group=resolved.max_group,
-    )
+def _with_what_is_left(options: SearchOptions, began_s: float) -> SearchOptions:
+    """The options for a search in a call that began at `began_s`: stating the problem took its time, too.
+
+    At least a second of the time limit is for the search. Where work is counted, that is left as it is.
+    """
+    if options.effort is not None and options.time_limit_s is None:
+        return options
+    left_s = options.limit_s - (time.monotonic() - began_s)
+    return replace(options, time_limit_s=max(left_s, min(options.limit_s, _LEAST_FOR_SEARCH_S)))
+
+
+def _network_of(resolved: Resolved) -> SketchedNetwork:
+    """What the sketch makes of the machine."""
+    check_ranks(resolved.collective, resolved.topology)
+    return sketched(resolved.sketch, resolved.topology)
+
+
+def _stated(resolved: Resolved, symmetry: Symmetry, network: SketchedNetwork | None = None) -> StatedProblem:
+    """The problem that the sketch leaves, with the symmetries that are asked for.
+
+    `network` : what the sketch makes of the machine, where that is known.
+    """
+    network = _network_of(resolved) if network is None else network
+    applied = network.applied(resolved.collective, resolved.chunk_mb, resolved.max_group)
     problem, notes = applied.problem, (*resolved.notes, *applied.notes)
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)

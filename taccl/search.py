@@ -246,7 +246,7 @@ class _Listener:
 
     def _no_schedule(self, what: str) -> NoScheduleInTime:
         bound = f"; no schedule is faster than {self._bound_us:.2f} us" if self._bound_us else ""
-        limit = f"the time limit is {self._options.limit_s:g} s"
+        limit = f"the search had {round(self._options.limit_s, 2):g} s"
         if self._options.effort is not None:
             limit = f"the effort is {self._options.effort}"
         failures = "".join(f"; {each.name} failed: {each.text}" for each in self._journal.failures)

@@ -1,15 +1,21 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import taccl
-from taccl import load_topology, make_collective, make_problem, read_schedule, synthesize
+from taccl import api, load_topology, make_collective, make_problem, read_schedule, synthesize
 from taccl.backend.verify import verify_text
 from taccl.collective import Collective
+from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
-from taccl.resolved import choose_topology
+from taccl.problem import Problem
+from taccl.request import Request
+from taccl.resolved import Resolved, choose_topology, resolve
+from taccl.search import Found, search
 from taccl.sketch import load_sketch
 from taccl.topologies import Device, PhysicalTopology
 from taccl.units import KB, MB
@@ -153,3 +159,25 @@ def test_a_file_for_msccl_with_both_flags_serves_both_calls_by_way_of_a_copy() -
         report = verify_text(text, targets="msccl")
         assert report.ok
         assert getattr(report.facts, used) == "right"
+
+
+@pytest.mark.parametrize(("stating_s", "left_s"), [(3.0, 7.0), (9.5, 1.0), (30.0, 1.0)])
+def test_stating_the_problem_counts_against_the_time_limit(
+    stating_s: float, left_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second is left for the search, however long that took."""
+    now_s, limits_s = [0.0], []
+
+    def slowly(request: Request) -> Resolved:
+        now_s[0] += stating_s
+        return resolve(request)
+
+    def listening(problem: Problem, options: SearchOptions, *given: Any) -> Found:
+        limits_s.append(options.time_limit_s)
+        return search(problem, options, *given)
+
+    monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(api, "resolve", slowly)
+    monkeypatch.setattr(api, "search", listening)
+    taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, xml=False)
+    assert limits_s == [left_s]

@@ -24,6 +24,7 @@ from taccl.errors import ScheduleError
 from taccl.network import FloatArray
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import Derivation, derive
+from taccl.schedule.numbering import different, first_repeated
 from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
 from taccl.tolerance import ULPS, lasts, over_us, takes_time
 
@@ -73,7 +74,7 @@ class _Facts:
             schedule.chunk.astype(np.int64) * ranks + schedule.src,
             schedule.chunk.astype(np.int64) * ranks + schedule.dst,
         )
-        keys, inverse = np.unique(np.concatenate(parts), return_inverse=True)
+        keys, inverse = different(np.concatenate(parts))
         starts, wanted, src, dst = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
         chunk, rank = np.divmod(keys, ranks)
         is_start = np.zeros(len(keys), dtype=np.bool_)
@@ -172,7 +173,7 @@ def _groups_are_one_send(schedule: Schedule, facts: _Facts) -> str | None:
     bad = _first(differs)
     if bad is not None:
         return f"{_row(schedule, bad)}: differs in link or time from the rest of its group"
-    twice = _first_repeated(sends.of_row * schedule.problem.num_chunks + schedule.chunk)
+    twice = first_repeated(sends.of_row * schedule.problem.num_chunks + schedule.chunk)
     if twice is not None:
         return f"{_row(schedule, twice)}: is in group {schedule.group[twice]} twice"
     large = _first(sends.count > limit)
@@ -230,7 +231,7 @@ def _each_contribution_is_added_once(schedule: Schedule, facts: _Facts) -> str |
         return f"{_row(schedule, rows[bad])}: adds a chunk that is not reduced"
     if facts.derivation is not None:
         return _explicit_sums_can_be_made(schedule, facts.derivation)
-    twice = _first_repeated(src)
+    twice = first_repeated(src)
     if twice is not None:
         return f"{_row(schedule, rows[twice])}: its sender passes its contribution on twice"
     takes_part = facts.is_start.copy()
@@ -344,12 +345,12 @@ def _each_rank_receives_once(schedule: Schedule, facts: _Facts) -> str | None:
     """No copy arrives where the chunk is already, or arrives a second time; nor does an explicit sum."""
     if schedule.sums is not None:
         key = facts.dst * (len(schedule.sums.members) + 1) + schedule.sums.of_row + 1
-        twice = _first_repeated(key)
+        twice = first_repeated(key)
         if twice is not None:
             return f"{_row(schedule, twice)}: its receiver gets it twice"
     rows = np.flatnonzero(facts.copies)
     cell = facts.dst[rows]
-    twice = _first_repeated(cell)
+    twice = first_repeated(cell)
     if twice is not None:
         return f"{_row(schedule, rows[twice])}: its receiver gets it twice"
     bad = _first(facts.is_origin[cell])
@@ -404,16 +405,6 @@ def _first(bad: BoolArray) -> int | None:
     """The first true position."""
     position = int(bad.argmax()) if len(bad) else 0
     return position if len(bad) and bad[position] else None
-
-
-def _first_repeated(values: IntArray) -> int | None:
-    """The position of the first value that stood before."""
-    _, first = np.unique(values, return_index=True)
-    if len(first) == len(values):
-        return None
-    repeated = np.ones(len(values), dtype=np.bool_)
-    repeated[first] = False
-    return _first(repeated)
 
 
 def _row(schedule: Schedule, row: int) -> str:

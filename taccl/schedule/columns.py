@@ -15,6 +15,7 @@ from taccl.errors import ScheduleError
 from taccl.network import FloatArray
 from taccl.notebook import data_frame
 from taccl.problem import Problem
+from taccl.schedule.numbering import different, first_positions
 from taccl.schedule.partial_sums import PartialSums
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ class Schedule:
     @cached_property
     def sends(self) -> Sends:
         """The groups: one row per contiguous send."""
-        _, first, inverse, count = np.unique(
-            self.group, return_index=True, return_inverse=True, return_counts=True
-        )
+        groups, inverse = different(self.group)
+        first = first_positions(inverse, len(groups))
+        count = np.bincount(inverse, minlength=len(groups))
         sizes = self.problem.sizes
         units = count if sizes is None else np.bincount(inverse, sizes[self.chunk], len(first))
         return Sends(
@@ -173,10 +174,14 @@ class Schedule:
 
     def sorted(self) -> Schedule:
         """The same schedule with rows by start, link, chunk, and sums first; groups are numbered so."""
-        order = np.lexsort((~self.reduce, self.chunk, self.link, self.start_us))
-        taken = self.take(order)
-        _, first, inverse = np.unique(taken.group, return_index=True, return_inverse=True)
-        rank_of_group = np.argsort(np.argsort(first))
+        chunks = self.problem.num_chunks
+        by_link = (self.link.astype(np.int64) * chunks + self.chunk) * 2 + ~self.reduce
+        taken = self.take(np.lexsort((by_link, self.start_us)))
+        groups, inverse = different(taken.group)
+        first = first_positions(inverse, len(groups))
+        begins = np.zeros(len(taken), dtype=np.bool_)
+        begins[first] = True
+        rank_of_group = (np.cumsum(begins) - 1)[first]
         return replace(taken, group=rank_of_group[inverse])
 
     def take(self, rows: IntArray) -> Schedule:

@@ -3,7 +3,7 @@
 The room knows machines and collectives; it knows nothing of solvers.
 """
 
-from taccl.sketch.apply import Applied, apply_sketch
+from taccl.sketch.apply import Applied, SketchedNetwork, apply_sketch, check_ranks, sketched
 from taccl.sketch.load import load_sketch, parse_sketch
 from taccl.sketch.model import Internode, Intranode, Relay, Rotation, SenderFor, Sketch, Switch
 from taccl.sketch.published import find_sketch, published_sketches
@@ -18,12 +18,15 @@ __all__ = [
     "Rotation",
     "SenderFor",
     "Sketch",
+    "SketchedNetwork",
     "Switch",
     "apply_sketch",
+    "check_ranks",
     "find_sketch",
     "load_sketch",
     "parse_sketch",
     "published_sketches",
     "sketch_schema",
+    "sketched",
     "starting_sketch",
 ]

@@ -52,17 +52,44 @@ def apply_sketch(
     InfeasibleError : a chunk cannot reach a rank: names both, and the line that forbids it.
     CollectiveError : the collective is for another number of ranks.
     """
-    sketch = ALL_LINKS if sketch is None else sketch
     check_ranks(collective, topology)
+    return sketched(sketch, topology).applied(collective, chunk_mb, max_group)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedNetwork:
+    """What a sketch makes of a machine, for any collective: it is made once for all numbers of chunks."""
+
+    sketch: Sketch
+    machine: PhysicalTopology
+    layout: Layout
+    topology: LogicalTopology
+    limits: RoutingLimits
+
+    def applied(self, collective: Collective, chunk_mb: float, max_group: int = NO_LIMIT) -> Applied:
+        """The problem of a collective, as `apply_sketch` makes it, which says what it raises."""
+        check_ranks(collective, self.machine)
+        symmetry, notes = _symmetry(self.sketch, self.layout, self.topology, self.limits, collective)
+        gap = first_gap(collective, self.topology, self.limits)
+        if gap is not None:
+            raise _infeasible(gap, self.sketch, self.machine, self.layout, collective)
+        problem = Problem(self.topology, collective, chunk_mb, symmetry, self.limits, max_group)
+        return Applied(problem, notes)
+
+
+def sketched(sketch: Sketch | None, topology: PhysicalTopology) -> SketchedNetwork:
+    """The network that a sketch leaves of a machine; without one, every link as it is.
+
+    Raises
+    ------
+    SketchError : the sketch does not fit the machine.
+    TopologyError : there are too many links.
+    """
+    sketch = ALL_LINKS if sketch is None else sketch
     layout = layout_of(topology)
     check_gpu_numbers(sketch, layout, topology.name)
     check_senders(sketch)
-    logical, limits = _network(sketch, topology, layout)
-    symmetry, notes = _symmetry(sketch, layout, logical, limits, collective)
-    gap = first_gap(collective, logical, limits)
-    if gap is not None:
-        raise _infeasible(gap, sketch, topology, layout, collective)
-    return Applied(Problem(logical, collective, chunk_mb, symmetry, limits, max_group), notes)
+    return SketchedNetwork(sketch, topology, layout, *_network(sketch, topology, layout))
 
 
 def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-
-import networkx as nx
-from networkx.algorithms.isomorphism import DiGraphMatcher
+from typing import TYPE_CHECKING
 
 from taccl.topologies.devices import NO_NODE
 from taccl.topologies.model import PhysicalTopology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Permutation = tuple[int, ...]
 
@@ -25,6 +26,8 @@ def automorphisms(topology: PhysicalTopology, limit: int = 100) -> tuple[Permuta
 
 
 def _distinct(topology: PhysicalTopology) -> Iterator[Permutation]:
+    from networkx.algorithms.isomorphism import DiGraphMatcher  # takes long, and few calls need it
+
     graph = _coloured(topology)
     identity = tuple(range(topology.num_ranks))
     yield identity
@@ -47,6 +50,8 @@ def _coloured(topology: PhysicalTopology) -> nx.DiGraph[str]:
     Colours are refined (each vertex by its neighbours, Weisfeiler and Leman's way) so that the search
     meets few dead ends.
     """
+    import networkx as nx
+
     graph: nx.DiGraph[str] = nx.DiGraph()
     for device in topology.devices:
         graph.add_node(device.name, colour=device.kind)

@@ -11,13 +11,16 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from taccl.errors import TopologyError
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import MB, bandwidth_gbps
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: With no more splits than this, all are tried.
 MAX_SPLITS = 300
@@ -105,6 +108,8 @@ def _second_eigenvector(topology: PhysicalTopology, groups: Sequence[Sequence[in
 
 
 def _flow_network(topology: PhysicalTopology) -> nx.DiGraph[str]:
+    import networkx as nx  # takes long, and few calls need it
+
     network: nx.DiGraph[str] = nx.DiGraph()
     network.add_nodes_from(device.name for device in topology.devices)
     idle = {device.name for device in topology.devices if device.kind == "nic" and topology.num_nodes == 1}
@@ -127,6 +132,8 @@ def _bandwidth(topology: PhysicalTopology, network: nx.DiGraph[str], part: Colle
 
 def _flow(network: nx.DiGraph[str], sources: set[str], sinks: set[str]) -> float:
     """Maximum flow from all sources to all sinks, GB/s."""
+    import networkx as nx
+
     ends: nx.DiGraph[str] = nx.DiGraph(network)
     ends.add_edges_from(("", source) for source in sources)
     ends.add_edges_from((sink, " ") for sink in sinks)

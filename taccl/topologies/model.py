@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from taccl.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.errors import TopologyError
@@ -21,6 +20,9 @@ from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bu
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
 
@@ -162,6 +164,8 @@ class PhysicalTopology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Devices as nodes with `kind`, `node` and `local`, links as edges with `index` and their costs."""
+        import networkx as nx  # takes long, and few calls need it
+
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for device in self.devices:
             graph.add_node(device.name, kind=device.kind, node=device.node, local=device.local)

@@ -9,7 +9,6 @@ import pytest
 from ortools.sat.python import cp_model
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.engines.cp import solve
 from taccl.encoding.engines.cp.solve import SolverEvent, events_of
 from taccl.errors import SolverError
 
@@ -73,7 +72,7 @@ def test_a_breakdown_of_cp_sat_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("out of cheese")
 
-    monkeypatch.setattr(solve.cp_model.CpSolver, "solve", broken)
+    monkeypatch.setattr(cp_model.CpSolver, "solve", broken)
     with pytest.raises(SolverError, match="CP-SAT failed: out of cheese"):
         heard(*knapsack(3), Budget(60.0))
 

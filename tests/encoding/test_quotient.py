@@ -242,3 +242,13 @@ def test_images_that_would_not_fit_into_memory_are_not_made(monkeypatch: pytest.
     monkeypatch.setattr("taccl.encoding.symmetry.quotient._MOST_IMAGES", 100)
     assert quotient(whole) is None
     assert quotient(replace(whole, symmetry=(np.roll(np.arange(5), -1),))) is None
+
+
+def test_a_collective_with_a_root_is_refused_before_the_network_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No symmetry moves all ranks and keeps the root; a large network takes seconds to look at."""
+    asked: list[object] = []
+    monkeypatch.setattr("taccl.encoding.symmetry.check.network_map", lambda *given: asked.append(given))
+    assert quotient(problem(full(8), "broadcast")) is None
+    assert not asked

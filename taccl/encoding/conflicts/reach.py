@@ -14,9 +14,8 @@ With the rules assumed, unit propagation alone decides step after step, so calls
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import z3
 
@@ -24,6 +23,9 @@ from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
 from taccl.network import LogicalTopology
 from taccl.problem import Rule
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: A way from one place to another, and the rules that forbid it; a place is a set of ranks, by number.
 _Step = tuple[int, int, frozenset[int]]
@@ -75,6 +77,8 @@ def _places(everything: LogicalTopology, rules: Sequence[Rule], owner: int) -> n
     free = np.ones(everything.num_links, dtype=np.bool_)
     for _, rule in _forbidding(rules, owner):
         free &= ~rule.forbids
+    import networkx as nx  # takes long, and few calls need it
+
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(everything.num_ranks))
     graph.add_edges_from(zip(everything.src[free].tolist(), everything.dst[free].tolist(), strict=True))

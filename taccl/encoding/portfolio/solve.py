@@ -219,6 +219,9 @@ class _Search:
                     return
                 if best is not None and not budget.remaining_s():
                     return
+                if stage.asks_quotient and phase.quotient_takes_s > budget.remaining_s():
+                    self._journal.declines(stage.engine, "no time was left to look for ranks that are alike")
+                    continue
                 if not (verdict := verdict_on(stage, phase)):
                     self._journal.declines(stage.engine, verdict.reason)
                     continue

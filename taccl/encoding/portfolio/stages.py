@@ -45,6 +45,7 @@ class Stage:
     condition, share_in_words : what `runs` and `share` compute, for people.
     runs : whether it runs, or why not.
     share : the part of the time that is left, from 0 to 1.
+    asks_quotient : whether already the question if it runs takes the quotient, which can take seconds.
     """
 
     engine: str
@@ -52,6 +53,7 @@ class Stage:
     share_in_words: str
     runs: Callable[[Instance], Verdict]
     share: Callable[[Instance], float]
+    asks_quotient: bool = False
 
 
 def always(_: Instance) -> Verdict:
@@ -163,6 +165,7 @@ EACH_PHASE: tuple[Stage, ...] = (
         "40%; 10% with one chunk per rank",
         _has_pieces_or_quotient,
         _share_of_routed,
+        asks_quotient=True,
     ),
     Stage(
         "flows",
@@ -170,6 +173,7 @@ EACH_PHASE: tuple[Stage, ...] = (
         "40%; 10% with one chunk per rank",
         _has_pieces_or_quotient,
         _share_of_routed,
+        asks_quotient=True,
     ),
     Stage(
         "greedy",

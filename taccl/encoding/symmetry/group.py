@@ -107,6 +107,8 @@ class Growing:
         larger = compositions(permutations, topology.num_ranks, moving=topology.num_members)
         if larger is None:
             return
+        if self.problem.chunk_map(ranks) is None:  # soon seen, where the network is not: a root stays, say
+            return
         action = action_of(self.problem, ranks)
         if isinstance(action, Broken):
             return

@@ -33,10 +33,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.cp.candidates import Candidates
@@ -45,6 +44,9 @@ from taccl.encoding.engines.cp.variables import Alone, Slot, Variables
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from ortools.sat.python import cp_model
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.timing import Decision, in_order, without_dead_ends
@@ -17,6 +15,9 @@ from taccl.encoding.engines.cp.model import JointModel, decisions
 from taccl.errors import SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 #: CP-SAT proves less with fewer, even on two cores.
 _WORKERS = 8
@@ -69,6 +70,8 @@ def events_of(
     workers: int = _WORKERS,
 ) -> Iterator[SolverEvent[_Decisions]]:
     """The same of any model; `read` is given the value of each variable in a solution."""
+    from ortools.sat.python import cp_model  # takes half a second, which searches without CP need not wait
+
     solver = _solver(seed, budget, workers)
     found: queue.Queue[SolverEvent[_Decisions] | BaseException | None] = queue.Queue()
 
@@ -121,6 +124,8 @@ def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
 
     On a work clock one worker does a piece of each strategy in turn: so its search is the same each time.
     """
+    from ortools.sat.python import cp_model
+
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     if budget.counts_work:
@@ -150,6 +155,8 @@ def _last_event(
     ------
     SolverError : it does not take the model.
     """
+    from ortools.sat.python import cp_model
+
     done_s = _counted_s(solver.response_proto.deterministic_time)
     if status == cp_model.MODEL_INVALID:
         raise SolverError(f"CP-SAT does not take the model that was written for it: {model.validate()}")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.engines.cp.sums_parts import Item, is_own, sum_candidates
@@ -62,6 +61,8 @@ class Variables:
         self.problem, self.ticks = problem, ticks
         least, self.horizon = lasting
         self.candidates = sum_candidates(problem, ticks, self.horizon)
+        from ortools.sat.python import cp_model  # only now, since it takes half a second
+
         self.cp = cp_model.CpModel()
         self.alpha: list[int] = ticks.of(topology.alpha_us).tolist()
         self.cost: list[int] = ticks.of(topology.beta_us_per_mb * problem.chunk_mb).tolist()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
@@ -87,6 +86,8 @@ class Variables:
         self.problem, self.ticks, self.candidates = problem, ticks, candidates
         least, self.horizon = lasting
         self.num_slots = num_slots
+        from ortools.sat.python import cp_model  # only now, since it takes half a second
+
         self.cp = cp_model.CpModel()
         self.num_chunks = problem.num_chunks
         self.num_items = len(candidates.allowed)
