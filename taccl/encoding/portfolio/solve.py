@@ -210,6 +210,13 @@ class _Search:
             phase: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
         ) -> Iterator[Update]:
             best = incumbent
+            if best is None and (engine := first_engines(phase)[0]).takes_sums:
+                # A pass of the greedy engine would take seconds, and it would go on to its end.
+                for update in self._journal.kept(
+                    engine.name, budget, engine.run(phase, options, budget.share(0.0), None)
+                ):
+                    yield update
+                    best = update.schedule or best
             if not phase.bound_us and len(table) > 1:
                 for _ in BoundsBeside(phase, self._journal).within(budget.share(_BOUNDS_OF_PHASE)):
                     pass  # the phase knows what is proved of it

@@ -306,5 +306,5 @@ def first_engines(instance: Instance) -> tuple[Engine, ...]:
         len(problem.collective.inputs) + len(problem.collective.outputs),
     )
     if problem.num_chunks * links <= _MOST_LINKS_FOR_GREEDY and places <= _MOST_PLACES_FOR_GREEDY:
-        return (greedy,)
+        return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     return (along_trees,) if along_trees.can(instance) else (combining, greedy)

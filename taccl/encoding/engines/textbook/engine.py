@@ -32,6 +32,8 @@ _WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
 _SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
 #: Algorithms of at most so many transfers take no time worth counting, and come in the order of the books.
 _SOON_WRITTEN = 10_000
+#: Dealing a chunk to its part takes as long as writing down so many transfers.
+_DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 _MOST_ROWS = 1_000_000
 #: The part of the time for writing down.
@@ -118,9 +120,10 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
 def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
+    dealt = _DEALT_AS_WRITTEN * len(demand.begin)
     for algorithm in sorted(algorithms(asked, demand), key=_size):
         batches, least_us = 1, float("inf")
-        while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves)):
+        while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves, dealt)):
             made = algorithm.built(demand, batches)
             time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
             if time_us is None or time_us > _PROMISING * least_us:
