@@ -100,7 +100,7 @@ def synthesize(
     time_limit : seconds for the call, from stating the problem on, of which at least one is for the search;
         default 60, or with `effort` none.
     effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
-        give the same answer on any machine under any load, unless a `time_limit` ends the call before.
+        give the same answer on an idle or a busy machine, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.

@@ -83,7 +83,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     type=int,
     metavar="N",
     help="Units of work in place of seconds, nominally milliseconds: the same seed and effort give the same "
-    "answer on any machine. A --time-limit beside it still ends the call.",
+    "answer on an idle or a busy machine. A --time-limit beside it still ends the call.",
 )
 @click.option(
     "--gap",

@@ -2,7 +2,7 @@
 
 A search is limited by seconds, or by work. On a work clock no time passes but what is spent: a look at the
 budget costs one unit, so a loop that looks always ends, and whoever does much between two looks spends what
-it costs, computed from sizes. So the same request gives the same answer on any machine under any load.
+it costs, computed from sizes. So the same request gives the same answer on an idle or a busy machine.
 """
 
 from __future__ import annotations

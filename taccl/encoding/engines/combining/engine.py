@@ -54,12 +54,7 @@ def serves(instance: Instance) -> Verdict:
 
 def _wanted_by_all(problem: Problem) -> bool:
     collective = problem.collective
-    return bool((collective.num_sources == 1).all() and collective.post.all())
-
-
-def _wanted_by_one(problem: Problem) -> bool:
-    collective = problem.collective
-    return bool((collective.num_sources == 1).all() and (collective.num_wanted == 1).all())
+    return bool((collective.num_sources == 1).all() and (collective.num_wanted == collective.num_ranks).all())
 
 
 def combine(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
