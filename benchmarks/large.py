@@ -114,12 +114,9 @@ def _in_a_fresh_process(number: int, time_limit: float) -> list[str]:
 
 
 def _row(case: Case, time_limit: float) -> list[str]:
-    size, began = _size(case), time.process_time()
-    made = make_problem(
-        case.collective, topology=case.topology, nodes=case.nodes, size=size, chunks=case.chunks
-    ).problem
-    problem = replace(made, topology=replace(made.topology, alpha_us=np.zeros(made.topology.num_links)))
-    limit_us = _limit_us(problem)
+    limit_us = _limit_us(_problem(case))  # apart: a search does not need all bounds to the end
+    began = time.process_time()
+    problem = _problem(case)
     heard: list[tuple[float, float, str]] = []
 
     def listen(progress: Progress) -> Answer:
@@ -131,6 +128,14 @@ def _row(case: Case, time_limit: float) -> list[str]:
 
     found = search(problem, SearchOptions(time_limit_s=time_limit), listen)
     return _figures(case, found, heard, limit_us)
+
+
+def _problem(case: Case) -> Problem:
+    """The problem of a row, without alphas."""
+    made = make_problem(
+        case.collective, topology=case.topology, nodes=case.nodes, size=_size(case), chunks=case.chunks
+    ).problem
+    return replace(made, topology=replace(made.topology, alpha_us=np.zeros(made.topology.num_links)))
 
 
 def _figures(case: Case, found: Found, heard: list[tuple[float, float, str]], limit_us: float) -> list[str]:

@@ -86,7 +86,8 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     while more:
         channels = assign_channels(plan.flow, requirements.parts, limits)
         ranks, in_place = _assemble_once(plan, channels, next_send, requirements, limits)
-        more = _relieve(plan.flow, connections, ranks, limits.steps, requirements)
+        too_many = any(len(rank.blocks) > limits.blocks for rank in ranks)  # and relief adds to them
+        more = not too_many and _relieve(plan.flow, connections, ranks, limits.steps, requirements)
     scratch = [scratch_map(rank.actions) for rank in ranks]
     programs = tuple(
         number_steps(r, rank.actions, rank.blocks, rank.waits, scratch, sizes) for r, rank in enumerate(ranks)
@@ -186,12 +187,17 @@ def _cut_finer(
     most_steps: int,
 ) -> bool:
     """Cut a connection into more parts than it has, if its sends are enough for that."""
-    for spare in range(0, most_steps, 2):
-        finer = cut_by_steps(sends, steps, most_steps - spare)
-        if len(finer) > len(parts[connection]):
-            parts[connection] = finer
-            return True
-    return False
+    least_spare, spare = 0, 2 * ((most_steps - 1) // 2)
+    if len(cut_by_steps(sends, steps, most_steps - spare)) <= len(parts[connection]):
+        return False
+    while least_spare < spare:  # less room for steps never makes fewer parts
+        middle = 2 * ((least_spare + spare) // 4)
+        if len(cut_by_steps(sends, steps, most_steps - middle)) > len(parts[connection]):
+            spare = middle
+        else:
+            least_spare = middle + 2
+    parts[connection] = cut_by_steps(sends, steps, most_steps - spare)
+    return True
 
 
 def _steps_by_send(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:
