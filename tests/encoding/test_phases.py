@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,12 +24,17 @@ from small_problems import (
     two_nodes,
 )
 
+from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged, mirrored, overlapped, phases
-from taccl.encoding.core.timing import in_order
+from taccl.encoding.core.timing import decisions_of, in_order
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.by_phases import by_phases
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.quotient import quotient
+from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -207,3 +216,44 @@ def test_what_is_proved_of_a_mirror_image_that_no_schedule_read_backwards_is_doe
     assert min(each.schedule.makespan_us for each in updates if each.schedule) == pytest.approx(11.0)
     assert max(each.lower_bound_us for each in updates) <= 11.0
     assert lower_bound(reduced).value_us <= 11.0
+
+
+def test_single_sends_of_both_phases_are_merged_also_where_none_were_there_at_the_same_time() -> None:
+    """Groups make a phase faster, and keep ports busy that the other phase could use."""
+    made = make_problem("allreduce", topology="mesh:2x3", size="6MB", chunks=1).problem
+    asked = replace(made, symmetry=(np.arange(6),))  # of a quotient there would be two more phases
+    single: dict[str, Schedule] = {}
+
+    def in_turn(
+        instance: Instance, options: SearchOptions, budget: Budget, best: Schedule | None
+    ) -> Iterator[Update]:
+        """Single sends, then a group; of copies, one after the other before that."""
+        first = first_of(instance.problem)
+        assert first is not None and len(first.sends) == len(first)
+        single[instance.problem.collective.name] = first
+        together = grouped(first)
+        if instance.problem.collective.name == "broadcast phase":
+            yield Update("together", together)
+        yield Update("single", first)
+        yield Update("together", together)
+
+    *_, last = by_phases(in_turn)(Instance(asked), SearchOptions(), Budget.of_work(50_000), None)
+    assert last.schedule is not None and len(single) == 2
+    last.schedule.check()
+    sums, copies = (single[name] for name in ("reduce phase-reversed", "broadcast phase"))
+    assert last.schedule.makespan_us <= merged(asked, sums, copies).makespan_us + TOLERANCE_US
+
+
+def grouped(schedule: Schedule) -> Schedule:
+    """The same with two chunks over one link as one send, where one of them could wait for the other."""
+    decisions = decisions_of(schedule)
+    for early, first in enumerate(decisions):
+        for late in range(early + 1, len(decisions)):
+            if decisions[late].link == first.link:
+                both = replace(first, chunks=(*first.chunks, *decisions[late].chunks))
+                trial = [*decisions[:early], *decisions[early + 1 : late], both, *decisions[late + 1 :]]
+                with suppress(TacclError, ValueError, KeyError):
+                    found = in_order(schedule.problem, trial)
+                    found.check()
+                    return found
+    raise AssertionError("no two chunks go over one link")

@@ -158,19 +158,36 @@ def merged(
         budget.spend(rows / _LISTED_PER_UNIT)
     if rows > _MANY_ROWS:
         return _one_after_the_other(problem, sums, copies)
-    first = [] if sums is None else mirrored(problem, sums)
-    then = [] if copies is None else decisions_of(copies)
-    decisions = first + then
-    candidates = [in_order(problem, decisions)]
+    in_turn = in_order(problem, _decisions(problem, sums, copies))
     if budget is not None and not budget.remaining_s():
-        return candidates[0]
-    if first:
-        candidates.append(list_schedule(problem, decisions))
-    if first and then:
+        return in_turn
+    return min(in_turn, *merged_with_care(problem, sums, copies, budget), key=lambda each: each.makespan_us)
+
+
+def care_takes_s(schedule: Schedule) -> float:
+    """About how long `merged_with_care` takes for so many transfers; 0 where `merged` does as much anyway."""
+    return 2 * len(schedule) / _LISTED_PER_UNIT / UNITS_PER_S if len(schedule) > _MANY_ROWS else 0.0
+
+
+def merged_with_care(
+    problem: Problem, sums: Schedule | None, copies: Schedule | None, budget: Budget | None = None
+) -> list[Schedule]:
+    """Schedules made of those of the phases in which what most waits for goes first; none without sums."""
+    if sums is None:
+        return []
+    decisions = _decisions(problem, sums, copies)
+    candidates = [list_schedule(problem, decisions)]
+    if copies is not None:
         candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
     if budget is not None:
-        budget.spend((len(candidates) - 1) * rows / _LISTED_PER_UNIT)
-    return min(candidates, key=lambda schedule: schedule.makespan_us)
+        budget.spend(len(candidates) * len(decisions) / _LISTED_PER_UNIT)
+    return candidates
+
+
+def _decisions(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> list[Decision]:
+    """All sums, read backwards, and then all copies."""
+    first = [] if sums is None else mirrored(problem, sums)
+    return first + ([] if copies is None else decisions_of(copies))
 
 
 def _one_after_the_other(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> Schedule:

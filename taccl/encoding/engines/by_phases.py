@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import Phases, as_copies, merged, overlapped, owners_of
+from taccl.encoding.core.phases import (
+    Phases,
+    as_copies,
+    care_takes_s,
+    merged,
+    merged_with_care,
+    overlapped,
+    owners_of,
+)
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Improve, Run
 from taccl.encoding.instance import Instance
@@ -21,6 +29,8 @@ _LARGE = 5_000
 #: of their sends this share of what is left.
 _PAIRS_BESIDE_WHOLE = 0.5
 _ORDERS_BEFORE_WHOLE = 0.1
+#: Phases of very many sends are merged with care only once, and where that takes no more than this part.
+_MOST_FOR_CARE = 0.4
 
 
 def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
@@ -73,12 +83,15 @@ def _in_phases(
     if best is not None and best.sums is None and parts.broadcast_phase is not None:
         parts = instance.phases_at(owners_of(best))
     whole = jointly is not None and parts.broadcast_phase is not None
-    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0)
+    part_for_care = _part_for_care(best, budget)
+    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0 - (part_for_care or 0.0))
+    plain: _Plain = (None, None)
     for update in _pairs(engine, parts, options, share, best):
         if isinstance(update, Update):
             yield update
             continue
         stage, sums, copies = update
+        plain = _plainer(plain[0], sums), _plainer(plain[1], copies)
         # Where there is a schedule already, orders are compared only as long as there is time.
         schedule = merged(instance.problem, sums, copies, None if best is None else budget)
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
@@ -86,6 +99,11 @@ def _in_phases(
             yield Update(stage, best)
     if best is None or parts.broadcast_phase is None:
         return
+    if part_for_care is not None and budget.remaining_s() and None not in plain:
+        schedule = min(merged_with_care(instance.problem, *plain, budget), key=lambda each: each.makespan_us)
+        if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule
+            yield Update("overlap", best)
     if jointly is not None:
         for schedule in overlapped(best, options.seed, budget.share(_ORDERS_BEFORE_WHOLE)):
             best = schedule
@@ -97,6 +115,24 @@ def _in_phases(
         yield Update("overlap", schedule)
 
 
+def _part_for_care(best: Schedule | None, budget: Budget) -> float | None:
+    """The part of what is left that merging single sends with care takes; None where that is too much."""
+    left_s, care_s = budget.remaining_s(), 0.0 if best is None else care_takes_s(best)
+    return care_s / left_s if care_s < _MOST_FOR_CARE * left_s else None
+
+
+def _plainer(kept: Schedule | None, found: Schedule | None) -> Schedule | None:
+    """The faster of those without groups: single sends of two phases can go beside each other.
+
+    Groups make one phase faster, and keep ports busy for long where the other phase could use them.
+    """
+    if found is None or len(found.sends) < len(found):
+        return kept
+    return found if kept is None or found.makespan_us < kept.makespan_us else kept
+
+
+#: Schedules of the reduce phase and of the broadcast phase.
+_Plain = tuple[Schedule | None, Schedule | None]
 _Pair = tuple[str, Schedule | None, Schedule | None]
 
 
