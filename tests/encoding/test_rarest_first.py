@@ -8,10 +8,14 @@ from registered import greedy
 from small_problems import full, machine, ndv2_node, problem, ring
 from test_quotient import grid
 
+from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.greedy import is_quick
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.stages import first_engines
 from taccl.network import LogicalTopology
 from taccl.problem import RoutingLimits
 
@@ -74,3 +78,11 @@ def test_greedy_takes_rounds_for_large_machines_without_any_time() -> None:
     assert first is not None
     first.check()
     assert first.makespan_us <= 74 * 2.5
+
+
+def test_a_thousand_ranks_begin_with_rounds_and_those_that_have_none_with_trees() -> None:
+    """Both are too large for a pass of list scheduling before anything else is tried."""
+    in_step = Instance(make_problem("allgather", topology="torus:32x32", size="1GB", chunks=1).problem)
+    behind_a_switch = Instance(make_problem("allgather", topology="switch:256", size="1GB", chunks=1).problem)
+    assert is_quick(in_step) and first_engines(in_step)[0].name == "greedy"
+    assert not is_quick(behind_a_switch) and first_engines(behind_a_switch)[0].name == "along-trees"

@@ -54,6 +54,7 @@ class Engine:
     run : the answers.
     takes_sums : whether it answers problems with sums as a whole; else it is asked for each phase.
     at_once : its first answers, where they are there much sooner than those of `run`.
+    is_quick : whether its first answer is there within seconds, so that it may be asked before all others.
     older_names : by which it is known, too.
     part_of : the engine with which it is asked for; empty: none.
     """
@@ -65,6 +66,7 @@ class Engine:
     run: Run
     takes_sums: bool = False
     at_once: Run | None = None
+    is_quick: Callable[[Instance], bool] = lambda _: True
     older_names: tuple[str, ...] = ()
     part_of: str = ""
 

@@ -20,6 +20,7 @@ _greedy = Engine(
     features=COPIES_AND_SUMS,
     serves=everything,
     run=greedy.greedy,
+    is_quick=greedy.is_quick,
 )
 _first_by_greedy = by_phases(greedy.greedy)
 _along_trees = Engine(

@@ -27,9 +27,6 @@ _SMALL = 2_000
 #: MILP and CP.
 _MOST_ON_PATHS = 60_000
 _LONG_PATHS = 1.5
-#: With more pairs of a chunk and a link, or more places where a chunk is or is wanted, a greedy pass may take
-#: seconds.
-_MOST_LINKS_FOR_GREEDY, _MOST_PLACES_FOR_GREEDY = 500_000, 10_000
 #: More triples of a chunk, a rank and a link make a problem huge.
 _HUGE = 200_000_000
 _NOT_HUGE = f"at most {_HUGE:,} triples of a chunk, a rank and a link"
@@ -297,14 +294,9 @@ def _explained(part: str, stage: Stage, instance: Instance) -> Explained:
 
 def first_engines(instance: Instance) -> tuple[Engine, ...]:
     """Engines that may have a schedule at once, in the order in which they are asked."""
-    problem = instance.problem
     if not knows_phases(instance):
         return tuple(engine for engine in all_engines() if engine.takes_sums and engine.can(instance))
     greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
-    links, places = (
-        problem.topology.num_links,
-        len(problem.collective.inputs) + len(problem.collective.outputs),
-    )
-    if problem.num_chunks * links <= _MOST_LINKS_FOR_GREEDY and places <= _MOST_PLACES_FOR_GREEDY:
+    if greedy.is_quick(instance):
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     return (along_trees,) if along_trees.can(instance) else (combining, greedy)

@@ -9,12 +9,13 @@ matches links and chunks in rounds too, by chance; taking the rarest is BitTorre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -35,6 +36,15 @@ def is_synchronous(problem: Problem) -> bool:
     own_ports = len(link) == topology.num_links == len(np.unique(port))
     same_cost = np.ptp(topology.alpha_us) == 0 and np.ptp(topology.beta_us_per_mb) == 0
     return bool(own_ports and same_cost and len(collective.outputs) == problem.num_chunks * problem.num_ranks)
+
+
+def rounds_take_s(problem: Problem) -> float:
+    """About how long `rarest_first` takes; infinite where it is no answer."""
+    if not is_synchronous(problem):
+        return math.inf
+    pairs, num_links = problem.num_chunks * problem.num_ranks, problem.topology.num_links
+    degree = int(np.bincount(problem.topology.dst).max())
+    return degree * pairs / _PAIRS_PER_UNIT * math.ceil(pairs / num_links) / UNITS_PER_S
 
 
 def rarest_first(
