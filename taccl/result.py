@@ -232,6 +232,7 @@ class Result:
             "notes": list(self.notes),
             "engines": [
                 {
+                    "part": run.part,
                     "name": run.name,
                     "solve_s": round(run.seconds, 3),
                     "time_us": run.time_us,

@@ -167,7 +167,7 @@ class _Search:
             run = engine.at_once or engine.run
             run = run if engine.takes_sums else by_phases(run)
             updates = run(self._instance, self._options, self._budget.share(0.0), None)
-            first = next(self._journal.kept(engine.name, self._budget, updates), None)
+            first = next(self._journal.kept(engine.name, self._instance, self._budget, updates), None)
             if first is not None and first.schedule is not None:
                 return first
         raise NoScheduleInTime(self._why_no_first())
@@ -201,7 +201,7 @@ class _Search:
             engine = engine_named(stage.engine)
             run, name = engine.run if engine.takes_sums else by_phases(engine.run), engine.name
         updates = run(self._instance, self._options, budget, self._best)
-        yield from self._journal.kept(name, self._budget, updates)
+        yield from self._journal.kept(name, self._instance, self._budget, updates)
 
     def _turns(self, table: tuple[Stage, ...]) -> Run:
         """The engines of a table after each other, on a phase, until one meets its bound."""
@@ -213,7 +213,7 @@ class _Search:
             if best is None and (engine := first_engines(phase)[0]).takes_sums:
                 # A pass of the greedy engine would take seconds, and it would go on to its end.
                 for update in self._journal.kept(
-                    engine.name, budget, engine.run(phase, options, budget.share(0.0), None)
+                    engine.name, phase, budget, engine.run(phase, options, budget.share(0.0), None)
                 ):
                     yield update
                     best = update.schedule or best
@@ -235,7 +235,7 @@ class _Search:
                 engine, trying = engine_named(stage.engine), replace(options, seed=options.seed + number)
                 number += 1
                 updates = engine.run(phase, trying, budget.share(stage.share(phase)), best)
-                for update in self._journal.kept(engine.name, budget, updates):
+                for update in self._journal.kept(engine.name, phase, budget, updates):
                     yield update
                     best = update.schedule or best
                     phase.proves(update.lower_bound_us)

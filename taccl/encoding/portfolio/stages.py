@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
 from taccl.encoding.engines.registry import COPIES_AND_SUMS, added_engines, all_engines, engine_named
-from taccl.encoding.instance import Instance
+from taccl.encoding.instance import Instance, Part
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"
@@ -255,12 +255,12 @@ class Explained:
 
     Parameters
     ----------
-    part : `whole`, or which phase it is about.
+    part : what it is about.
     engine, condition : of the row.
     share : the part of the time that is left when its turn comes; None: it does not run, for `reason`.
     """
 
-    part: str
+    part: Part
     engine: str
     condition: str
     share: float | None
@@ -271,28 +271,25 @@ def explained(instance: Instance, plan: Plan) -> Iterator[Explained]:
     """The rows of a plan, with what becomes of each for this problem."""
     for stage in plan.whole:
         if stage.engine != PHASES:
-            yield _explained("whole", stage, instance)
+            yield _explained(stage, instance)
             continue
-        for part, phase in _parts(instance):
+        for part in _parts(instance):
             for row in plan.each_phase:
-                yield _explained(part, row, phase)
+                yield _explained(row, part)
 
 
-def _parts(instance: Instance) -> Iterator[tuple[str, Instance]]:
+def _parts(instance: Instance) -> Iterator[Instance]:
     if not knows_phases(instance):
-        yield "whole", instance
+        yield instance
         return
     parts = instance.phases
-    if parts.reduce_phase is not None:
-        yield "reduce phase", parts.reduce_phase
-    if parts.broadcast_phase is not None:
-        yield ("broadcast phase" if parts.reduce_phase else "whole"), parts.broadcast_phase
+    yield from (part for part in (parts.reduce_phase, parts.broadcast_phase) if part is not None)
 
 
-def _explained(part: str, stage: Stage, instance: Instance) -> Explained:
+def _explained(stage: Stage, instance: Instance) -> Explained:
     verdict = verdict_on(stage, instance)
     share = stage.share(instance) if verdict else None
-    return Explained(part, stage.engine, stage.condition, share, verdict.reason)
+    return Explained(instance.part, stage.engine, stage.condition, share, verdict.reason)
 
 
 def first_engines(instance: Instance) -> tuple[Engine, ...]:
