@@ -202,6 +202,15 @@ def test_engines_of_all_searches_of_a_number_are_told_together() -> None:
     assert merged(runs) == (EngineRun("greedy", 3.0, 8.0, 2.0), EngineRun("cp", 1.0))
 
 
+def test_what_an_engine_did_for_one_phase_is_not_mixed_with_the_other() -> None:
+    sums, copies = (
+        EngineRun("cp", 1.0, 5.0, 4.0, "reduce phase"),
+        EngineRun("cp", 2.0, 7.0, 6.0, "broadcast phase"),
+    )
+    again = replace(copies, time_us=None, lower_bound_us=7.0)
+    assert merged((sums, copies, again)) == (sums, replace(copies, seconds=4.0, lower_bound_us=7.0))
+
+
 def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
     def holds_few(schedule: Schedule) -> None:
         if schedule.problem.collective.chunks_per_rank > 2:
@@ -254,6 +263,25 @@ def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
     choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop_at_the_second)
     assert len(choice.tried) == len(news) == 2
     assert choice.found.status == "interrupted"
+
+
+@pytest.mark.parametrize(("alpha_us", "status"), [(0.0, "optimal"), (1.0, "interrupted")])
+def test_stop_at_a_proof_leaves_it_one_if_it_holds_for_any_number(
+    first_schedules_only: list[int], alpha_us: float, status: str
+) -> None:
+    """Three GPUs that send to each other at once: the first schedule meets its bound.
+
+    Without alphas no other number of chunks is faster, and that is proved; with them, it is not.
+    """
+
+    def without_alphas(number: int) -> StatedProblem:
+        made = make_problem("alltoall", size=3 * MB, chunks=number, topology="full:3")
+        topology = replace(made.problem.topology, alpha_us=np.full(6, alpha_us))
+        return replace(made, problem=replace(made.problem, topology=topology))
+
+    choice = choose_chunks(without_alphas, replace(QUICK, gap=0.0), lambda progress: STOP)
+    assert choice.found.schedule.makespan_us == pytest.approx(choice.found.lower_bound_us)
+    assert choice.found.status == status
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class Instance:
     ----------
     problem : what engines and bounds answer.
     part : what it is of the problem that is asked.
-    is_quotient : whether it asks for schedules with a symmetry only, so that its bounds say nothing of others.
+    is_quotient : whether it asks for schedules with a symmetry only, so its bounds say nothing of others.
     """
 
     def __init__(self, problem: Problem, part: Part = "whole", *, is_quotient: bool = False) -> None:

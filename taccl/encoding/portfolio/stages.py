@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
-from taccl.encoding.engines.registry import COPIES_AND_SUMS, added_engines, all_engines, engine_named
+from taccl.encoding.engines.registry import (
+    COPIES_AND_SUMS,
+    added_engines,
+    all_engines,
+    engine_named,
+    verdict_of,
+)
 from taccl.encoding.instance import Instance, Part
+from taccl.errors import TacclError
+from taccl.plugins import Note
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"
@@ -214,15 +222,19 @@ class Plan:
     each_phase: tuple[Stage, ...]
 
 
-def plan_for(asked: Engine | None) -> Plan:
+def plan_for(asked: Engine | None, note: Note | None = None) -> Plan:
     """The plan of `auto` (None), or of an engine that is asked for by name.
 
     Textbook algorithms always have their turn, so that no search ends with something slower than what is
-    known to all.
+    known to all. `note` hears of engines that another package adds and that cannot be loaded.
+
+    Raises
+    ------
+    TacclError : there is one of those, and no `note`.
     """
     textbook = WHOLE[0]
     if asked is None:
-        return Plan((textbook, *_added(), *WHOLE[1:]), EACH_PHASE)
+        return Plan((textbook, *_added(note), *WHOLE[1:]), EACH_PHASE)
     alone = Stage(asked.name, "it is asked for", "the rest", always, fixed(1.0))
     if asked.name == textbook.engine:
         return Plan((alone,), ())
@@ -236,17 +248,22 @@ def plan_for(asked: Engine | None) -> Plan:
     return Plan((textbook, *(stage for stage in WHOLE if stage.engine in kept)), (alone,))
 
 
-def _added() -> Iterator[Stage]:
+def _added(note: Note | None) -> Iterator[Stage]:
     """A row for each engine that another package adds."""
-    for engine in added_engines():
+    for engine in added_engines(note):
         yield Stage(engine.name, "another package adds it", f"{_ADDED:.0%}", always, fixed(_ADDED))
 
 
 def verdict_on(stage: Stage, instance: Instance) -> Verdict:
-    """Whether a row runs on an instance, or why not."""
+    """Whether a row runs on an instance, or why not.
+
+    Raises
+    ------
+    TacclError : an engine of another package breaks down over that.
+    """
     if stage.engine == PHASES:
         return stage.runs(instance)
-    return engine_named(stage.engine).can(instance) and stage.runs(instance)
+    return verdict_of(engine_named(stage.engine), instance) and stage.runs(instance)
 
 
 @dataclass(frozen=True)
@@ -292,11 +309,19 @@ def _explained(stage: Stage, instance: Instance) -> Explained:
     return Explained(instance.part, stage.engine, stage.condition, share, verdict.reason)
 
 
-def first_engines(instance: Instance) -> tuple[Engine, ...]:
-    """Engines that may have a schedule at once, in the order in which they are asked."""
+def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine, ...]:
+    """Engines that may have a schedule at once, in the order in which they are asked.
+
+    `note` hears of those that another package adds and that break down.
+
+    Raises
+    ------
+    TacclError : there is one of those, and no `note`.
+    """
     problem = instance.problem
     if not knows_phases(instance):
-        return tuple(engine for engine in all_engines() if engine.takes_sums and engine.can(instance))
+        whole = (engine for engine in all_engines(note) if engine.takes_sums)
+        return tuple(engine for engine in whole if _serves(engine, instance, note))
     greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
     links, places = (
         problem.topology.num_links,
@@ -305,3 +330,13 @@ def first_engines(instance: Instance) -> tuple[Engine, ...]:
     if problem.num_chunks * links <= _MOST_LINKS_FOR_GREEDY and places <= _MOST_PLACES_FOR_GREEDY:
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     return (along_trees,) if along_trees.can(instance) else (combining, greedy)
+
+
+def _serves(engine: Engine, instance: Instance, note: Note | None) -> bool:
+    try:
+        return bool(verdict_of(engine, instance))
+    except TacclError as fault:
+        if note is None:
+            raise
+        note(engine.name, fault)
+        return False
