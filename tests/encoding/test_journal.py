@@ -31,7 +31,7 @@ def seconds(journal: Journal) -> dict[tuple[str, str], float]:
 
 
 def test_the_seconds_of_an_engine_are_without_those_of_engines_that_it_asks() -> None:
-    """Two streams are read in turns, as those of the two phases are: while one waits, no time of it passes."""
+    """Two streams are read in turns, as those of the phases are: while one waits, it takes no time."""
     journal, budget = Journal(), Budget.of_work(10_000)
     whole = Instance(problem(ring(4), "allreduce"))
     sums, copies = whole.phases.reduce_phase, whole.phases.broadcast_phase
@@ -78,7 +78,10 @@ def test_both_phases_of_an_allreduce_have_rows_of_their_own_which_add_up_to_no_m
     rows = {(run.part, run.name): run for run in journal.runs}
     assert len(rows) == len(journal.runs)
     assert {("whole", "phases"), ("reduce phase", "greedy"), ("broadcast phase", "greedy")} <= set(rows)
-    whole, parts = rows["whole", "phases"], [rows[part, "greedy"] for part in ("reduce phase", "broadcast phase")]
+    whole, parts = (
+        rows["whole", "phases"],
+        [rows[part, "greedy"] for part in ("reduce phase", "broadcast phase")],
+    )
     assert all(0 < run.seconds for run in (whole, *parts))
     assert sum(run.seconds for run in journal.runs) <= budget.read_s() - began_s
 
@@ -97,4 +100,6 @@ def test_a_bound_for_schedules_with_a_symmetry_alone_is_told_of_no_part() -> Non
     assert part is not None
     for _ in journal.kept("engine", part, budget, iter([Update("sure", None, 7.0, "by symmetry")])):
         pass
-    assert [replace(run, seconds=0.0) for run in journal.runs] == [EngineRun("engine", 0.0, part="reduce phase")]
+    assert [replace(run, seconds=0.0) for run in journal.runs] == [
+        EngineRun("engine", 0.0, part="reduce phase")
+    ]
