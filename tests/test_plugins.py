@@ -185,6 +185,18 @@ def test_the_bug_of_another_package_is_told_as_its_own_where_it_is_asked_for(
     assert "a bug in taccl" not in done.stderr
 
 
+@pytest.mark.parametrize("statement", ["raise SystemExit('gone')", "1 / 0", "import nothing_of_that_name"])
+def test_a_package_that_fails_while_it_is_imported_ends_no_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    (tmp_path / "fails_at_import.py").write_text(statement)
+    install(tmp_path, monkeypatch, "[taccl.engines]\ntoy = fails_at_import:ENGINE\n")
+    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=300, xml=False).found
+    assert "'fails_at_import:ENGINE', which an installed package adds" in found.failures[0].text
+    refused = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "toy"])
+    assert (refused.exit_code, "cannot be loaded" in refused.stderr) == (2, True)
+
+
 def test_an_engine_that_is_whole_is_found_beside_one_that_cannot_be_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
