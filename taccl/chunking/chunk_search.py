@@ -182,7 +182,8 @@ class ChunkSearch(Generic[Stated]):
         passed_s = time.monotonic() - self._began
         failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
         status = status_of(
-            relative_gap(best.time_us, self._proved_us(best)),
+            # What is proved of one number settles no search that was stopped before others had their trials.
+            1.0 if self.interrupted else relative_gap(best.time_us, best.found.lower_bound_us),
             self._options,
             cut_short="interrupted" if self.interrupted else None,
             first_s=self._first_schedule_s or 0.0,
@@ -195,13 +196,6 @@ class ChunkSearch(Generic[Stated]):
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._any_chunks,
         )
-
-    def _proved_us(self, best: Trial[Stated]) -> float:
-        """The bound that may settle the search.
-
-        Where it was interrupted, other numbers may be faster, so that is one for any number.
-        """
-        return self._any_chunks.value_us if self.interrupted else best.found.lower_bound_us
 
     def _only_the_coarsest(self) -> None:
         """For a machine so large that a first schedule takes most of the time, or where short trials fail."""
