@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from dataclasses import dataclass, replace
+from multiprocessing.heap import BufferWrapper
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, dea
     segments = _allocate(context, program, plan, call, deadline)
     memories = {}
     for rank in range(call.num_ranks):
-        data, given = _rank_data(segments, call, rank), answer.input_of(rank)
+        data, given = _rank_data(segments, program, call, rank), answer.input_of(rank)
         memories[rank] = fill(call, program, rank, data, given, deadline.look)
     exchange = SharedExchange(plan, call, segments)
     exchange.flags[:] = -1
@@ -230,8 +231,9 @@ def _allocate(context: Any, program: Program, plan: Plan, call: Call, deadline: 
         raise TacclError(f"the connections would take {slots} bytes", hint="a smaller --size or --piece")
     ranks = []
     for rank in range(call.num_ranks):
-        deadline.look()  # the system has to empty what it gives
-        ranks.append(context.RawArray("b", (memory_elements(call, program, rank) + 1) * call.item_bytes))
+        deadline.look()
+        # A RawArray is this memory set to zero, which takes seconds for a GB, without a look.
+        ranks.append(BufferWrapper(max(1, memory_elements(call, program, rank)) * call.item_bytes))
     return Segments(
         counters=context.RawArray("q", 2 * number + (1 + _ROW) * len(plan.blocks) + 1),
         lengths=context.RawArray("q", (number + 1) * call.slots),
@@ -241,9 +243,9 @@ def _allocate(context: Any, program: Program, plan: Plan, call: Call, deadline: 
     )
 
 
-def _rank_data(segments: Segments, call: Call, rank: int) -> Array:
-    data: Array = np.frombuffer(segments.ranks[rank], dtype=call.dtype)[:-1]
-    return data
+def _rank_data(segments: Segments, program: Program, call: Call, rank: int) -> Array:
+    data: Array = np.frombuffer(segments.ranks[rank].create_memoryview(), dtype=call.dtype)
+    return data[: memory_elements(call, program, rank)]
 
 
 def _watch(processes: list[Any], exchange: SharedExchange, failures: Any, deadline: Deadline) -> None:
@@ -266,7 +268,7 @@ def _run_rank(rank: int, program: Program, plan: Plan, call: Call, segments: Seg
     """What the process of a rank does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     exchange = SharedExchange(plan, call, segments)
-    memory = lay_out(call, program, rank, _rank_data(segments, call, rank))
+    memory = lay_out(call, program, rank, _rank_data(segments, program, call, rank))
     blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(rank)]
     nap = _Nap(exchange, blocks)
     try:
