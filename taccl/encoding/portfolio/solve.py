@@ -213,9 +213,8 @@ class _Search:
             best = incumbent
             if best is None and (engine := first_engines(phase, self._journal.fails)[0]).takes_sums:
                 # A pass of the greedy engine would take seconds, and it would go on to its end.
-                for update in self._journal.kept(
-                    engine.name, phase, budget, engine.run(phase, options, budget.share(0.0), None)
-                ):
+                at_once = _begun(engine.run, phase, options, budget.share(0.0), None)
+                for update in self._journal.kept(engine.name, phase, budget, at_once):
                     yield update
                     best = update.schedule or best
             if not phase.bound_us and len(table) > 1:
