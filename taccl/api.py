@@ -177,7 +177,7 @@ def synthesize_request(
         options=options,
         topology=stated.topology.name,
         sketch=None if stated.sketch is None else stated.sketch.name,
-        files=(),
+        asked_for_file=output.xml,
         notes=(*notes, *_notes_on(found)),
         chunks_tried=tried,
     )

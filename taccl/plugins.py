@@ -1,35 +1,105 @@
-"""What other packages add: values that they name as entry points of a group, such as `taccl.engines`."""
+"""What other packages add: values that they name as entry points of a group, such as `taccl.engines`.
+
+Whatever fails in another package is told as its failure, and not as one of taccl: while it is loaded, and
+whenever a function of its values is called.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
 
 from taccl.errors import TacclError
 
 _Kind = TypeVar("_Kind")
 
+#: Hears the name of an entry point and why its value is not there.
+Note = Callable[[str, TacclError], object]
 
-def added(group: str, kind: type[_Kind]) -> tuple[_Kind, ...]:
+#: What is not the failure of whoever is asked.
+_NOT_THEIRS = (TacclError, MemoryError, KeyboardInterrupt, GeneratorExit)
+_HINT = "repair or remove that package"
+
+
+def added(group: str, kind: type[_Kind], note: Note | None = None) -> tuple[_Kind, ...]:
     """The values of that kind that installed packages add to a group, by the names of their entry points.
+
+    `note` hears of those that cannot be loaded or are of another kind, and the others are there all the same.
 
     Raises
     ------
-    TacclError : a value cannot be loaded, or is of another kind.
+    TacclError : there is one of those, and no `note`.
     """
     values = []
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         try:
-            value = point.load()
-        except Exception as fault:  # whatever the other package does
-            raise TacclError(
-                f"{point.value!r}, which an installed package adds to {group}, cannot be loaded: {fault}",
-                hint="repair or remove that package",
-            ) from fault
-        if not isinstance(value, kind):
-            raise TacclError(
-                f"{point.value!r}, which an installed package adds to {group}, is no {kind.__name__}",
-                hint="repair or remove that package",
-            )
-        values.append(value)
+            values.append(_loaded(point, group, kind))
+        except TacclError as fault:
+            if note is None:
+                raise
+            note(point.name, fault)
     return tuple(values)
+
+
+@contextmanager
+def told_as_of(who: str) -> Iterator[None]:
+    """Whatever fails here is told as the failure of `who`, which an installed package adds.
+
+    Raises
+    ------
+    TacclError : in place of any error of theirs.
+    """
+    try:
+        yield
+    except _NOT_THEIRS:
+        raise
+    except BaseException as fault:  # whatever the other package does; SystemExit, too
+        text = f"{who}, which an installed package adds, failed: {_in_words(fault)}"
+        raise TacclError(text, hint=_HINT) from fault
+
+
+def _loaded(point: EntryPoint, group: str, kind: type[_Kind]) -> _Kind:
+    """The value of an entry point, whose functions' failures are told as those of its package."""
+    what = f"{point.value!r}, which an installed package adds to {group},"
+    try:
+        value = point.load()
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as fault:  # whatever the other package does; SystemExit, too
+        raise TacclError(f"{what} cannot be loaded: {_in_words(fault)}", hint=_HINT) from fault
+    if not isinstance(value, kind):
+        raise TacclError(f"{what} is no {kind.__name__}", hint=_HINT)
+    name = getattr(value, "name", point.name)
+    return _told(value, f"the {kind.__name__.lower()} {name!r} ({point.value})")
+
+
+def _told(value: _Kind, who: str) -> _Kind:
+    """The same dataclass with each function in it told as of `who`."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    named = ((each.name, getattr(value, each.name)) for each in fields(value) if each.init)
+    functions = {name: _told_function(held, who) for name, held in named if callable(held)}
+    return replace(value, **functions)
+
+
+def _told_function(function: Callable[..., Any], who: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        with told_as_of(who):
+            result = function(*args, **keywords)
+        return _told_stream(result, who) if isinstance(result, Iterator) else result
+
+    return call
+
+
+def _told_stream(values: Iterator[Any], who: str) -> Iterator[Any]:
+    with told_as_of(who):
+        yield from values
+
+
+def _in_words(fault: BaseException) -> str:
+    return str(fault) if isinstance(fault, TacclError) else f"{type(fault).__name__}: {fault}"

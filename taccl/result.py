@@ -62,6 +62,7 @@ class Result:
     notes : what the user should know about how the request was understood, and what else was proved.
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
     file_seconds : how long lowering and verifying the files took, after the search.
+    asked_for_file : whether there was to be a file.
     """
 
     found: Found
@@ -72,6 +73,7 @@ class Result:
     notes: tuple[str, ...] = ()
     chunks_tried: tuple[ChunksTried, ...] = ()
     file_seconds: float = 0.0
+    asked_for_file: bool = False
 
     @property
     def schedule(self) -> Schedule:
@@ -145,8 +147,12 @@ class Result:
 
     @property
     def verified(self) -> bool:
-        """Whether all that is handed over is `checked`: `synthesize` hands over nothing else."""
-        return set(self.checked) >= {"schedule", *(file.format for file in self.files)}
+        """Whether all that was asked for is there and passed its checks.
+
+        False of what a `CheckError` keeps: a schedule that passed, without the file that could not be made
+        or failed its own.
+        """
+        return bool(self.files) or not self.asked_for_file
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`.
@@ -232,6 +238,7 @@ class Result:
             "notes": list(self.notes),
             "engines": [
                 {
+                    "part": run.part,
                     "name": run.name,
                     "solve_s": round(run.seconds, 3),
                     "time_us": run.time_us,
@@ -311,7 +318,8 @@ class Result:
 
     def _verdict(self) -> str:
         if not self.files:
-            return "the schedule; no file was asked for"
+            why = "could be made" if self.asked_for_file else "was asked for"
+            return f"the schedule; no file {why}"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
         return f"the schedule, and the {self.files[0].format.upper()} for {readers}{took}"

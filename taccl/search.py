@@ -86,6 +86,37 @@ def relative_gap(time_us: float, lower_bound_us: float) -> float:
     return max(0.0, (time_us - lower_bound_us) / time_us) if time_us > 0 else 0.0
 
 
+def status_of(
+    gap: float,
+    options: SearchOptions,
+    *,
+    cut_short: Status | None,
+    first_s: float,
+    elapsed_s: float,
+    failed: bool,
+) -> Status:
+    """Why a search ended: what is proved comes before whatever stopped it, and that before the clock.
+
+    Parameters
+    ----------
+    gap : what is proved of the schedule, a fraction of its time.
+    cut_short : what stopped it from outside; None: nothing.
+    first_s, elapsed_s : seconds to the first schedule, and to the end.
+    failed : whether an engine or a bound broke down.
+    """
+    if gap <= OPTIMAL_GAP:
+        return "optimal"
+    if gap <= options.gap:
+        return "gap reached"
+    if cut_short is not None:
+        return cut_short
+    if first_s > options.limit_s:
+        return "late"
+    if elapsed_s >= _NEARLY * options.limit_s:
+        return "time limit"
+    return "engine failed" if failed else "finished"
+
+
 def search(
     problem: Problem | Instance,
     options: SearchOptions,
@@ -178,7 +209,14 @@ class _Listener:
             schedule=self.schedule,
             lower_bound_us=self._bound_us,
             bound_source=self._bound_source,
-            status=self._status(cut_short),
+            status=status_of(
+                self._gap,
+                self._options,
+                cut_short=cut_short,
+                first_s=self._first_s,
+                elapsed_s=self._elapsed_s,
+                failed=bool(self._journal.failures),
+            ),
             seconds=self._elapsed_s,
             note=self._note,
             engines=self._journal.runs,
@@ -230,19 +268,6 @@ class _Listener:
             hint="please report this with your command and files",
         )
         self._journal.fails("bound", fault)
-
-    def _status(self, cut_short: Status | None) -> Status:
-        if self._gap <= OPTIMAL_GAP:
-            return "optimal"
-        if self._gap <= self._options.gap:
-            return "gap reached"
-        if cut_short is not None:
-            return cut_short
-        if self._first_s > self._options.limit_s:
-            return "late"
-        if self._elapsed_s >= _NEARLY * self._options.limit_s:
-            return "time limit"
-        return "engine failed" if self._journal.failures else "finished"
 
     def _no_schedule(self, what: str) -> NoScheduleInTime:
         bound = f"; no schedule is faster than {self._bound_us:.2f} us" if self._bound_us else ""

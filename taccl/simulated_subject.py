@@ -11,13 +11,15 @@ from pathlib import Path
 
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_in_place
-from taccl.backend.msccl_xml import Document, read_document
+from taccl.backend.msccl_xml import Document, parse_document, to_xml
 from taccl.backend.program import Program
+from taccl.backend.targets import program_of_file, target_of_file
 from taccl.backend.verify import refusals_of, verify_program
 from taccl.collective import Collective
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import CollectiveError, FileError, VerificationError
+from taccl.files import read_bytes
 from taccl.schedule import SavedSchedule
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -70,15 +72,16 @@ def of_schedule(saved: SavedSchedule) -> Subject:
     return Subject(program, saved.schedule.problem.collective, 1, saved)
 
 
-def of_xml(path: str | Path, custom: str | Path | None, root: int | None) -> Subject:
-    """The program in an MSCCL-XML file; `custom` is a file that describes its collective.
+def of_file(path: str | Path, custom: str | Path | None, root: int | None) -> Subject:
+    """The program in a file, such as an MSCCL-XML; `custom` is a file that describes its collective.
 
     Raises
     ------
     FileError, CollectiveError : it cannot be read, or does not say what its size means.
+    TacclError : its target's files spell no program.
     VerificationError : no runtime would execute it.
     """
-    document = read_document(path)
+    document = _document(path)
     program = document.program
     ranks, chunks = program.num_ranks, program.chunks_per_loop
     name = program.collective.lower().replace("_", "").replace("-", "")
@@ -96,6 +99,14 @@ def of_xml(path: str | Path, custom: str | Path | None, root: int | None) -> Sub
         return Subject(program, make_collective(name, ranks, chunks, _root(program, root)), 1)
     whole = lcm(chunks, ranks)
     return Subject(program, make_collective(name, ranks, whole // ranks, root), whole // chunks)
+
+
+def _document(path: str | Path) -> Document:
+    """What verification knows of the program in a file; what is no MSCCL-XML is put down as one first."""
+    content = read_bytes(path)
+    if target_of_file(path, content).read is parse_document:
+        return parse_document(content, str(path))
+    return parse_document(to_xml(program_of_file(path, content, "simulated")), str(path))
 
 
 def _check_structure(document: Document, collective: Collective | None, root: int | None) -> None:

@@ -202,6 +202,15 @@ def test_engines_of_all_searches_of_a_number_are_told_together() -> None:
     assert merged(runs) == (EngineRun("greedy", 3.0, 8.0, 2.0), EngineRun("cp", 1.0))
 
 
+def test_what_an_engine_did_for_one_phase_is_not_mixed_with_the_other() -> None:
+    sums, copies = (
+        EngineRun("cp", 1.0, 5.0, 4.0, "reduce phase"),
+        EngineRun("cp", 2.0, 7.0, 6.0, "broadcast phase"),
+    )
+    again = replace(copies, time_us=None, lower_bound_us=7.0)
+    assert merged((sums, copies, again)) == (sums, replace(copies, seconds=4.0, lower_bound_us=7.0))
+
+
 def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
     def holds_few(schedule: Schedule) -> None:
         if schedule.problem.collective.chunks_per_rank > 2:
@@ -254,6 +263,20 @@ def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
     choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop_at_the_second)
     assert len(choice.tried) == len(news) == 2
     assert choice.found.status == "interrupted"
+
+
+def test_a_proof_of_one_number_settles_no_search_that_was_stopped_before_the_others(
+    first_schedules_only: list[int],
+) -> None:
+    """Three GPUs that send to each other at once: the first schedule meets its bound."""
+
+    def full(number: int) -> StatedProblem:
+        return make_problem("alltoall", size=3 * MB, chunks=number, topology="full:3")
+
+    stopped = choose_chunks(full, replace(QUICK, gap=0.0), lambda progress: STOP).found
+    assert stopped.schedule.makespan_us == pytest.approx(stopped.lower_bound_us)
+    assert stopped.status == "interrupted"
+    assert choose_chunks(full, replace(QUICK, gap=0.0)).found.status == "optimal"
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

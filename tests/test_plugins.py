@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from taccl import bounds, make_problem, synthesize
 from taccl.cli.main import main
-from taccl.encoding.engines.engine import Engine
-from taccl.encoding.engines.registry import names
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.engine import Engine, Verdict
+from taccl.encoding.engines.registry import ENGINES, engine_named, names
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.stages import first_engines
 from taccl.errors import SolverError, TacclError
 from taccl.plugins import added
+from taccl.search import search
 
 FULL = ("--topology", "full:4", "--size", "4MB")
 
@@ -115,6 +121,12 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
     [
         ("engines", "LIAR", "not valid"),
         ("engines", "UNSURE", "ZeroDivisionError: asked"),
+        ("engines", "MUTE", "no Verdict"),
+        ("engines", "EAGER", "ZeroDivisionError: called"),
+        ("engines", "LEAVER", "SystemExit: leaving"),
+        ("engines", "WORDY", "AttributeError"),
+        ("engines", "NOTHING", "cannot be loaded"),
+        ("bounds", "NOTHING", "cannot be loaded"),
         ("bounds", "BROKEN", "ZeroDivisionError: proving"),
         ("bounds", "HIGH", "above a valid schedule"),
     ],
@@ -137,3 +149,84 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
     monkeypatch.delitem(sys.modules, "taccl.cli.synthesize", raising=False)
     assert CliRunner().invoke(main, ["synthesize", "--help"]).exit_code == 0
     assert CliRunner().invoke(main, ["--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "group", "toy", "told"),
+    [
+        (("synthesize", "--engine", "unsure"), "engines", "UNSURE", "the engine 'unsure'"),
+        (
+            ("synthesize", "--engine", "unsure", "--chunks", "1"),
+            "engines",
+            "UNSURE",
+            "ZeroDivisionError: asked",
+        ),
+        (("synthesize", "--engine", "mute", "--chunks", "1"), "engines", "MUTE", "no Verdict"),
+        (("synthesize", "--engine", "toy"), "engines", "NOTHING", "toys_that_fail:NOTHING"),
+        (("synthesize", "--explain-plan"), "engines", "UNSURE", "the engine 'unsure'"),
+        (("synthesize", "--explain-plan"), "engines", "NOTHING", "cannot be loaded"),
+        (("synthesize", "--explain-plan", "--engine", "unsure"), "engines", "UNSURE", "asked"),
+        (("bound",), "bounds", "BROKEN", "the bound 'broken' (toys_that_fail:BROKEN)"),
+        (("bound",), "bounds", "BROKEN", "ZeroDivisionError: proving"),
+        (("bound",), "bounds", "NOTHING", "cannot be loaded"),
+        (("explain",), "bounds", "BROKEN", "ZeroDivisionError: proving"),
+    ],
+)
+def test_the_bug_of_another_package_is_told_as_its_own_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], group: str, toy: str, told: str
+) -> None:
+    install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, [command[0], *FULL, *command[1:]])
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr
+    assert "which an installed package adds" in done.stderr
+    assert "repair or remove that package" in done.stderr
+    assert "a bug in taccl" not in done.stderr
+
+
+@pytest.mark.parametrize("statement", ["raise SystemExit('gone')", "1 / 0", "import nothing_of_that_name"])
+def test_a_package_that_fails_while_it_is_imported_ends_no_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    (tmp_path / "fails_at_import.py").write_text(statement)
+    install(tmp_path, monkeypatch, "[taccl.engines]\ntoy = fails_at_import:ENGINE\n")
+    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=300, xml=False).found
+    assert "'fails_at_import:ENGINE', which an installed package adds" in found.failures[0].text
+    refused = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "toy"])
+    assert (refused.exit_code, "cannot be loaded" in refused.stderr) == (2, True)
+
+
+def test_an_engine_that_is_whole_is_found_beside_one_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "[taccl.engines]\nbroken = toy:NOTHING\nstraight = toy:ENGINE\n")
+    assert engine_named("straight").about == "every chunk straight to its rank"
+    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=500, xml=False).found
+    assert [failure.name for failure in found.failures] == ["broken"]
+
+
+def test_first_schedules_are_looked_for_with_the_engines_that_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that come late are known to few engines, so those of other packages are asked, too."""
+    install(tmp_path, monkeypatch, "[taccl.engines]\ntoy = toys_that_fail:UNSURE_OF_ALL\n")
+    plain = make_problem("allgather", topology="ring:3", size="3MB").problem
+    late = replace(plain, ready_us=np.array([0.0, 0.0, 5.0]))
+    found = search(late, SearchOptions(effort=300))
+    assert "ZeroDivisionError: asked" in found.failures[0].text
+    found.schedule.check()
+    with pytest.raises(TacclError, match="unsure-of-all"):
+        first_engines(Instance(late))
+
+
+def test_a_bug_of_taccl_itself_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(instance: Instance) -> Verdict:
+        raise ZeroDivisionError("ours")
+
+    own = replace(engine_named("milp"), serves=broken)
+    ours = tuple(own if each.name == "milp" else each for each in ENGINES)
+    monkeypatch.setattr("taccl.encoding.engines.registry.ENGINES", ours)
+    done = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "milp", "--no-xml"])
+    assert done.exit_code == 1
+    assert "a bug in taccl" in done.stderr

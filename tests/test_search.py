@@ -9,7 +9,7 @@ from taccl.encoding.core.update import Update
 from taccl.errors import NoScheduleInTime, ScheduleError, SolverError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
-from taccl.search import STOP, Progress, relative_gap, search
+from taccl.search import STOP, Progress, Status, relative_gap, search, status_of
 
 Engine = Callable[..., Iterator[Update]]
 
@@ -240,3 +240,24 @@ def test_a_solver_that_breaks_down_before_any_schedule_is_an_error(
     engine(says(then=SolverError))
     with pytest.raises(SolverError, match="broke down"):
         search(problem, SearchOptions())
+
+
+@pytest.mark.parametrize(
+    ("gap", "cut_short", "first_s", "elapsed_s", "failed", "status"),
+    [
+        (0.0, "interrupted", 11.0, 11.0, True, "optimal"),
+        (0.1, "interrupted", 11.0, 11.0, True, "gap reached"),
+        (0.2, "interrupted", 11.0, 11.0, True, "interrupted"),
+        (0.2, "engine failed", 11.0, 11.0, True, "engine failed"),
+        (0.2, None, 11.0, 11.0, True, "late"),
+        (0.2, None, 1.0, 9.5, True, "time limit"),
+        (0.2, None, 1.0, 9.4, True, "engine failed"),
+        (0.2, None, 1.0, 9.4, False, "finished"),
+    ],
+)
+def test_a_status_tells_what_is_proved_before_what_stopped_it_and_that_before_the_clock(
+    gap: float, cut_short: Status | None, first_s: float, elapsed_s: float, failed: bool, status: Status
+) -> None:
+    options = SearchOptions(gap=0.1, time_limit_s=10.0)
+    told = status_of(gap, options, cut_short=cut_short, first_s=first_s, elapsed_s=elapsed_s, failed=failed)
+    assert told == status

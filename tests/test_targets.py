@@ -1,6 +1,7 @@
 """Targets are values: those that are built in, and one from outside through the API and the command line."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import taccl as package
 from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
 from taccl.backend.lower import lower
+from taccl.backend.msccl_xml.reader import begins_as_program
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
@@ -23,6 +25,8 @@ from taccl.errors import CheckError, CollectiveError, TacclError, VerificationEr
 from taccl.network import FloatArray
 from taccl.output_options import OutputOptions
 from taccl.problem import FEATURES
+from taccl.request import Request
+from taccl.resolved import Resolved, resolve
 from taccl.schedule import Schedule
 
 #: Ends as soon as there is a schedule.
@@ -46,11 +50,15 @@ def taccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Taccl:
 @pytest.fixture
 def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package beside taccl that adds the toy, as an installer leaves it."""
-    site = tmp_path_factory.mktemp("site")
+    install(tmp_path_factory.mktemp("site"), monkeypatch, "LISTING")
+
+
+def install(site: Path, monkeypatch: pytest.MonkeyPatch, *toys: str) -> None:
     facts = site / "toy-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(f"[{GROUP}]\nlisting = toy_target:LISTING\n")
+    points = [f"{toy.lower()} = toy_target:{toy}" for toy in toys]
+    (facts / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *points, ""]))
     monkeypatch.syspath_prepend(str(site))
 
 
@@ -72,7 +80,9 @@ def test_a_target_is_found_by_its_name_by_itself_and_by_the_ending_of_a_file() -
 def test_a_target_of_an_installed_package_is_known_by_its_name_and_by_the_ending_of_its_files(
     installed: None,
 ) -> None:
-    assert find_target("listing") is target_of_file("a.TXT") is LISTING
+    found = find_target("listing")
+    assert found.name == target_of_file("a.TXT").name == "listing"
+    assert found.read.__wrapped__ is LISTING.read  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["nccl", "", 3, None, ["all"]])
@@ -113,7 +123,10 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
     with pytest.raises(VerificationError, match="the TXT made for this schedule fails") as caught:
         synthesize("allgather", topology="ring:3", size="3MB", target=careless, **QUICK)  # type: ignore[arg-type]
     assert "never gets chunk" in caught.value.findings[0]
-    assert caught.value.kept is not None
+    kept = caught.value.kept
+    assert isinstance(kept, package.Result)
+    assert (kept.verified, kept.to_dict()["verified"], kept.checked) == (False, False, ("schedule",))
+    assert "the schedule; no file could be made" in kept.summary()
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), ValueError("no such thing"), CollectiveError("not this")])
@@ -256,3 +269,133 @@ def test_the_toy_reads_what_it_writes_and_takes_a_collective_as_a_value() -> Non
         swap, topology="ring:2", size="2MB", target=LISTING, **(QUICK | {"chunks": None})
     ).files  # type: ignore[arg-type]
     assert read(file.text, None) == read(file.text.encode(), None) == file.program
+
+
+def test_a_file_is_known_by_its_content_before_any_other_package_is_loaded(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert taccl("synthesize", *RING, "-q", "-o", "ag.xml").exit_code == 0
+    content = Path("ag.xml").read_bytes()
+    monkeypatch.setattr("taccl.backend.targets.added", None)
+    for name in ("ag.xml", "ag.txt", "ag"):
+        assert target_of_file(name, content) is DEFAULT_TARGET
+    Path("ag.txt").write_bytes(content)
+    for command in (("verify",), ("show",), ("run",), ("simulate", "--topology", "ring:3", "--size", "3MB")):
+        done = taccl(*command, "ag.txt")
+        assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "known"),
+    [
+        (b'<algo name="a">', True),
+        (b'\xef\xbb\xbf <?xml version="1.0"?>\n<!-- <gpu> -->\n<algo>', True),
+        ("<algo>".encode("utf-16"), True),
+        (b"<algo", True),
+        (b"<!DOCTYPE a><algo/>", True),
+        (b"<algorithm>", False),
+        (b"<plan><algo/></plan>", False),
+        (b"allgather 2 ranks", False),
+        (b"", False),
+        (b"<!--" * 2**16, False),
+    ],
+)
+def test_msccl_xml_is_known_by_its_first_element(content: bytes, known: bool) -> None:
+    assert begins_as_program(content) is known
+
+
+def test_a_file_of_a_target_from_outside_is_known_by_content_or_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "LISTING", "SPELLED")
+    assert target_of_file("a.xml", b"spelled 00").name == "spelled"
+    assert target_of_file("a.spell", b"nothing").name == "all"
+    assert target_of_file("a.txt", b"nothing").name == "listing"
+
+
+def test_a_target_that_cannot_be_loaded_stands_in_the_way_of_no_other(
+    taccl: Taccl, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path_factory.mktemp("site"), monkeypatch, "LISTING", "MISSING")
+    assert taccl("synthesize", *RING, "-q", "-o", "ag.txt", "--target", "listing").exit_code == 0
+    assert taccl("synthesize", *RING, "-q", "--protocol", "LL", "--no-xml").exit_code == 0
+    assert taccl("verify", "ag.txt").exit_code == 0
+    assert "listing]" in "".join(taccl("verify", "--help").stdout.split())
+    Path("broken.xml").write_text("<algo")
+    assert "not well-formed" in taccl("verify", "broken.xml").stderr
+    Path("a.missing").write_text("who knows")
+    for words in (("verify", "a.missing"), ("synthesize", *RING, "--target", "missing")):
+        refused = taccl(*words)
+        assert refused.exit_code == 2
+        assert "'toy_target:MISSING', which an installed package adds" in refused.stderr
+
+
+def test_the_bug_of_a_target_from_outside_is_told_as_its_own(
+    taccl: Taccl, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path_factory.mktemp("site"), monkeypatch, "BREAKS")
+    Path("a.break").write_text("something")
+    for words in (("verify", "a.break"), ("synthesize", *RING, "--target", "breaks")):
+        refused = taccl(*words)
+        assert refused.exit_code == 2
+        said = "the target 'breaks' (toy_target:BREAKS), which an installed package adds, failed"
+        assert f"{said}: ZeroDivisionError: of the target" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        (("show",), "shown"),
+        (("run",), "run"),
+        (("simulate", "--topology", "ring:3", "--size", "3MB"), "simulated"),
+    ],
+)
+def test_a_target_without_thread_blocks_is_not_shown_run_or_simulated_and_says_so(
+    taccl: Taccl, installed: None, words: tuple[str, ...], done: str
+) -> None:
+    assert taccl("synthesize", *RING, "-q", "--target", "listing", "-o", "ag.txt").exit_code == 0
+    refused = taccl(words[0], "ag.txt", *words[1:])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(
+        f"error: ag.txt: a file for listing (a plain list of sends) cannot be {done}: "
+        "it spells no thread blocks\n"
+    )
+
+
+def test_a_target_with_thread_blocks_is_shown_run_and_simulated_as_msccl_xml_is(
+    taccl: Taccl, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path_factory.mktemp("site"), monkeypatch, "SPELLED")
+    assert taccl("synthesize", *RING, "-q", "-o", "same").exit_code == 0
+    original = Path("same").read_bytes()
+    on_ring = ("--topology", "ring:3", "--size", "3MB")
+    for words in (("show",), ("show", *on_ring), ("simulate", *on_ring), ("run", "--json")):
+        told = []
+        for content in (original, b"spelled " + original.hex().encode()):
+            Path("same").write_bytes(content)
+            done = taccl(words[0], "same", *words[1:])
+            assert done.exit_code == 0, done.stderr
+            told.append(re.sub(r'"wall_s": [\d.e-]+', "", done.stdout))
+        assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("command", ["bound", "explain"])
+def test_the_target_of_a_problem_is_asked_for_as_synthesize_does(
+    taccl: Taccl, installed: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+
+    def resolved(request: Request) -> Resolved:
+        heard.append(resolve(request).max_group)
+        return resolve(request)
+
+    monkeypatch.setattr("taccl.api.resolve", resolved)
+    monkeypatch.setattr("taccl.explained.reasons.resolve", resolved)
+    asked = (command, "--topology", "ring:3", "--size", "3MB")
+    for target in ((), ("--target", "rccl"), ("--target", "listing")):
+        done = taccl(*asked, *target)
+        assert done.exit_code == 0, done.stderr
+    assert heard == [71, find_target("rccl").max_group, 2]
+    refused = taccl(*asked, "--target", "nccl")
+    assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
+    assert offered(command, "r") == ["rccl"]

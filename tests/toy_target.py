@@ -10,9 +10,11 @@ which chunks it carries.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from taccl.backend.msccl_xml import parse_xml
+from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify import Facts, Finding, Report
 from taccl.collective import Collective
@@ -118,3 +120,25 @@ LISTING = Target(
     reasons={"reductions": "a line says which chunks go where, and nothing of sums"},
     use=use,
 )
+
+
+def spelled(content: bytes, path: str | None) -> Program:
+    return parse_xml(bytes.fromhex(content.decode().removeprefix("spelled ")), path)
+
+
+#: Its files are known by how they begin, whatever their names are, and have thread blocks.
+SPELLED = replace(
+    LISTING,
+    name="spelled",
+    format="spell",
+    knows=lambda content: content.startswith(b"spelled "),
+    as_program=spelled,
+)
+
+
+def breaks(*given: object, **named: object) -> None:
+    raise ZeroDivisionError("of the target")
+
+
+#: Whatever it is asked, it breaks down.
+BREAKS = replace(LISTING, name="breaks", format="break", refuse=breaks, read=breaks, verify=breaks)

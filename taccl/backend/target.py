@@ -19,6 +19,7 @@ from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
 if TYPE_CHECKING:
+    from taccl.backend.program import Program
     from taccl.backend.verify.report import Report
 
 ProgramT = TypeVar("ProgramT")
@@ -109,6 +110,10 @@ class Target(Generic[ProgramT, DocumentT]):
     variants : programs that users are told they can turn a file into; they are verified with it.
     use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
         in no file).
+    knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
+    as_program : the thread blocks that a file spells, which `taccl show`, `simulate` and `run` execute; with
+        the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
+        understand. None: it spells none.
     """
 
     name: str
@@ -131,6 +136,8 @@ class Target(Generic[ProgramT, DocumentT]):
     use: Callable[[ProgramT, tuple[str, ...], Path | None], Sequence[str]] | None = field(
         default=None, repr=False
     )
+    knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
+    as_program: Callable[[bytes, str | None], Program] | None = field(default=None, repr=False)
 
     @property
     def max_group(self) -> int:

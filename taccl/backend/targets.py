@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from taccl.arguments import shown
 from taccl.backend.msccl_xml import target as msccl_xml
+from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
-from taccl.errors import CollectiveError
-from taccl.plugins import added
+from taccl.errors import CollectiveError, TacclError
+from taccl.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.targets"
@@ -18,9 +20,9 @@ TARGETS: tuple[AnyTarget, ...] = (*msccl_xml.TARGETS,)
 DEFAULT_TARGET = TARGETS[0]
 
 
-def all_targets() -> tuple[AnyTarget, ...]:
-    """The targets that come with taccl, then those of other packages."""
-    return (*TARGETS, *added(GROUP, Target))
+def all_targets(note: Note | None = None) -> tuple[AnyTarget, ...]:
+    """The targets that come with taccl, then those of other packages; see `taccl.plugins.added`."""
+    return (*TARGETS, *added(GROUP, Target, note))
 
 
 def find_target(target: str | AnyTarget) -> AnyTarget:
@@ -29,18 +31,74 @@ def find_target(target: str | AnyTarget) -> AnyTarget:
     Raises
     ------
     CollectiveError : there is none of that name.
+    TacclError : there is none, but a target that another package adds cannot be loaded.
     """
     if isinstance(target, Target):
         return target
-    for targets in (TARGETS, all_targets()):  # other packages are loaded only where they are needed
-        for each in targets:
-            if isinstance(target, str) and target == each.name:
-                return each
+    faults: list[TacclError] = []
+    for each in _one_by_one(lambda _, fault: faults.append(fault)):
+        if isinstance(target, str) and target == each.name:
+            return each
+    if faults:
+        raise faults[0]
     known = ", ".join(each.name for each in all_targets())
     raise CollectiveError(f"unknown target {shown(target)}", hint=f"one of {known}")
 
 
-def target_of_file(path: str | Path) -> AnyTarget:
-    """The first target for files with that ending; for one with another ending, the first of all."""
+def _one_by_one(note: Note) -> Iterator[AnyTarget]:
+    """All targets; other packages are loaded only where they are needed."""
+    yield from TARGETS
+    yield from added(GROUP, Target, note)
+
+
+def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
+    """The first target that knows a file: by its content, then by the ending of its name; else the default.
+
+    The targets that come with taccl are asked by content first, and others are loaded only where none of
+    them knows it.
+
+    Parameters
+    ----------
+    content : what is in the file; None: that is not known.
+
+    Raises
+    ------
+    TacclError : none knows it, and a target that another package adds cannot be loaded.
+    """
     ending = Path(path).suffix.lower()
-    return next((each for each in all_targets() if ending == f".{each.format}"), DEFAULT_TARGET)
+    if content is not None:
+        for each in TARGETS:
+            if each.knows is not None and each.knows(content):
+                return each
+    faults: list[TacclError] = []
+    for each in added(GROUP, Target, lambda _, fault: faults.append(fault)):
+        if each.knows is None or content is None:
+            is_known = ending == f".{each.format}"
+        else:
+            is_known = each.knows(content)
+        if is_known:
+            return each
+    if faults and not any(ending == f".{each.format}" for each in TARGETS):
+        raise faults[0]
+    return DEFAULT_TARGET
+
+
+def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
+    """The thread blocks in a file, by the target that knows it.
+
+    Parameters
+    ----------
+    what_for : what is to become of it, in a word: `shown`, `simulated`, `run`.
+
+    Raises
+    ------
+    TacclError : its target's files spell no thread blocks, or this one cannot be understood.
+    """
+    target = target_of_file(path, content)
+    if target.as_program is None:
+        raise TacclError(
+            f"a file for {target.name} ({target.title}) cannot be {what_for}: it spells no thread blocks",
+            path=path,
+            hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
+        )
+    return target.as_program(content, str(path))

@@ -21,7 +21,7 @@ from taccl.encoding.portfolio.solve import engine_asked_for
 from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.search import STOP, Answer, Found, Observer, Progress, Status, relative_gap, search
+from taccl.search import STOP, Answer, Found, Observer, Progress, relative_gap, search, status_of
 from taccl.tolerance import OPTIMAL_GAP, contradicts
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
@@ -42,9 +42,6 @@ _A_MOMENT_S = 0.05
 
 #: Larger schedules are not refined only to be told.
 _MOST_CARRIED = 100_000
-
-#: A search that took this part of its time ended because the time was up.
-_NEARLY = 0.95
 
 #: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
 _STATING, _LOWERING = 1e-3, 2e-2
@@ -125,11 +122,11 @@ class ChunkSearch(Generic[Stated]):
         """What is proved of one chunk in each part, largest first; a bound that breaks down is noted."""
         budget = self._budget.share(_ANY_CHUNKS)
         proved = [quick_bound(self._instance)]
-        for bound in known_bounds():
+        for bound in known_bounds(lambda name, fault: self._fails(f"bound {name}", fault)):
             try:
                 proved += proofs(self._instance, budget, (bound,))
             except Exception as fault:
-                self._failures.append(Failure(f"bound {bound.name}", told(fault)))
+                self._fails(f"bound {bound.name}", fault)
         return sorted(proved, key=lambda proof: -proof.value_us)
 
     def first_round(self) -> None:
@@ -182,29 +179,23 @@ class ChunkSearch(Generic[Stated]):
         for trial in self.trials:
             self._carry_over(trial)
         best = next((trial for trial in self._by_time() if self._is_usable(trial)), self._by_time()[0])
+        passed_s = time.monotonic() - self._began
+        failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
+        status = status_of(
+            # What is proved of one number settles no search that was stopped before others had their trials.
+            1.0 if self.interrupted else relative_gap(best.time_us, best.found.lower_bound_us),
+            self._options,
+            cut_short="interrupted" if self.interrupted else None,
+            first_s=self._first_schedule_s or 0.0,
+            elapsed_s=passed_s,
+            failed=bool(failures),
+        )
         return Choice(
             stated=best.stated,
-            found=replace(
-                best.found,
-                status=self._status(best),
-                seconds=time.monotonic() - self._began,
-                failures=tuple(dict.fromkeys((*best.found.failures, *self._failures))),
-            ),
+            found=replace(best.found, status=status, seconds=passed_s, failures=failures),
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._any_chunks,
         )
-
-    def _status(self, best: Trial[Stated]) -> Status:
-        gap, passed_s = relative_gap(best.time_us, best.found.lower_bound_us), time.monotonic() - self._began
-        if self.interrupted:
-            return "interrupted"
-        if gap <= max(OPTIMAL_GAP, self._options.gap):
-            return "optimal" if gap <= OPTIMAL_GAP else "gap reached"
-        if self._first_schedule_s is not None and self._first_schedule_s > self._options.limit_s:
-            return "late"
-        if passed_s > _NEARLY * self._options.limit_s:
-            return "time limit"
-        return "engine failed" if best.found.failures or self._failures else "finished"
 
     def _only_the_coarsest(self) -> None:
         """For a machine so large that a first schedule takes most of the time, or where short trials fail."""
@@ -236,7 +227,10 @@ class ChunkSearch(Generic[Stated]):
         if isinstance(fault, CollectiveError | MemoryError):
             self._untried.clear()
         if not isinstance(fault, CollectiveError | NoScheduleInTime):
-            self._failures.append(Failure(f"chunks {number}", told(fault)))
+            self._fails(f"chunks {number}", fault)
+
+    def _fails(self, name: str, fault: Exception) -> None:
+        self._failures.append(Failure(name, told(fault)))
 
     def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""

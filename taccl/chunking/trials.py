@@ -141,18 +141,19 @@ class Trial(Generic[Stated]):
 
 
 def merged(runs: Iterable[EngineRun]) -> tuple[EngineRun, ...]:
-    """One entry for each engine: all its seconds, its fastest time, its best bound."""
-    by_name: dict[str, EngineRun] = {}
+    """One entry for each engine on each part: all its seconds, its fastest time, its best bound."""
+    together: dict[tuple[str, str], EngineRun] = {}
     for run in runs:
-        other = by_name.get(run.name)
+        key = (run.part, run.name)
+        other = together.get(key)
         if other is None:
-            by_name[run.name] = run
+            together[key] = run
             continue
         times = [each.time_us for each in (other, run) if each.time_us is not None]
-        by_name[run.name] = EngineRun(
-            run.name,
-            other.seconds + run.seconds,
-            min(times, default=None),
-            max(other.lower_bound_us, run.lower_bound_us),
+        together[key] = replace(
+            run,
+            seconds=other.seconds + run.seconds,
+            time_us=min(times, default=None),
+            lower_bound_us=max(other.lower_bound_us, run.lower_bound_us),
         )
-    return tuple(by_name.values())
+    return tuple(together.values())

@@ -7,9 +7,11 @@ from typing import Any
 import click
 
 from taccl import units
+from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
 from taccl.proofs import Bounds, bounds
 
@@ -18,6 +20,7 @@ from taccl.proofs import Bounds, bounds
 @request_options
 @symmetry_option
 @chunks_option
+@target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)
 @json_option
 def bound(as_json: bool, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.

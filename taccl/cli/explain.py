@@ -6,14 +6,17 @@ from typing import Any
 
 import click
 
+from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli.options import chunks_option, json_option, request_options
 from taccl.cli.output import show_json
+from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.explained import explain as explained
 
 
 @click.command()
 @request_options
 @chunks_option
+@target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)
 @click.option(
     "--target-time",
     "--within",

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 
+from taccl.backend.target import Target
+from taccl.backend.targets import DEFAULT_TARGET
 from taccl.errors import InfeasibleError
 from taccl.request import Request
 
 #: What `taccl explain` is asked about: all of a request but what is no line of a sketch.
-_STATING = tuple(each.name for each in fields(Request) if each.name not in ("symmetry", "target"))
+_STATING = tuple(each.name for each in fields(Request) if each.name != "symmetry")
 
 
 @contextmanager
@@ -24,8 +26,11 @@ def pointing_to_explain(request: Mapping[str, object]) -> Iterator[None]:
         words = [
             word
             for name, value in given.items()
-            if value is not None and value != "auto"
-            for word in (f"--{name.replace('_', '-')}", str(value))
+            if value is not None and value != "auto" and value is not DEFAULT_TARGET
+            for word in (
+                f"--{name.replace('_', '-')}",
+                value.name if isinstance(value, Target) else str(value),
+            )
         ]
         asking = f"`{shlex.join(['taccl', 'explain', *words])}` names every line that is in the way"
         fault.hint = asking if fault.hint is None else f"{fault.hint}; {asking}"

@@ -12,15 +12,17 @@ from taccl import units
 from taccl.arguments import number
 from taccl.backend.execute import Execution, execute
 from taccl.backend.execute.call import DTYPES, OPS, make_call
+from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.outcome import outcomes_to_dict
-from taccl.backend.msccl_xml import read_xml
 from taccl.backend.program import Program
+from taccl.backend.targets import program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.collective_file import load_collective
 from taccl.encoding.core.budget import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
+from taccl.files import read_bytes
 
 if TYPE_CHECKING:
     from taccl.backend.execute.mpi import World
@@ -68,7 +70,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
     type=float,
     default=60.0,
     show_default=True,
-    help="Give up on a program that is neither stuck nor at an end.",
+    help="For the whole call: give up when it is over.",
 )
 @json_option
 @click.pass_context
@@ -79,11 +81,12 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
     it takes says nothing about a GPU.
     """
     number(options["timeout"], "--timeout", TacclError, above=0, most=MAX_TIME_LIMIT_S, unit="s")
+    deadline = Deadline(options["timeout"])
     if backend == "local":
-        executions = list(_here(file, options))
+        executions = list(_here(file, options, deadline))
         speaks = True
     else:
-        executions, speaks = _over_mpi(ctx, file, options)
+        executions, speaks = _over_mpi(ctx, file, options, deadline)
     ok = all(each.ok for each in executions)
     if speaks and as_json:
         show_json(outcomes_to_dict(executions, str(file)))
@@ -95,38 +98,40 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
         ctx.exit(CheckError.exit_code)
 
 
-def _here(file: Path, options: dict[str, Any]) -> Iterator[Execution]:
-    program = read_xml(file)
+def _here(file: Path, options: dict[str, Any], deadline: Deadline) -> Iterator[Execution]:
+    program = program_of_file(file, read_bytes(file), "run")
     for in_place in _modes(program, options["in_place"]):
         yield execute(
             program,
             ranks_as=options["ranks_as"],
             check=options["check"],
-            timeout_s=options["timeout"],
+            deadline=deadline,
             **_call_options(options, in_place),
         )
 
 
-def _over_mpi(ctx: click.Context, file: Path, options: dict[str, Any]) -> tuple[list[Execution], bool]:
+def _over_mpi(
+    ctx: click.Context, file: Path, options: dict[str, Any], deadline: Deadline
+) -> tuple[list[Execution], bool]:
     """The outcomes, and whether this process is the one that says so."""
     from taccl.backend.execute.mpi import World
 
     world = World()
     try:
-        return _ranks(file, options, world), world.rank == 0
+        return _ranks(file, options, world, deadline), world.rank == 0
     except TacclError as error:
         if world.rank == 0:
             raise
         ctx.exit(error.exit_code)
 
 
-def _ranks(file: Path, options: dict[str, Any], world: World) -> list[Execution]:
+def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline) -> list[Execution]:
     from taccl.backend.execute.mpi import execute_over_mpi
 
     trouble: TacclError | None = None
     calls = []
     try:
-        program = read_xml(file)
+        program = program_of_file(file, read_bytes(file), "run")
         calls = [
             make_call(program, **_call_options(options, in_place))
             for in_place in _modes(program, options["in_place"])
@@ -134,10 +139,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World) -> list[Execution]
     except TacclError as error:
         trouble = error
     world.agree(trouble)
-    return [
-        execute_over_mpi(program, call, world, check=options["check"], timeout_s=options["timeout"])
-        for call in calls
-    ]
+    return [execute_over_mpi(program, call, world, deadline, check=options["check"]) for call in calls]
 
 
 def _call_options(options: dict[str, Any], in_place: bool) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from taccl import units
-from taccl.backend.msccl_xml import read_xml
 from taccl.backend.show import (
     Timeline,
     describe_program,
@@ -21,9 +20,11 @@ from taccl.backend.show import (
     to_trace,
 )
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
+from taccl.backend.targets import program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
+from taccl.files import read_bytes
 from taccl.schedule import read_schedule
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _program(file: Path, machine: _Machine) -> _Subject:
     if machine.sketch is None and machine.topology is None:
         if machine != _NOT_GIVEN:
             raise click.UsageError("times need a machine: give --topology or --sketch as well")
-        program = read_xml(file)
+        program = program_of_file(file, read_bytes(file), "shown")
         return _Subject(lambda rank: describe_program(program, rank), lambda: program_timeline(program))
     from taccl.simulated import simulate_file  # it loads the solvers, which all else here does without
 

@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taccl.backend.target import AnyTarget
 from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: For commands that make no file.
+TARGET_OF_PROBLEM = "What a file would be for: it says how many chunks one send may carry."
 
 
 class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
@@ -20,7 +24,7 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
     name = "target"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        names = "|".join(target.name for target in all_targets())
+        names = "|".join(target.name for target in _loadable())
         return f"[{names}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -34,7 +38,7 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
     ) -> list[CompletionItem]:
         return [
             CompletionItem(target.name, help=target.title)
-            for target in all_targets()
+            for target in _loadable()
             if target.name.startswith(incomplete)
         ]
 
@@ -59,7 +63,12 @@ class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  #
 
 
 def _protocols() -> list[str]:
-    return list(dict.fromkeys(protocol for target in all_targets() for protocol in target.protocols))
+    return list(dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols))
+
+
+def _loadable() -> tuple[AnyTarget, ...]:
+    """The targets that can be offered: those of a broken package are told where one is asked for."""
+    return all_targets(lambda name, fault: None)
 
 
 def protocol_option(command: _Command) -> _Command:

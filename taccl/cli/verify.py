@@ -47,9 +47,10 @@ def verify(
     wanted = None if collective is None else load_collective(collective)
     reports = []
     for path in files:
-        kind = target_of_file(path) if target is None else target
+        content = read_bytes(path)
+        kind = target_of_file(path, content) if target is None else target
         readers = None if target is None else target.runtimes
-        document = kind.read(read_bytes(path), str(path))
+        document = kind.read(content, str(path))
         reports.append((path, kind.verify(document, readers=readers, collective=wanted, root=root)))
     ok = all(report.ok for _, report in reports)
     if as_json:

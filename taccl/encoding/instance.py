@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from taccl.network import FloatArray
 from taccl.problem import Problem
 
 _Derived = TypeVar("_Derived")
+
+#: What an instance is of the problem that is asked: all of it, its sums, or the copies that follow them.
+Part = Literal["whole", "reduce phase", "broadcast phase"]
 
 #: A quotient is looked for at about so many pairs of a rank and a link a second.
 _QUOTIENT_CELLS_PER_S = 5_000_000
@@ -60,10 +63,16 @@ class Instance:
     """A problem, and what is derived from it as it is asked for.
 
     Whoever has the same instance shares what was derived, so it must not be changed.
+
+    Parameters
+    ----------
+    problem : what engines and bounds answer.
+    part : what it is of the problem that is asked.
+    is_quotient : whether it asks for schedules with a symmetry only, so its bounds say nothing of others.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, part: Part = "whole", *, is_quotient: bool = False) -> None:
+        self.problem, self.part, self.is_quotient = problem, part, is_quotient
         self._derived: dict[object, object] = {}
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
@@ -144,22 +153,28 @@ class Instance:
     @cached_property
     def quotient_instance(self) -> Instance | None:
         """That part as an instance."""
-        return None if self.quotient is None else Instance(self.quotient.problem)
+        return None if self.quotient is None else Instance(self.quotient.problem, self.part, is_quotient=True)
 
     @cached_property
     def phases(self) -> Phases[Instance]:
         """What has to be summed, as copies on the reversed links, and what has to be copied then."""
-        return phases(self.problem).each(self._same_or_new)
+        return self._parts(phases(self.problem))
 
     def phases_at(self, owners: IntArray) -> Phases[Instance]:
         """The same with the sum of each chunk made at its rank in `owners`, shape (num_chunks,)."""
         if np.array_equal(owners, default_owners(self.problem.collective)):
             return self.phases
         key = ("phases", owners.tobytes())
-        return self._once(key, lambda: phases(self.problem, owners).each(self._same_or_new))
+        return self._once(key, lambda: self._parts(phases(self.problem, owners)))
 
-    def _same_or_new(self, problem: Problem) -> Instance:
-        return self if problem is self.problem else Instance(problem)
+    def _parts(self, parts: Phases[Problem]) -> Phases[Instance]:
+        sums, copies = parts.reduce_phase, parts.broadcast_phase
+        if sums is None:
+            return Phases(None, self)  # nothing is summed, so the copies are the whole
+        return Phases(
+            Instance(sums, "reduce phase", is_quotient=self.is_quotient),
+            None if copies is None else Instance(copies, "broadcast phase", is_quotient=self.is_quotient),
+        )
 
     @cached_property
     def reversed(self) -> Instance:

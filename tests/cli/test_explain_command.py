@@ -69,6 +69,13 @@ def test_where_no_schedule_exists_the_error_says_how_to_ask(
     assert hint in done.stderr
 
 
+@pytest.mark.parametrize("command", ["synthesize", "bound"])
+def test_the_hint_asks_about_the_same_target(cut_off: Callable[..., Result], command: str) -> None:
+    done = cut_off(command, "--collective", "broadcast", "--root", 3, "--size", "1MB", "--target", "rccl")
+    assert done.exit_code == 3
+    assert "--size 1MB --root 3 --target rccl` names every line" in done.stderr
+
+
 def test_a_target_is_a_time_with_or_without_its_unit(taccl: Taccl) -> None:
     for target in ("--target-time", "--within"):
         done = taccl(*RING, target, "1us")

@@ -7,6 +7,8 @@ import pytest
 from click.testing import Result
 from test_verify_command import SWAP
 
+from taccl.backend.execute.deadline import Deadline
+
 Taccl = Callable[..., Result]
 
 
@@ -89,6 +91,29 @@ def test_a_process_for_every_rank(taccl: Taccl, right: Path) -> None:
     done = taccl("run", right, "--ranks-as", "processes")
     assert done.exit_code == 0, done.stderr
     assert "2 ranks as processes" in done.stdout
+
+
+def test_a_timeout_is_for_the_whole_call_with_every_way_of_calling_it(
+    taccl: Taccl, right: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock on which each look is a second, and a limit that one of the two ways stays below."""
+    both = right.with_name("both.xml")
+    both.write_text(SWAP.replace('outofplace="0"', 'outofplace="1"'))
+    looks: list[int] = []
+
+    def ticking() -> float:
+        looks.append(1)
+        return float(len(looks))
+
+    monkeypatch.setattr("taccl.cli.run.Deadline", lambda limit_s: Deadline(limit_s, ticking))
+    assert taccl("run", both, "--in-place", "--timeout", "100000").exit_code == 0
+    limit = 1.5 * len(looks)
+    looks.clear()
+    done = taccl("run", both, "--timeout", limit)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert f"over the limit of {limit:g} s, while " in done.stderr
+    assert "pieces were sent" in done.stderr
+    assert "try: a smaller --size or a longer --timeout" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ program, or `taccl.collectives`, cuts them. Only a collective given as data is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.memory import Memory
+from taccl.backend.execute.deadline import blocks_of
+from taccl.backend.execute.memory import Memory, any_integers
 from taccl.backend.program import Buffer
 from taccl.collective import Collective
 from taccl.errors import CollectiveError
@@ -54,20 +55,23 @@ class Answer:
 
     Inputs of other ranks are made anew when they are asked for, so that a process that runs one rank of
     many needs room for its own buffers only.
+
+    `look` is called every now and then while data is made or compared, and may raise.
     """
 
     call: Call
+    look: Callable[[], None]
 
     def input_of(self, rank: int) -> Array:
         """The input of a rank: random by seed and rank, alike on ranks that start with the same data."""
-        return _random(self.call, rank) if self.call.custom is None else self._custom_inputs[rank]
+        return _random(self.call, rank, self.look) if self.call.custom is None else self._custom_inputs[rank]
 
     def _inputs(self) -> Iterator[Array]:
         return (self.input_of(rank) for rank in range(self.call.num_ranks))
 
     @cached_property
     def _custom_inputs(self) -> list[Array]:
-        made = [_random(self.call, rank) for rank in range(self.call.num_ranks)]
+        made = [_random(self.call, rank, self.look) for rank in range(self.call.num_ranks)]
         if self.call.custom is not None:
             _share_sources(self.call.custom, _scale(self.call), made)
         return made
@@ -132,17 +136,21 @@ class Answer:
         op, dtype = self.call.op, np.dtype(self.call.dtype)
         exact = not np.issubdtype(dtype, np.floating) or op in ("max", "min")
         wide = dtype if exact else np.dtype(np.longdouble if dtype.itemsize > 4 else np.float64)
-        total, size, number = None, None, 0
+        total: Array | None = None
+        size, number = np.empty(0), 0
         for part in parts:
-            value = part.astype(wide)
-            total = value.copy() if total is None else self.call.combine(total, value)
-            size = np.abs(total) if size is None or op == "prod" else size + np.abs(value)
             number += 1
-        if total is None or size is None:
+            if total is None:
+                total = part.astype(wide)
+                size = np.abs(total)
+                continue
+            for block in blocks_of(len(part), self.look):
+                value = part[block].astype(wide)
+                total[block] = self.call.combine(total[block], value)
+                size[block] = np.abs(total[block]) if op == "prod" else size[block] + np.abs(value)
+        if total is None:
             raise CollectiveError("a chunk is the sum of no contributions")
-        if exact:
-            return Wanted(0, total)
-        return Wanted(0, total, number * np.finfo(dtype).eps * size)
+        return Wanted(0, total) if exact else Wanted(0, total, number * np.finfo(dtype).eps * size)
 
     def wrong(self, rank: int, root: int | None, memory: Memory) -> int:
         """How many elements of a rank are not what they must be."""
@@ -180,15 +188,23 @@ class Answer:
         compared = []
         for part in self.wanted(rank, root):
             found = memory.view(Buffer.OUTPUT, part.first, len(part.value))
-            if part.tolerance is None:
-                bad = found != part.value
-            else:
-                bad = ~(np.abs(found.astype(part.value.dtype) - part.value) <= part.tolerance)
+            bad = self._differs(found, part.value, part.tolerance)
             compared.append(Compared("o", part.first // self.call.chunk, part.value, found, bad))
         if not self.call.in_place and self._input_counts(rank, root):
             given, kept = self.input_of(rank), memory.buffers[Buffer.INPUT]
-            compared.append(Compared("i", 0, given, kept, kept != given))
+            compared.append(Compared("i", 0, given, kept, self._differs(kept, given, None)))
         return compared
+
+    def _differs(self, found: Array, value: Array, tolerance: Array | None) -> NDArray[np.bool_]:
+        """Where what was found is not the value, up to the tolerance; None: to the bit."""
+        bad = np.empty(len(value), dtype=np.bool_)
+        for block in blocks_of(len(value), self.look):
+            if tolerance is None:
+                bad[block] = found[block] != value[block]
+            else:
+                off = np.abs(found[block].astype(value.dtype) - value[block])
+                bad[block] = ~(off <= tolerance[block])
+        return bad
 
     def _input_counts(self, rank: int, root: int | None) -> bool:
         """Whether a caller's input means anything, and so must be left as it was."""
@@ -197,16 +213,20 @@ class Answer:
         return self.call.collective not in ("broadcast", "scatter") or rank == root
 
 
-def _random(call: Call, rank: int) -> Array:
+def _random(call: Call, rank: int, look: Callable[[], None]) -> Array:
     dice = np.random.default_rng((call.seed, rank, 0))
-    size, dtype = int(call.input_size[rank]), np.dtype(call.dtype)
-    if not np.issubdtype(dtype, np.floating):
-        info = np.iinfo(dtype)
-        return dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
-    if call.op == "prod":  # so near to 1 that the product of all ranks neither over- nor underflows
-        spread = min(1.0, 8.0 / call.num_ranks)
-        return np.exp2(dice.uniform(-spread, spread, size)).astype(dtype)
-    return dice.uniform(-1.0, 1.0, size).astype(dtype)
+    made: Array = np.empty(int(call.input_size[rank]), dtype=call.dtype)
+    is_float = np.issubdtype(made.dtype, np.floating)
+    spread = min(1.0, 8.0 / call.num_ranks)
+    for block in blocks_of(len(made), look):
+        size = block.stop - block.start
+        if not is_float:
+            made[block] = any_integers(dice, made.dtype, size)
+        elif call.op == "prod":  # so near to 1 that the product of all ranks neither over- nor underflows
+            made[block] = np.exp2(dice.uniform(-spread, spread, size))
+        else:
+            made[block] = dice.uniform(-1.0, 1.0, size)
+    return made
 
 
 def _scale(call: Call) -> int:

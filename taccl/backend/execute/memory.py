@@ -6,7 +6,7 @@ Memory that nobody has written holds NaN (for integers, random numbers), so that
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl.backend.execute.call import Call
+from taccl.backend.execute.deadline import blocks_of
 from taccl.backend.program import Buffer, Op, Program, Step
 from taccl.errors import TacclError, VerificationError
 
@@ -71,17 +72,24 @@ def lay_out(call: Call, program: Program, rank: int, data: Array) -> Memory:
     )
 
 
-def fill(call: Call, program: Program, rank: int, data: Array, given: Array) -> Memory:
-    """The same, with `given` in the input buffer and rubbish everywhere else."""
-    if np.issubdtype(data.dtype, np.floating):
-        data[:] = np.nan
-    else:
-        rubbish = np.random.default_rng((call.seed, rank, 1))
-        info = np.iinfo(data.dtype)
-        data[:] = rubbish.integers(info.min, info.max, size=len(data), dtype=data.dtype, endpoint=True)
+def fill(
+    call: Call, program: Program, rank: int, data: Array, given: Array, look: Callable[[], None]
+) -> Memory:
+    """The same, with `given` in the input buffer and rubbish everywhere else; `look` as in `blocks_of`."""
+    rubbish = np.random.default_rng((call.seed, rank, 1))
+    is_float = np.issubdtype(data.dtype, np.floating)
+    for block in blocks_of(len(data), look):
+        data[block] = np.nan if is_float else any_integers(rubbish, data.dtype, block.stop - block.start)
     memory = lay_out(call, program, rank, data)
     memory.buffers[Buffer.INPUT][:] = given
     return memory
+
+
+def any_integers(dice: np.random.Generator, dtype: np.dtype[Any], size: int) -> Array:
+    """Random numbers, all of the type alike."""
+    info = np.iinfo(dtype)
+    numbers: Array = dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
+    return numbers
 
 
 def _places(call: Call, program: Program, rank: int) -> tuple[int, int, int, int]:

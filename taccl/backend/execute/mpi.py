@@ -11,15 +11,24 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.block import Block, Wait
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.memory import Array, check_executable, check_memory, fill, memory_elements
+from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.memory import (
+    Array,
+    Memory,
+    check_executable,
+    check_memory,
+    fill,
+    memory_elements,
+)
 from taccl.backend.execute.outcome import (
     Execution,
     Share,
@@ -33,7 +42,9 @@ from taccl.backend.execute.outcome import (
 from taccl.backend.execute.plan import Plan, make_plan
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.program import Program
-from taccl.errors import TacclError, VerificationError
+from taccl.errors import TacclError
+
+_Done = TypeVar("_Done")
 
 #: A program is stuck when nothing has moved on any rank for so long (seconds).
 QUIET_S = 3.0
@@ -75,6 +86,17 @@ class World:
             other = TacclError(errors[0][1])
             other.exit_code = errors[0][0]
             raise other
+
+    def all_do(self, work: Callable[[], _Done]) -> _Done:
+        """Do this process's part of some work; if that of any process fails, raise on every process."""
+        done, trouble = None, None
+        try:
+            done = work()
+        except TacclError as error:
+            trouble = error
+        self.agree(trouble)
+        assert done is not None
+        return done
 
 
 class MpiExchange:
@@ -152,10 +174,10 @@ class _Rounds:
     What a round yields is the same on all ranks, so all of them come to the same end.
     """
 
-    def __init__(self, world: World, exchange: MpiExchange, blocks: list[Block], timeout_s: float) -> None:
+    def __init__(self, world: World, exchange: MpiExchange, blocks: list[Block], deadline: Deadline) -> None:
         self.world, self.exchange, self.blocks = world, exchange, blocks
         self.comm = world.comm.Dup()
-        self.deadline = time.monotonic() + timeout_s
+        self.deadline = deadline
         self.failed = False
         self.end: Literal["ended", "stuck", "late", "failed"] | None = None
         self.nap = _FIRST_NAP_S
@@ -164,7 +186,8 @@ class _Rounds:
     def _begin(self) -> None:
         now = time.monotonic()
         ended = all(block.ended for block in self.blocks)
-        mine = [not self.failed, ended, now - self.exchange.moved_at, self.deadline - now]
+        left_s = self.deadline.limit_s - self.deadline.elapsed_s
+        mine = [not self.failed, ended, now - self.exchange.moved_at, left_s]
         self.sent, self.got = np.array(mine, dtype=np.float64), np.empty(4)
         self.request = self.comm.Iallreduce(self.sent, self.got, op=self.world.mpi.MIN)
 
@@ -195,53 +218,55 @@ class _Rounds:
 
 
 def execute_over_mpi(
-    program: Program, call: Call, world: World, *, check: bool = True, timeout_s: float = 60.0
+    program: Program, call: Call, world: World, deadline: Deadline, *, check: bool = True
 ) -> Execution:
     """Run this process's rank; every process has to call this, and all return the same outcome.
 
     Raises
     ------
     TacclError : mpirun has started another number of processes than the program has ranks.
-    VerificationError : it cannot be executed, is not at an end after `timeout_s`, or a step failed.
+    VerificationError : it cannot be executed, is not at an end in time on some rank, or a step failed.
     """
     if world.size != program.num_ranks:
         raise TacclError(
             f"the file is for {program.num_ranks} ranks, and MPI has started {world.size}",
             hint=f"mpirun -n {program.num_ranks} taccl run FILE --backend mpi",
         )
-    trouble: TacclError | None = None
-    try:
+    began = time.monotonic()
+    plan, answer = make_plan(program), Answer(call, deadline.look)
+    deadline.begins("making the inputs", plan, call, lambda: 0)
+
+    def prepared() -> Memory:
         check_executable(call, program)
         check_memory(call, program, [world.rank])
-    except TacclError as error:
-        trouble = error
-    world.agree(trouble)
-    began = time.monotonic()
-    plan, answer = make_plan(program), Answer(call)
-    data: Array = np.empty(memory_elements(call, program, world.rank), dtype=call.dtype)
-    memory = fill(call, program, world.rank, data, answer.input_of(world.rank))
+        data: Array = np.empty(memory_elements(call, program, world.rank), dtype=call.dtype)
+        return fill(call, program, world.rank, data, answer.input_of(world.rank), deadline.look)
+
+    memory = world.all_do(prepared)
     exchange = MpiExchange(world, plan, call)
     blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(world.rank)]
-    share = _run(world, plan, call, exchange, blocks, timeout_s)
+    deadline.begins("moving data", plan, call, lambda: sum(block.pieces for block in blocks))
+    share = _run(world, plan, call, exchange, blocks, deadline)
+    deadline.turns_to("comparing the result")
     findings: tuple[str, ...] = ()
     memories = {world.rank: memory}
     if check and not share.stuck:
-        wrong = wrong_by_root(answer, memories)
+        wrong = world.all_do(lambda: wrong_by_root(answer, memories))
         total = tuple(map(sum, zip(*world.comm.allgather(wrong), strict=True)))
         share = replace(share, wrong=total)
-        mine = findings_of(answer, memories, best_root(call, total))
+        mine = world.all_do(lambda: findings_of(answer, memories, best_root(call, total)))
         findings = tuple(text for texts in world.comm.allgather(mine) for text in texts)
     return conclude(plan, answer, "mpi", share, findings, check, time.monotonic() - began)
 
 
 def _run(
-    world: World, plan: Plan, call: Call, exchange: MpiExchange, blocks: list[Block], timeout_s: float
+    world: World, plan: Plan, call: Call, exchange: MpiExchange, blocks: list[Block], deadline: Deadline
 ) -> Share:
     """Run the blocks of this rank; what all ranks together have to say."""
-    rounds = _Rounds(world, exchange, blocks, timeout_s)
+    rounds = _Rounds(world, exchange, blocks, deadline)
     failure: TacclError | None = None
     try:
-        take_turns(blocks, exchange, random.Random(f"{call.seed} {world.rank}"), rounds)
+        take_turns(blocks, exchange, random.Random(f"{call.seed} {world.rank}"), rounds, deadline.look)
     except TacclError as error:
         failure, rounds.failed = error, True
     rounds.to_the_end()
@@ -252,10 +277,7 @@ def _run(
     world.comm.Barrier()  # what is thrown away would look like room to a rank that still looks
     exchange.drain()
     if rounds.end == "late" and failure is None:
-        failure = VerificationError(
-            f"not at an end after {timeout_s:g} s, though steps are still being done",
-            hint="a smaller --size or a longer --timeout",
-        )
+        failure = deadline.missed()
     world.agree(failure)
     shares: list[Share] = world.comm.allgather(share)
     return Share(

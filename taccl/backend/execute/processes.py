@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from dataclasses import dataclass, replace
+from multiprocessing.heap import BufferWrapper
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.block import Block, Wait
 from taccl.backend.execute.call import Call
+from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Array, fill, lay_out, memory_elements
 from taccl.backend.execute.outcome import (
     Execution,
@@ -165,22 +167,24 @@ def slot_elements(plan: Plan, call: Call) -> int:
     return min(call.piece, call.chunk) * min(call.chunks_per_piece, max(counts, default=1))
 
 
-def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, timeout_s: float) -> Execution:
-    """Run a program with a process per rank.
+def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, deadline: Deadline) -> Execution:
+    """Run a program with a process per rank. However it ends, no process is left.
 
     Raises
     ------
-    VerificationError : it is not at an end after `timeout_s`, though not stuck; or a step failed.
+    VerificationError : it is not at an end in time, though not stuck; or a step failed.
     TacclError : the slots of its connections take too much memory.
     """
     call = answer.call
     context = _context()
-    segments = _allocate(context, program, plan, call)
+    segments = _allocate(context, program, plan, call, deadline)
     memories = {}
     for rank in range(call.num_ranks):
-        memories[rank] = fill(call, program, rank, _rank_data(segments, call, rank), answer.input_of(rank))
+        data, given = _rank_data(segments, program, call, rank), answer.input_of(rank)
+        memories[rank] = fill(call, program, rank, data, given, deadline.look)
     exchange = SharedExchange(plan, call, segments)
     exchange.flags[:] = -1
+    deadline.begins("moving data", plan, call, lambda: int(exchange.rows[:, -1].sum()))
     failures = context.SimpleQueue()
     processes = [
         context.Process(target=_run_rank, args=(rank, program, plan, call, segments, failures), daemon=True)
@@ -190,7 +194,7 @@ def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, tim
     try:
         for process in processes:
             process.start()
-        _watch(processes, exchange, failures, began + timeout_s, timeout_s)
+        _watch(processes, exchange, failures, deadline)
     finally:
         for process in processes:
             if process.pid is not None:
@@ -198,6 +202,7 @@ def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, tim
                 process.join()
     blocks = [Block(each, call, memories[each.rank], exchange) for each in plan.blocks]
     exchange.read_back(blocks)
+    deadline.turns_to("comparing the result")
     share = Share(
         pieces=sum(block.pieces for block in blocks),
         stuck=stuck_blocks(blocks, plan, call),
@@ -219,31 +224,31 @@ def _context() -> Any:
     return context
 
 
-def _allocate(context: Any, program: Program, plan: Plan, call: Call) -> Segments:
+def _allocate(context: Any, program: Program, plan: Plan, call: Call, deadline: Deadline) -> Segments:
     number = len(plan.connections)
     slots = number * call.slots * slot_elements(plan, call) * call.item_bytes
     if slots > _MOST_BYTES:
         raise TacclError(f"the connections would take {slots} bytes", hint="a smaller --size or --piece")
+    ranks = []
+    for rank in range(call.num_ranks):
+        deadline.look()
+        # A RawArray is this memory set to zero, which takes seconds for a GB, without a look.
+        ranks.append(BufferWrapper(max(1, memory_elements(call, program, rank)) * call.item_bytes))
     return Segments(
         counters=context.RawArray("q", 2 * number + (1 + _ROW) * len(plan.blocks) + 1),
         lengths=context.RawArray("q", (number + 1) * call.slots),
         slots=context.RawArray("b", slots + call.item_bytes),
-        ranks=tuple(
-            context.RawArray("b", (memory_elements(call, program, rank) + 1) * call.item_bytes)
-            for rank in range(call.num_ranks)
-        ),
+        ranks=tuple(ranks),
         lock=context.Lock(),
     )
 
 
-def _rank_data(segments: Segments, call: Call, rank: int) -> Array:
-    data: Array = np.frombuffer(segments.ranks[rank], dtype=call.dtype)[:-1]
-    return data
+def _rank_data(segments: Segments, program: Program, call: Call, rank: int) -> Array:
+    data: Array = np.frombuffer(segments.ranks[rank].create_memoryview(), dtype=call.dtype)
+    return data[: memory_elements(call, program, rank)]
 
 
-def _watch(
-    processes: list[Any], exchange: SharedExchange, failures: Any, deadline: float, timeout_s: float
-) -> None:
+def _watch(processes: list[Any], exchange: SharedExchange, failures: Any, deadline: Deadline) -> None:
     """Come back when all ranks have ended or nothing will ever move."""
     while True:
         codes = [process.exitcode for process in processes]
@@ -255,11 +260,7 @@ def _watch(
                 raise VerificationError(f"the process of rank {rank} died with exit code {code}")
         if exchange.nothing_will_move():
             return
-        if time.monotonic() > deadline:
-            raise VerificationError(
-                f"not at an end after {timeout_s:g} s, though steps are still being done",
-                hint="a smaller --size or a longer --timeout",
-            )
+        deadline.look()
         time.sleep(_LOOK_S)
 
 
@@ -267,7 +268,7 @@ def _run_rank(rank: int, program: Program, plan: Plan, call: Call, segments: Seg
     """What the process of a rank does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     exchange = SharedExchange(plan, call, segments)
-    memory = lay_out(call, program, rank, _rank_data(segments, call, rank))
+    memory = lay_out(call, program, rank, _rank_data(segments, program, call, rank))
     blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(rank)]
     nap = _Nap(exchange, blocks)
     try:

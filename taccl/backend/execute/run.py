@@ -11,6 +11,7 @@ import numpy as np
 from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.block import Block, LocalExchange
 from taccl.backend.execute.call import Call, make_call
+from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Memory, check_executable, check_memory, fill, memory_elements
 from taccl.backend.execute.outcome import (
     Execution,
@@ -48,6 +49,7 @@ def execute(
     seed: int = 0,
     check: bool = True,
     timeout_s: float = 60.0,
+    deadline: Deadline | None = None,
 ) -> Execution:
     """Run a program once.
 
@@ -64,16 +66,18 @@ def execute(
         the protocol.
     seed : of the inputs and of the random delays and orders.
     check : whether to compare with NumPy's answer.
-    timeout_s : after so much time, give up on a program that is neither stuck nor at an end.
+    timeout_s : seconds for the whole call: for making the inputs, running and comparing the result.
+    deadline : in its place, that of a call that began before, or that is counted on another clock.
 
     Raises
     ------
     TacclError : the call does not fit the program.
-    VerificationError : the program cannot be executed at all, or took too long. A wrong result, and
+    VerificationError : the program cannot be executed at all, or there was no time left. A wrong result, and
         blocks that are stuck, are no errors here but in what is returned.
     """
     if ranks_as not in RANKS_AS:
         raise TacclError(f"ranks cannot run as {ranks_as!r}", hint="one of " + ", ".join(RANKS_AS))
+    deadline = Deadline(timeout_s) if deadline is None else deadline
     call = make_call(
         program,
         in_place=default_mode(program) if in_place is None else in_place,
@@ -88,12 +92,14 @@ def execute(
     )
     check_executable(call, program)
     check_memory(call, program, range(call.num_ranks))
-    prepared = Prepared(program, make_plan(program), Answer(call))
+    prepared = Prepared(program, make_plan(program), Answer(call, deadline.look))
+    deadline.begins("making the inputs", prepared.plan, call, lambda: 0)
     began = time.monotonic()
     if ranks_as == "processes":
-        return run_processes(program, prepared.plan, prepared.answer, check, timeout_s)
+        return run_processes(program, prepared.plan, prepared.answer, check, deadline)
     memories = prepared.memories(range(call.num_ranks))
-    exchange, blocks = _run_here(prepared, memories, ranks_as, timeout_s)
+    exchange, blocks = _run_here(prepared, memories, ranks_as, deadline)
+    deadline.turns_to("comparing the result")
     share = Share(
         pieces=sum(block.pieces for block in blocks),
         stuck=stuck_blocks(blocks, prepared.plan, call),
@@ -126,20 +132,20 @@ class Prepared:
         made = {}
         for rank in ranks:
             data = np.empty(memory_elements(call, self.program, rank), dtype=call.dtype)
-            made[rank] = fill(call, self.program, rank, data, self.answer.input_of(rank))
+            given = self.answer.input_of(rank)
+            made[rank] = fill(call, self.program, rank, data, given, self.answer.look)
         return made
 
 
 def _run_here(
-    prepared: Prepared, memories: dict[int, Memory], ranks_as: str, timeout_s: float
+    prepared: Prepared, memories: dict[int, Memory], ranks_as: str, deadline: Deadline
 ) -> tuple[LocalExchange, list[Block]]:
     call, plan = prepared.answer.call, prepared.plan
-    if ranks_as == "turns":
-        exchange = LocalExchange(plan, call.slots)
-        blocks = [Block(each, call, memories[each.rank], exchange) for each in plan.blocks]
-        take_turns(blocks, exchange, random.Random(call.seed))
-        return exchange, blocks
-    blocking = Blocking(plan, call.slots)
-    blocks = [Block(each, call, memories[each.rank], blocking) for each in plan.blocks]
-    run_threads(blocks, blocking, call.seed, timeout_s)
-    return blocking, blocks
+    exchange = LocalExchange(plan, call.slots) if ranks_as == "turns" else Blocking(plan, call.slots)
+    blocks = [Block(each, call, memories[each.rank], exchange) for each in plan.blocks]
+    deadline.begins("moving data", plan, call, lambda: sum(block.pieces for block in blocks))
+    if isinstance(exchange, Blocking):
+        run_threads(blocks, exchange, call.seed, deadline)
+    else:
+        take_turns(blocks, exchange, random.Random(call.seed), look=deadline.look)
+    return exchange, blocks

@@ -11,9 +11,10 @@ import threading
 import time
 
 from taccl.backend.execute.block import Block, LocalExchange, Wait
+from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Array
 from taccl.backend.execute.plan import Plan
-from taccl.errors import TacclError, VerificationError
+from taccl.errors import TacclError
 
 #: How often a thread pauses between two acts, and for how long at most (seconds).
 _PAUSES = 0.05
@@ -95,46 +96,48 @@ class Blocking(LocalExchange):
             self.bells[sleeper].release()
 
 
-def run_threads(blocks: list[Block], exchange: Blocking, seed: int, timeout_s: float) -> None:
+def run_threads(blocks: list[Block], exchange: Blocking, seed: int, deadline: Deadline) -> None:
     """Run all blocks; those that have not ended afterwards have `waits_for` set.
+
+    However it ends, no thread is left.
 
     Raises
     ------
-    VerificationError : they are not at an end after `timeout_s`, though not stuck; or a step failed.
+    VerificationError : they are not at an end in time, though not stuck; or a step failed.
     TacclError : the system does not give so many threads.
     """
     failures: list[BaseException] = []
     threads = [
-        threading.Thread(target=_work, args=(block, exchange, seed, failures), daemon=True)
+        threading.Thread(target=_work, args=(block, exchange, seed, deadline, failures), daemon=True)
         for block in blocks
     ]
-    deadline = time.monotonic() + timeout_s
+    started = []
     try:
         for thread in threads:
             thread.start()
-        exchange.over.wait(max(0.0, deadline - time.monotonic()))
-        late = not exchange.over.is_set()
+            started.append(thread)
+        late = not exchange.over.wait(deadline.left_s)
     except RuntimeError as error:
         raise TacclError(
             f"{len(threads)} threads cannot be started: {error}", hint="--ranks-as processes"
         ) from None
     finally:
         exchange.stop()
-    for thread in threads:
-        thread.join()
+        for thread in started:
+            thread.join()
     if failures:
         raise failures[0]
     if late:
-        raise VerificationError(
-            f"not at an end after {timeout_s:g} s, though steps are still being done",
-            hint="a smaller --size or a longer --timeout",
-        )
+        raise deadline.missed()
 
 
-def _work(block: Block, exchange: Blocking, seed: int, failures: list[BaseException]) -> None:
+def _work(
+    block: Block, exchange: Blocking, seed: int, deadline: Deadline, failures: list[BaseException]
+) -> None:
     dice = random.Random(f"{seed} {block.plan.index}")
     try:
         for wait in block.run():
+            deadline.look()
             if dice.random() < _PAUSES:
                 time.sleep(dice.random() * _LONGEST_PAUSE)
             if exchange.stopped or (wait is not None and not exchange.sleep_until_over(block, wait)):

@@ -19,14 +19,19 @@ _COURTESY = 0.95
 
 
 def take_turns(
-    blocks: list[Block], exchange: Exchange, dice: random.Random, idle: Callable[[], bool] | None = None
+    blocks: list[Block],
+    exchange: Exchange,
+    dice: random.Random,
+    idle: Callable[[], bool] | None = None,
+    look: Callable[[], None] | None = None,
 ) -> None:
     """Run blocks until all have ended or none can go on.
 
     `idle` is called each time none can; it returns whether to look again (for others may act), and
-    without it the function returns. Blocks that have not ended have `waits_for` set.
+    without it the function returns. Blocks that have not ended have `waits_for` set. `look` is called before
+    each act, and may raise.
     """
-    table = _Table(blocks, exchange, dice)
+    table = _Table(blocks, exchange, dice, look)
     while table.awake or table.asleep:
         if table.awake:
             table.one_turn()
@@ -35,8 +40,10 @@ def take_turns(
 
 
 class _Table:
-    def __init__(self, blocks: list[Block], exchange: Exchange, dice: random.Random) -> None:
-        self.exchange, self.dice = exchange, dice
+    def __init__(
+        self, blocks: list[Block], exchange: Exchange, dice: random.Random, look: Callable[[], None] | None
+    ) -> None:
+        self.exchange, self.dice, self.look = exchange, dice, look
         self.awake: list[tuple[Block, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
         self.asleep: list[tuple[Block, Iterator[Wait | None]]] = []
         share, self.patience = dice.choice(_SLOW), dice.choice(_PATIENCE)
@@ -60,6 +67,8 @@ class _Table:
                 return
         block, acts = self.awake[place]
         for _ in range(1 if id(block) in self.slow else dice.choice(_BURSTS)):
+            if self.look is not None:
+                self.look()
             wait = next(acts, None)
             if block.ended:
                 self.awake.pop(place)

@@ -29,6 +29,11 @@ MAX_RANKS = 2**15
 
 _READS_SOURCE = frozenset(Op) - {Op.RECV, Op.RECV_COPY_SEND, Op.NOP}
 _WRITES_TARGET = frozenset(Op) - {Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP}
+#: So much of a file is looked at to see what it is, in bytes.
+_BEGINNING = 2**13
+_BESIDE_ELEMENTS = re.compile(rb"<!--.*?-->|<[?!][^>]*>", re.DOTALL)
+#: What may stand before it is space and a byte order mark.
+_FIRST_ELEMENT = re.compile(rb"\A[^<]*<algo(?:[\s/>]|\Z)")
 _NUMBER = re.compile(r"[ \t\n\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 
 
@@ -88,7 +93,7 @@ def read_xml(path: str | Path) -> Program:
     return _document(_bytes_of(path), path, strict=True).program
 
 
-def parse_xml(text: str, path: str | Path | None = None) -> Program:
+def parse_xml(text: str | bytes, path: str | Path | None = None) -> Program:
     """The program in an MSCCL-XML text; raises `XmlError`. `path` is for messages."""
     return _document(text, path, strict=True).program
 
@@ -107,6 +112,12 @@ def read_document(path: str | Path) -> Document:
 def parse_document(text: str | bytes, path: str | Path | None = None) -> Document:
     """An MSCCL-XML text, with all that `verify` wants to know about it; raises `XmlError`."""
     return _document(text, path, strict=False)
+
+
+def begins_as_program(content: bytes) -> bool:
+    """Whether the first element of a file is that of MSCCL-XML, in whatever encoding, well formed or not."""
+    beginning = content[:_BEGINNING].replace(b"\0", b"")
+    return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
 
 
 def _bytes_of(path: str | Path) -> bytes:

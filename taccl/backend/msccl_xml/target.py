@@ -13,7 +13,7 @@ from taccl.backend.lower import lower
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.sizes import sizes_of
-from taccl.backend.msccl_xml.reader import Document, parse_document
+from taccl.backend.msccl_xml.reader import Document, begins_as_program, parse_document, parse_xml
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
@@ -43,6 +43,8 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         refuse=_refuse,
         variants=_variants,
         use=_use,
+        knows=begins_as_program,
+        as_program=parse_xml,
     )
 
 

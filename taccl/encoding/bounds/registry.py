@@ -17,7 +17,7 @@ from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.bounds.volume import VOLUME
 from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
-from taccl.plugins import added
+from taccl.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.bounds"
@@ -37,6 +37,6 @@ BOUNDS: tuple[Bound, ...] = (
 )
 
 
-def known_bounds() -> tuple[Bound, ...]:
-    """The bounds that come with taccl, then those of other packages."""
-    return (*BOUNDS, *added(GROUP, Bound))
+def known_bounds(note: Note | None = None) -> tuple[Bound, ...]:
+    """The bounds that come with taccl, then those of other packages; see `taccl.plugins.added`."""
+    return (*BOUNDS, *added(GROUP, Bound, note))

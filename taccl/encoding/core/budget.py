@@ -57,6 +57,10 @@ class Clock(Protocol):
         """Seconds since some moment, nominal ones on a work clock."""
         ...
 
+    def read_s(self) -> float:
+        """The same for who only tells what was spent: it costs nothing and ends nothing."""
+        ...
+
     def spend(self, units: float) -> None:
         """Note that so much work is done."""
         ...
@@ -66,6 +70,9 @@ class WallClock:
     """Seconds as they pass. Work costs what it takes."""
 
     def now_s(self) -> float:
+        return time.monotonic()
+
+    def read_s(self) -> float:
         return time.monotonic()
 
     def spend(self, units: float) -> None:
@@ -86,6 +93,9 @@ class WorkClock:
         if self._end_s is not None and time.monotonic() >= self._end_s:
             return math.inf
         self._units += 1.0
+        return self._units / UNITS_PER_S
+
+    def read_s(self) -> float:
         return self._units / UNITS_PER_S
 
     def spend(self, units: float) -> None:
@@ -118,6 +128,13 @@ class Budget:
     def remaining_s(self) -> float:
         """Seconds left, never negative; of work, UNITS_PER_S units are a second."""
         return max(0.0, self._end_s - self._clock.now_s())
+
+    def read_s(self) -> float:
+        """Seconds since some moment, nominal ones of work, for telling what was spent and no decision.
+
+        It costs nothing, so telling changes no answer.
+        """
+        return self._clock.read_s()
 
     def spend(self, units: float) -> None:
         """Note work that was done, or is about to be: nominally so many milliseconds of one core."""

@@ -7,7 +7,7 @@ phases are merged into one, chunk by chunk, with no barrier between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -27,7 +27,6 @@ _LISTED_PER_UNIT = 50
 _MANY_ROWS = 20_000
 
 _Part = TypeVar("_Part")
-_Other = TypeVar("_Other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,6 @@ class Phases(Generic[_Part]):
 
     reduce_phase: _Part | None
     broadcast_phase: _Part | None
-
-    def each(self, change: Callable[[_Part], _Other]) -> Phases[_Other]:
-        """Both phases changed, where they are there."""
-        changed = (
-            None if part is None else change(part) for part in (self.reduce_phase, self.broadcast_phase)
-        )
-        return Phases(*changed)
 
 
 def phases(problem: Problem, owners: IntArray | None = None) -> Phases[Problem]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from taccl.encoding.engines import combining, cp, flows, greedy, milp, orders, shortest, textbook, trees
 from taccl.encoding.engines.by_phases import by_phases
-from taccl.encoding.engines.engine import Engine, beginning_with, everything
-from taccl.errors import SolverError
-from taccl.plugins import added
+from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
+from taccl.encoding.instance import Instance
+from taccl.errors import SolverError, TacclError
+from taccl.plugins import Note, added, told_as_of
 from taccl.problem import FEATURES
 
 #: Problems that use no more than this are what most engines know.
@@ -146,14 +147,30 @@ ENGINES: tuple[Engine, ...] = (
 )
 
 
-def added_engines() -> tuple[Engine, ...]:
-    """The engines of other packages."""
-    return added(GROUP, Engine)
+def added_engines(note: Note | None = None) -> tuple[Engine, ...]:
+    """The engines of other packages; see `taccl.plugins.added`."""
+    return added(GROUP, Engine, note)
 
 
-def all_engines() -> tuple[Engine, ...]:
+def all_engines(note: Note | None = None) -> tuple[Engine, ...]:
     """The engines that come with taccl, then those of other packages."""
-    return (*ENGINES, *added_engines())
+    return (*ENGINES, *added_engines(note))
+
+
+def verdict_of(engine: Engine, instance: Instance) -> Verdict:
+    """Whether an engine serves an instance, or why not.
+
+    Raises
+    ------
+    TacclError : an engine of another package breaks down over that.
+    """
+    if any(engine is each for each in ENGINES):
+        return engine.can(instance)
+    with told_as_of(f"the engine {engine.name!r}"):
+        verdict = engine.can(instance)
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"it serves, or not, with {verdict!r}, which is no Verdict")
+        return verdict
 
 
 def names() -> tuple[str, ...]:
@@ -167,11 +184,15 @@ def engine_named(name: str) -> Engine:
     Raises
     ------
     SolverError : there is none.
+    TacclError : there is none, but an engine that another package adds cannot be loaded.
     """
     for engine in ENGINES:
         if name in (engine.name, *engine.older_names):
             return engine
-    for engine in added_engines():
+    faults: list[TacclError] = []
+    for engine in added_engines(lambda _, fault: faults.append(fault)):
         if name in (engine.name, *engine.older_names):
             return engine
+    if faults:
+        raise faults[0]
     raise SolverError(f"unknown engine {name!r}", hint="one of " + ", ".join(names()))

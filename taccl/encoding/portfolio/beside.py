@@ -21,8 +21,9 @@ class BoundsBeside:
 
     def __init__(self, instance: Instance, journal: Journal) -> None:
         self._instance, self._journal = instance, journal
-        self._waiting = deque(known_bounds())
-        for name, reason in declined(instance):
+        known = known_bounds(lambda name, fault: journal.fails(f"bound {name}", fault))
+        self._waiting = deque(known)
+        for name, reason in declined(instance, known):
             journal.declines(f"bound {name}", reason)
 
     def quick(self, budget: Budget) -> Iterator[Update]:

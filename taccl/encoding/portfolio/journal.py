@@ -7,27 +7,43 @@ from dataclasses import dataclass, field, replace
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
+from taccl.encoding.instance import Instance, Part
 from taccl.errors import TacclError
 from taccl.schedule import Schedule
+
+#: Units of work that a turn costs whatever is done in it, so that turns of engines that do nothing end.
+_OF_A_TURN = 2.0
 
 
 @dataclass(frozen=True)
 class EngineRun:
-    """An engine in a search.
+    """An engine on one part of the problem, in a search.
 
     Parameters
     ----------
     name : of the engine.
-    seconds : that it ran, all its turns together; nominal ones where work is counted.
-    time_us : of the last schedule that it found, microseconds; None: none faster than what was known. An
-        engine that works on a phase tells the time of that phase.
-    lower_bound_us : the best bound that it proved of what it worked on, microseconds; 0: none.
+    seconds : that it ran, all its turns together, without those of engines that had their turns inside of
+        it; nominal ones where work is counted. So all runs of a search add up to no more than it took.
+    time_us : of the last schedule of the part that it found, microseconds; None: none faster than what was
+        known.
+    lower_bound_us : the best bound of the part that it proved, microseconds; 0: none.
+    part : what it worked on.
     """
 
     name: str
     seconds: float
     time_us: float | None = None
     lower_bound_us: float = 0.0
+    part: Part = "whole"
+
+    def with_news(self, update: Update, *, is_of_quotient: bool) -> EngineRun:
+        """The run, after an update."""
+        found, bound_us = update.schedule, 0.0 if is_of_quotient else update.lower_bound_us
+        return replace(
+            self,
+            time_us=self.time_us if found is None else found.makespan_us,
+            lower_bound_us=max(self.lower_bound_us, bound_us),
+        )
 
 
 @dataclass(frozen=True)
@@ -50,10 +66,12 @@ class Failure:
 class Journal:
     """What happened so far. Engines are in the order of their first turns."""
 
-    _runs: dict[str, EngineRun] = field(default_factory=dict)
+    _runs: dict[tuple[Part, str], EngineRun] = field(default_factory=dict)
     _declined: dict[str, Declined] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     _refused: list[Schedule] = field(default_factory=list)
+    #: For each engine at work, the innermost last: seconds of those that it asked meanwhile.
+    _inside_s: list[float] = field(default_factory=list)
 
     @property
     def runs(self) -> tuple[EngineRun, ...]:
@@ -62,7 +80,8 @@ class Journal:
     @property
     def declined(self) -> tuple[Declined, ...]:
         """Each with the first reason that it gave; nothing that had a turn later."""
-        return tuple(each for name, each in self._declined.items() if name not in self._runs)
+        ran = {name for _, name in self._runs}
+        return tuple(each for name, each in self._declined.items() if name not in ran)
 
     def declines(self, name: str, reason: str) -> None:
         self._declined.setdefault(name, Declined(name, reason))
@@ -81,21 +100,41 @@ class Journal:
         """The schedule of an update that was yielded before, unless it was refused; None: it has none."""
         return None if any(each is update.schedule for each in self._refused) else update.schedule
 
-    def kept(self, name: str, budget: Budget, updates: Iterator[Update]) -> Iterator[Update]:
-        """The updates of an engine's turn, with a note of each here.
+    def kept(
+        self, name: str, instance: Instance, budget: Budget, updates: Iterator[Update]
+    ) -> Iterator[Update]:
+        """The updates of an engine's turn on an instance, with a note of each here.
 
         One that breaks down ends its turn, and no more: what others found is kept, and others go on.
         """
-        run = self._runs.get(name, EngineRun(name, 0.0))
-        began_s = budget.remaining_s()
+        part = instance.part
+        self._runs.setdefault((part, name), EngineRun(name, 0.0, part=part))
+        steps = self.guarded(name, self._noted(name, instance, updates))
+        budget.spend(_OF_A_TURN / 2)
         try:
-            for update in self.guarded(name, updates):
-                if update.schedule is not None:
-                    run = replace(run, time_us=update.schedule.makespan_us)
-                run = replace(run, lower_bound_us=max(run.lower_bound_us, update.lower_bound_us))
+            while (update := self._step(name, part, budget, steps)) is not None:
                 yield update
         finally:
-            self._runs[name] = replace(run, seconds=run.seconds + began_s - budget.remaining_s())
+            budget.spend(_OF_A_TURN / 2)
+
+    def _noted(self, name: str, instance: Instance, updates: Iterator[Update]) -> Iterator[Update]:
+        key = (instance.part, name)
+        for update in updates:
+            self._runs[key] = self._runs[key].with_news(update, is_of_quotient=instance.is_quotient)
+            yield update
+
+    def _step(self, name: str, part: Part, budget: Budget, steps: Iterator[Update]) -> Update | None:
+        """The next update, with a note of how long the engine itself took for it."""
+        began_s = budget.read_s()
+        self._inside_s.append(0.0)
+        try:
+            return next(steps, None)
+        finally:
+            took_s = budget.read_s() - began_s
+            run = self._runs[part, name]
+            self._runs[part, name] = replace(run, seconds=run.seconds + took_s - self._inside_s.pop())
+            if self._inside_s:
+                self._inside_s[-1] += took_s
 
     def guarded(self, name: str, updates: Iterator[Update]) -> Iterator[Update]:
         """The updates until they end or break down, which is noted."""

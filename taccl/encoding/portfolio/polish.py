@@ -27,12 +27,13 @@ def polished(
     while best.makespan_us < time_us and budget.remaining_s():
         regrouped = groups.run(instance, options, budget.share(_GROUPS), best)
         before = best
-        for update in journal.kept(groups.name, budget, regrouped):
+        for update in journal.kept(groups.name, instance, budget, regrouped):
             yield update
             best = journal.accepted(update) or best
         if best is before and time_us < float("inf"):
             return
         time_us = best.makespan_us
-        for update in journal.kept(orders.name, budget, orders.run(instance, options, budget, best)):
+        reordered = orders.run(instance, options, budget, best)
+        for update in journal.kept(orders.name, instance, budget, reordered):
             yield update
             best = journal.accepted(update) or best

@@ -14,7 +14,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Run
-from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.registry import engine_named, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.journal import Journal
@@ -72,11 +72,12 @@ def engine_asked_for(instance: Instance, name: str) -> Engine | None:
     Raises
     ------
     SolverError : there is none, or it does not serve the problem.
+    TacclError : it is of another package, and breaks down or cannot be loaded.
     """
     if name == "auto":
         return None
     asked = engine_named(name)
-    verdict = asked.can(instance)
+    verdict = verdict_of(asked, instance)
     if not verdict and something_moves(instance.problem):
         raise SolverError(
             f"the engine {asked.name} does not serve this problem: {verdict.reason}",
@@ -116,7 +117,7 @@ class _Search:
         self._best: Schedule | None = None
 
     def run(self, asked: Engine | None) -> Iterator[Update]:
-        plan = plan_for(asked)
+        plan = plan_for(asked, self._journal.fails)
         yield from self._first()
         known = self._options.known
         if known is not None and known.makespan_us < self._time_us - TOLERANCE_US:
@@ -163,11 +164,11 @@ class _Search:
 
     def _found_at_once(self) -> Update:
         """The first schedule of the first engine that has one."""
-        for engine in first_engines(self._instance):
+        for engine in first_engines(self._instance, self._journal.fails):
             run = engine.at_once or engine.run
             run = run if engine.takes_sums else by_phases(run)
-            updates = run(self._instance, self._options, self._budget.share(0.0), None)
-            first = next(self._journal.kept(engine.name, self._budget, updates), None)
+            updates = _begun(run, self._instance, self._options, self._budget.share(0.0), None)
+            first = next(self._journal.kept(engine.name, self._instance, self._budget, updates), None)
             if first is not None and first.schedule is not None:
                 return first
         raise NoScheduleInTime(self._why_no_first())
@@ -200,8 +201,8 @@ class _Search:
         else:
             engine = engine_named(stage.engine)
             run, name = engine.run if engine.takes_sums else by_phases(engine.run), engine.name
-        updates = run(self._instance, self._options, budget, self._best)
-        yield from self._journal.kept(name, self._budget, updates)
+        updates = _begun(run, self._instance, self._options, budget, self._best)
+        yield from self._journal.kept(name, self._instance, self._budget, updates)
 
     def _turns(self, table: tuple[Stage, ...]) -> Run:
         """The engines of a table after each other, on a phase, until one meets its bound."""
@@ -210,11 +211,10 @@ class _Search:
             phase: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
         ) -> Iterator[Update]:
             best = incumbent
-            if best is None and (engine := first_engines(phase)[0]).takes_sums:
+            if best is None and (engine := first_engines(phase, self._journal.fails)[0]).takes_sums:
                 # A pass of the greedy engine would take seconds, and it would go on to its end.
-                for update in self._journal.kept(
-                    engine.name, budget, engine.run(phase, options, budget.share(0.0), None)
-                ):
+                at_once = _begun(engine.run, phase, options, budget.share(0.0), None)
+                for update in self._journal.kept(engine.name, phase, budget, at_once):
                     yield update
                     best = update.schedule or best
             if not phase.bound_us and len(table) > 1:
@@ -234,8 +234,9 @@ class _Search:
                     continue
                 engine, trying = engine_named(stage.engine), replace(options, seed=options.seed + number)
                 number += 1
-                updates = engine.run(phase, trying, budget.share(stage.share(phase)), best)
-                for update in self._journal.kept(engine.name, budget, updates):
+                share = budget.share(stage.share(phase))
+                updates = _begun(engine.run, phase, trying, share, best)
+                for update in self._journal.kept(engine.name, phase, budget, updates):
                     yield update
                     best = update.schedule or best
                     phase.proves(update.lower_bound_us)
@@ -243,6 +244,13 @@ class _Search:
                         return
 
         return run
+
+
+def _begun(
+    run: Run, instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """The updates of a run, which is called when the first is asked for: so its failure is one of a turn."""
+    yield from run(instance, options, budget, incumbent)
 
 
 def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:

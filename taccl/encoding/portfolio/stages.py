@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
-from taccl.encoding.engines.registry import COPIES_AND_SUMS, added_engines, all_engines, engine_named
-from taccl.encoding.instance import Instance
+from taccl.encoding.engines.registry import (
+    COPIES_AND_SUMS,
+    added_engines,
+    all_engines,
+    engine_named,
+    verdict_of,
+)
+from taccl.encoding.instance import Instance, Part
+from taccl.errors import TacclError
+from taccl.plugins import Note
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"
@@ -211,15 +219,19 @@ class Plan:
     each_phase: tuple[Stage, ...]
 
 
-def plan_for(asked: Engine | None) -> Plan:
+def plan_for(asked: Engine | None, note: Note | None = None) -> Plan:
     """The plan of `auto` (None), or of an engine that is asked for by name.
 
     Textbook algorithms always have their turn, so that no search ends with something slower than what is
-    known to all.
+    known to all. `note` hears of engines that another package adds and that cannot be loaded.
+
+    Raises
+    ------
+    TacclError : there is one of those, and no `note`.
     """
     textbook = WHOLE[0]
     if asked is None:
-        return Plan((textbook, *_added(), *WHOLE[1:]), EACH_PHASE)
+        return Plan((textbook, *_added(note), *WHOLE[1:]), EACH_PHASE)
     alone = Stage(asked.name, "it is asked for", "the rest", always, fixed(1.0))
     if asked.name == textbook.engine:
         return Plan((alone,), ())
@@ -233,17 +245,22 @@ def plan_for(asked: Engine | None) -> Plan:
     return Plan((textbook, *(stage for stage in WHOLE if stage.engine in kept)), (alone,))
 
 
-def _added() -> Iterator[Stage]:
+def _added(note: Note | None) -> Iterator[Stage]:
     """A row for each engine that another package adds."""
-    for engine in added_engines():
+    for engine in added_engines(note):
         yield Stage(engine.name, "another package adds it", f"{_ADDED:.0%}", always, fixed(_ADDED))
 
 
 def verdict_on(stage: Stage, instance: Instance) -> Verdict:
-    """Whether a row runs on an instance, or why not."""
+    """Whether a row runs on an instance, or why not.
+
+    Raises
+    ------
+    TacclError : an engine of another package breaks down over that.
+    """
     if stage.engine == PHASES:
         return stage.runs(instance)
-    return engine_named(stage.engine).can(instance) and stage.runs(instance)
+    return verdict_of(engine_named(stage.engine), instance) and stage.runs(instance)
 
 
 @dataclass(frozen=True)
@@ -252,12 +269,12 @@ class Explained:
 
     Parameters
     ----------
-    part : `whole`, or which phase it is about.
+    part : what it is about.
     engine, condition : of the row.
     share : the part of the time that is left when its turn comes; None: it does not run, for `reason`.
     """
 
-    part: str
+    part: Part
     engine: str
     condition: str
     share: float | None
@@ -268,35 +285,50 @@ def explained(instance: Instance, plan: Plan) -> Iterator[Explained]:
     """The rows of a plan, with what becomes of each for this problem."""
     for stage in plan.whole:
         if stage.engine != PHASES:
-            yield _explained("whole", stage, instance)
+            yield _explained(stage, instance)
             continue
-        for part, phase in _parts(instance):
+        for part in _parts(instance):
             for row in plan.each_phase:
-                yield _explained(part, row, phase)
+                yield _explained(row, part)
 
 
-def _parts(instance: Instance) -> Iterator[tuple[str, Instance]]:
+def _parts(instance: Instance) -> Iterator[Instance]:
     if not knows_phases(instance):
-        yield "whole", instance
+        yield instance
         return
     parts = instance.phases
-    if parts.reduce_phase is not None:
-        yield "reduce phase", parts.reduce_phase
-    if parts.broadcast_phase is not None:
-        yield ("broadcast phase" if parts.reduce_phase else "whole"), parts.broadcast_phase
+    yield from (part for part in (parts.reduce_phase, parts.broadcast_phase) if part is not None)
 
 
-def _explained(part: str, stage: Stage, instance: Instance) -> Explained:
+def _explained(stage: Stage, instance: Instance) -> Explained:
     verdict = verdict_on(stage, instance)
     share = stage.share(instance) if verdict else None
-    return Explained(part, stage.engine, stage.condition, share, verdict.reason)
+    return Explained(instance.part, stage.engine, stage.condition, share, verdict.reason)
 
 
-def first_engines(instance: Instance) -> tuple[Engine, ...]:
-    """Engines that may have a schedule at once, in the order in which they are asked."""
+def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine, ...]:
+    """Engines that may have a schedule at once, in the order in which they are asked.
+
+    `note` hears of those that another package adds and that break down.
+
+    Raises
+    ------
+    TacclError : there is one of those, and no `note`.
+    """
     if not knows_phases(instance):
-        return tuple(engine for engine in all_engines() if engine.takes_sums and engine.can(instance))
+        whole = (engine for engine in all_engines(note) if engine.takes_sums)
+        return tuple(engine for engine in whole if _serves(engine, instance, note))
     greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
     if greedy.is_quick(instance):
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     return (along_trees,) if along_trees.can(instance) else (combining, greedy)
+
+
+def _serves(engine: Engine, instance: Instance, note: Note | None) -> bool:
+    try:
+        return bool(verdict_of(engine, instance))
+    except TacclError as fault:
+        if note is None:
+            raise
+        note(engine.name, fault)
+        return False
