@@ -1,0 +1,154 @@
+"""What is derived from a problem is derived once: by one instance of it, and by nobody beside that."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from small_problems import custom, full, problem, ring, two_nodes
+
+from taccl import synthesize
+from taccl.encoding.core.demand import Demand
+from taccl.encoding.core.phases import owners_of
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.textbook.parts import parts_of
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem
+
+#: What an instance derives from its problem, each a function of some module.
+DERIVED = (
+    "symmetry_group",
+    "assumed_group",
+    "found_group",
+    "quotient",
+    "distances_by_limits",
+    "shortest_path_sets",
+    "earliest_us",
+    "phases",
+)
+
+
+def content(value: Any) -> object:
+    """A value as what it holds, so that problems made apart and equal in all they hold are equal."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(content(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple | list):
+        return tuple(map(content, value))
+    return value
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str, calls: Counter[tuple[object, ...]]) -> None:
+    """Count the calls of a function of `taccl` by what they are asked, wherever it is imported."""
+    holders = [
+        module
+        for path, module in list(sys.modules.items())
+        if path.startswith("taccl.") and callable(vars(module).get(name))
+    ]
+    (original,) = {vars(module)[name] for module in holders}
+
+    def counting(*asked: Any, **named: Any) -> object:
+        known = (each for each in (*asked, *named.values()) if not callable(each))
+        calls[name, tuple(map(content, known))] += 1
+        return original(*asked, **named)
+
+    for module in holders:
+        monkeypatch.setattr(module, name, counting)
+
+
+def count_instances(monkeypatch: pytest.MonkeyPatch, calls: Counter[tuple[object, ...]]) -> None:
+    make: Callable[[Instance, Problem], None] = Instance.__init__
+
+    def counting(instance: Instance, stated: Problem) -> None:
+        calls["Instance", content(stated)] += 1
+        make(instance, stated)
+
+    monkeypatch.setattr(Instance, "__init__", counting)
+
+
+@pytest.mark.parametrize(
+    ("collective", "topology", "size", "chunks"),
+    [
+        ("allreduce", "ring:4", "4KB", 1),
+        ("allreduce", "full:3", "1KB", 1),
+        ("reducescatter", "ring:4", "1MB", 2),
+        ("alltoall", "ring:3", "1KB", 1),
+    ],
+)
+def test_a_search_derives_nothing_of_a_problem_twice(
+    monkeypatch: pytest.MonkeyPatch, collective: str, topology: str, size: str, chunks: int
+) -> None:
+    """Of each problem there is one instance, and each thing is derived from it at most once."""
+    calls: Counter[tuple[object, ...]] = Counter()
+    for name in DERIVED:
+        counted(monkeypatch, name, calls)
+    count_instances(monkeypatch, calls)
+    synthesize(collective, topology=topology, size=size, chunks=chunks, effort=1_500)
+    again = Counter(str(key[0]) for key, times in calls.items() if times > 1)
+    assert not again, f"derived more than once: {dict(again)}"
+    assert {"Instance", "phases"} <= {key[0] for key in calls}, "the search was looked at"
+
+
+def test_chunks_that_go_from_one_rank_to_another_are_told_from_those_that_stay_or_are_summed() -> None:
+    asked = custom(4, [([0], [2], False), ([1], [1], False), ([0, 1], [2], True)])
+    demand = Demand(asked)
+    assert demand.from_one_to_another.tolist() == [0]
+    assert demand.chunks_from.tolist() == [2, 2, 0, 0]
+    assert demand.lacking.chunk.tolist() == [0, 2]
+    assert demand.to_one
+    assert not demand.moves_pairwise
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "broadcasts", "moves_pairwise"),
+    [
+        ("allgather", "spread", True, False),
+        ("broadcast", "spread", True, False),
+        ("alltoall", "routed", False, True),
+        ("scatter", "routed", False, True),
+        ("allreduce", "summed", False, False),
+    ],
+)
+def test_textbooks_and_bounds_ask_the_same_demand(
+    name: str, kind: str, broadcasts: bool, moves_pairwise: bool
+) -> None:
+    instance = Instance(problem(full(3), name))
+    parts = instance.once(parts_of)
+    assert parts is not None
+    assert parts.kind == kind
+    assert (instance.demand.broadcasts, instance.demand.moves_pairwise) == (broadcasts, moves_pairwise)
+    assert instance.once(parts_of) is parts
+
+
+def test_sums_for_one_rank_each_read_backwards_are_their_reduce_phase() -> None:
+    instance = Instance(problem(ring(3), "reducescatter"))
+    assert instance.reversed is instance.phases.reduce_phase
+    copies = Instance(problem(ring(3), "allgather"))
+    assert copies.phases.broadcast_phase is copies
+    assert copies.reversed.problem.collective.name == "reducescatter"
+
+
+def test_without_limits_there_is_one_kind_of_chunks_and_its_distances_are_those_of_all_links() -> None:
+    instance = Instance(problem(two_nodes(), "allgather"))
+    distances, kind = instance.distances_by_limits
+    assert np.shares_memory(distances, instance.distances_us)
+    assert not kind.any()
+
+
+def test_the_owner_of_a_sum_is_the_contributor_that_passes_nothing_on() -> None:
+    """0 -> 1 -> 2 on a ring of three: rank 2 has the sum of chunk 0; chunk 1 is copied from rank 1."""
+    asked = custom(3, [([0, 1, 2], [2], True), ([1], [2], False)])
+    stated = Problem(ring(3), asked, 1.0)
+    link = stated.topology.link_index
+    sends = [
+        Decision((0,), link[0, 1], reduce=True),
+        Decision((0,), link[1, 2], reduce=True),
+        Decision((1,), link[1, 2]),
+    ]
+    assert owners_of(in_order(stated, sends)).tolist() == [2, 1]
