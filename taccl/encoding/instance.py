@@ -40,6 +40,8 @@ class Instance:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._derived: dict[object, object] = {}
+        #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
+        self._refused: set[bytes] = set()
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
 
@@ -118,13 +120,14 @@ class Instance:
         if self.problem.symmetry:
             return self.group
         return self._once(
-            ("assumed group", exchanges_first), lambda: assumed_group(self.problem, exchanges_first)
+            ("assumed group", exchanges_first),
+            lambda: assumed_group(self.problem, exchanges_first, self._refused),
         )
 
     @cached_property
     def quotient(self) -> Quotient | None:
         """The part that decides the rest where ranks look the same, with its images."""
-        return quotient(self.problem)
+        return quotient(self.problem, self._refused)
 
     @property
     def quotient_takes_s(self) -> float:
@@ -150,10 +153,16 @@ class Instance:
         return self._once(("phases", owners.tobytes()), lambda: self._in_phases(owners))
 
     def _in_phases(self, owners: IntArray | None) -> Phases[Instance]:
-        return phases(self.problem, owners, lambda: self.group).each(self._same_or_new)
+        return phases(self.problem, owners, lambda: self.group).each(self._on_the_same_network)
 
-    def _same_or_new(self, problem: Problem) -> Instance:
-        return self if problem is self.problem else Instance(problem)
+    def _on_the_same_network(self, problem: Problem) -> Instance:
+        """An instance of a problem on the same links or on the reversed ones, with the same limits."""
+        if problem is self.problem:
+            return self
+        part = Instance(problem)
+        if self.problem.limits.own_first is None:  # of the reversed problem that is not asked
+            part._refused = self._refused
+        return part
 
     @cached_property
     def reversed(self) -> Instance:
@@ -165,7 +174,7 @@ class Instance:
         """
         if self.phases.reduce_phase is not None and self.phases.broadcast_phase is None:
             return self.phases.reduce_phase
-        return Instance(self.problem.reversed())
+        return self._on_the_same_network(self.problem.reversed())
 
     def proves(self, bound_us: float) -> None:
         """Keep a bound that somebody proved, if it is the best so far."""

@@ -16,7 +16,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import owners_of, phases
+from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.beginnings import as_genes, doubling
@@ -260,9 +260,9 @@ def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
 def test_phases_keep_the_symmetries_that_their_owners_have() -> None:
     reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
     for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
-        spread = phases(reduced, np.array(roots)).broadcast_phase
+        spread = Instance(reduced).phases_at(np.array(roots)).broadcast_phase
         assert spread is not None
-        assert len(symmetry_group(spread)) == order
+        assert len(spread.group) == order
 
 
 def test_a_greedy_pass_ends_when_its_time_is_over() -> None:

@@ -10,14 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_problems import custom, full, problem, ring, two_nodes
+from hypothesis import given, settings
+from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl import synthesize
+from taccl.automorphism import Broken
+from taccl.collective import IntArray
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.action import Action
+from taccl.encoding.symmetry.check import action_of
+from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.symmetry.search import assumed_group
 from taccl.problem import Problem
 
 #: What an instance derives from its problem, each a function of some module.
@@ -93,6 +100,48 @@ def test_a_search_derives_nothing_of_a_problem_twice(
     again = Counter(str(key[0]) for key, times in calls.items() if times > 1)
     assert not again, f"derived more than once: {dict(again)}"
     assert {"Instance", "phases"} <= {key[0] for key in calls}, "the search was looked at"
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(names=("allreduce", "reducescatter", "allgather"), limited=True, betas=ENGINE_BETAS))
+def test_what_is_known_of_a_network_changes_no_group(stated: Problem) -> None:
+    """Phases leave out what the whole's network refused: their groups and quotients are those found alone."""
+    whole = Instance(stated)
+    whole.assumed_group()
+    _ = whole.quotient
+    for part in (whole.phases.reduce_phase, whole.phases.broadcast_phase):
+        if part is None:
+            continue
+        for exchanges_first in (False, True):
+            alone = assumed_group(part.problem, exchanges_first)
+            assert np.array_equal(part.assumed_group(exchanges_first).rank_map, alone.rank_map)
+        found, found_alone = part.quotient, quotient(part.problem)
+        assert (found is None) == (found_alone is None)
+        if found is not None and found_alone is not None:
+            assert np.array_equal(found.chunk_map, found_alone.chunk_map)
+            assert np.array_equal(found.link_map, found_alone.link_map)
+
+
+def test_a_network_is_asked_once_whether_it_looks_the_same_under_a_permutation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One link of the ring is slower: no rotation is a symmetry, of the whole or of a phase."""
+    asked = Counter[bytes]()
+
+    def counting(stated: Problem, ranks: IntArray) -> Action | Broken:
+        asked[ranks.tobytes()] += 1
+        return action_of(stated, ranks)
+
+    monkeypatch.setattr("taccl.encoding.symmetry.group.action_of", counting)
+    links = [(rank, (rank + 1) % 6, 1.0, 2.0 if rank == 0 else 1.0) for rank in range(6)]
+    whole = Instance(problem(machine(6, links), "allreduce"))
+    assert whole.quotient is None
+    assert whole.phases.reduce_phase is not None and whole.phases.broadcast_phase is not None
+    for part in (whole, whole.phases.reduce_phase, whole.phases.broadcast_phase):
+        assert part.quotient is None
+        assert len(part.assumed_group()) == 1
+    assert asked
+    assert set(asked.values()) == {1}
 
 
 def test_chunks_that_go_from_one_rank_to_another_are_told_from_those_that_stay_or_are_summed() -> None:

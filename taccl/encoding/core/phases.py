@@ -17,7 +17,7 @@ from taccl.collective import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
+from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -49,16 +49,12 @@ class Phases(Generic[_Part]):
         return Phases(*changed)
 
 
-def phases(
-    problem: Problem,
-    owners: IntArray | None = None,
-    group: Callable[[], SymmetryGroup] | None = None,
-) -> Phases[Problem]:
+def phases(problem: Problem, owners: IntArray | None, group: Callable[[], SymmetryGroup]) -> Phases[Problem]:
     """What has to be summed, as a problem on the reversed links, and what has to be copied.
 
-    `owners` says where each sum is made that many ranks want, shape (num_chunks,); by default at the
-    chunk's owner. The phases keep the symmetries that also take each owner to the owner of its image.
-    `group` knows the problem's group already, if it comes to that; by default it is derived.
+    `owners` says where each sum is made that many ranks want, shape (num_chunks,); None: at the chunk's
+    owner. The phases keep the symmetries that also take each owner to the owner of its image: `group` is
+    asked for the problem's group if it comes to that.
     """
     collective = problem.collective
     if not collective.is_reduction:
@@ -89,12 +85,12 @@ def owners_of(schedule: Schedule) -> IntArray:
 
 
 def _keeping(
-    problem: Problem, copies: Collective, group: Callable[[], SymmetryGroup] | None
+    problem: Problem, copies: Collective, group: Callable[[], SymmetryGroup]
 ) -> tuple[IntArray, ...]:
     """The symmetries of a problem that its sums' owners have too: compositions, if not all of its own."""
     if all(copies.chunk_map(np.asarray(each)) is not None for each in problem.symmetry):
         return problem.symmetry
-    elements = (symmetry_group(problem) if group is None else group()).rank_map[1:]
+    elements = group().rank_map[1:]
     return tuple(element for element in elements if copies.chunk_map(element) is not None)
 
 

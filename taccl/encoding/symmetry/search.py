@@ -33,12 +33,15 @@ _WORK, _CELLS_PER_UNIT = 4000, 10_000
 _NEARLY = 0.1
 
 
-def assumed_group(problem: Problem, exchanges_first: bool = False) -> SymmetryGroup:
+def assumed_group(
+    problem: Problem, exchanges_first: bool = False, refused: set[bytes] | None = None
+) -> SymmetryGroup:
     """The symmetries among those that machines are built by, of a problem that states none.
 
-    A search over orbits is so much faster that it pays to look for some that nobody asked for.
+    A search over orbits is so much faster that it pays to look for some that nobody asked for. `refused` is
+    what is known of the network, as in `Growing`, and learns what is found out.
     """
-    growing = Growing(problem)
+    growing = Growing(problem, refused=set() if refused is None else refused)
     growing.add_all(candidates_of(problem.topology, exchanges_first))
     return growing.group()
 
