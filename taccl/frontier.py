@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,15 +24,14 @@ from taccl.encoding.frontier import (
     Undecided,
     fewest_steps,
     round_bound,
-    round_network,
     walk,
 )
 from taccl.encoding.frontier.points import copies_of
+from taccl.encoding.instance import Instance
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.network import Occupancy
 from taccl.notebook import frame_of_rows, html_table, new_axes
-from taccl.problem import Problem
 from taccl.resolved import choose_topology
 from taccl.schedule import Schedule, schedule_to_json
 from taccl.schemas import finite, stamped
@@ -271,10 +271,9 @@ def pareto(
     """
     _check_limits(time_limit, max_steps, max_chunks)
     machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
-    problem_of = _stated(collective, machine, root, units.parse_size(size))
-    copies = copies_of(problem_of(1))
-    least = fewest_steps(copies)
-    bound = round_bound(copies, round_network(copies.topology))
+    instance_of = _stated(collective, machine, root, units.parse_size(size))
+    copies = copies_of(instance_of(1))
+    least, bound = fewest_steps(copies), copies.once(round_bound)
     most_steps = least + _MORE_STEPS if max_steps is None else max_steps
     most_chunks = min(_CHUNKS, bound.rounds_per_chunk.denominator) if max_chunks is None else max_chunks
     if most_steps < least:
@@ -288,11 +287,11 @@ def pareto(
     undecided: list[Undecided] = []
     interrupted = False
     try:
-        for news in walk(problem_of, most_steps, most_chunks, budget):
+        for news in walk(instance_of, most_steps, most_chunks, budget):
             if isinstance(news, Undecided):
                 undecided.append(news)
                 continue
-            points.append(FrontierPoint(news, lower_bound(news.schedule.problem, _BOUND_S)))
+            points.append(FrontierPoint(news, lower_bound(instance_of(news.chunks), _BOUND_S)))
             if on_point is not None:
                 on_point(points[-1])
     except KeyboardInterrupt:
@@ -305,7 +304,7 @@ def pareto(
             hint="a larger --time-limit; taccl synthesize finds schedules for machines of this size",
         )
     return Frontier(
-        collective=problem_of(1).collective,
+        collective=instance_of(1).problem.collective,
         topology=machine.name,
         least_steps=least,
         round_bound=bound,
@@ -320,17 +319,18 @@ def pareto(
 
 def _stated(
     name: str, machine: PhysicalTopology, root: int | None, size_bytes: int
-) -> Callable[[int], Problem]:
-    """The problem for each number of chunks per rank; all links may be used, as they are."""
+) -> Callable[[int], Instance]:
+    """The problem for each number of chunks per rank, made once; all links may be used, as they are."""
     collective = make_collective(name, machine.num_ranks, 1, root)
     problem = apply_sketch(None, machine, collective, 1.0, max_group=DEFAULT_TARGET.max_group).problem
 
-    def problem_of(chunks: int) -> Problem:
+    @cache
+    def instance_of(chunks: int) -> Instance:
         collective = make_collective(name, machine.num_ranks, chunks, root)
         chunk_bytes = math.ceil(Fraction(size_bytes, collective.chunks_per_size))
-        return replace(problem, collective=collective, chunk_mb=chunk_bytes / units.MB)
+        return Instance(replace(problem, collective=collective, chunk_mb=chunk_bytes / units.MB))
 
-    return problem_of
+    return instance_of
 
 
 def _check_limits(time_limit: float, max_steps: int | None, max_chunks: int | None) -> None:

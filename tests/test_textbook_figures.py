@@ -9,6 +9,7 @@ import pytest
 from taccl.api import make_problem
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
 MACHINES = Path(__file__).parent / "data" / "machines"
@@ -16,7 +17,7 @@ MACHINES = Path(__file__).parent / "data" / "machines"
 
 def best_us(problem: Problem) -> float:
     """The fastest textbook algorithm, valid."""
-    _, best = min(built(problem, Budget(60.0)), key=lambda named: named[1].makespan_us)
+    _, best = min(built(Instance(problem), Budget(60.0)), key=lambda named: named[1].makespan_us)
     best.check()
     return best.makespan_us
 
@@ -50,7 +51,7 @@ def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     problem = make_problem(
         "allgather", topology=MACHINES / "two-cpus.yaml", size="1GB", chunks=chunks
     ).problem
-    rings_us = [each.makespan_us for name, each in built(problem, Budget(60.0)) if name == "ring"]
+    rings_us = [each.makespan_us for name, each in built(Instance(problem), Budget(60.0)) if name == "ring"]
     full_us = 7 / 8 * 2**30 / 25e3
     assert min(rings_us) == pytest.approx(full_us + 7 * 1.5)
     assert full_us < best_us(problem) <= full_us + 7 * 1.5 + 1e-6

@@ -8,18 +8,20 @@ bound that anybody proved. It knows no engine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
+from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.phases import Phases, default_owners, phases
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
+from taccl.encoding.symmetry.search import assumed_group
 from taccl.network import FloatArray
 from taccl.problem import Problem
 
@@ -30,33 +32,6 @@ Part = Literal["whole", "reduce phase", "broadcast phase"]
 
 #: A quotient is looked for at about so many pairs of a rank and a link a second.
 _QUOTIENT_CELLS_PER_S = 5_000_000
-
-
-@dataclass(frozen=True)
-class DemandClass:
-    """Who has and who wants each chunk.
-
-    Parameters
-    ----------
-    copies_from_one : every chunk is copied, and starts at one rank.
-    to_all, to_one : every chunk is wanted by all ranks, by one.
-    sums : some chunk is a sum.
-    """
-
-    copies_from_one: bool
-    to_all: bool
-    to_one: bool
-    sums: bool
-
-    @property
-    def broadcasts(self) -> bool:
-        """Every chunk is copied from one rank to all, as in AllGather and Broadcast."""
-        return self.copies_from_one and self.to_all
-
-    @property
-    def moves_pairwise(self) -> bool:
-        """Every chunk is copied from one rank to one, as in AlltoAll, Scatter and Gather."""
-        return self.copies_from_one and self.to_one
 
 
 class Instance:
@@ -74,6 +49,8 @@ class Instance:
     def __init__(self, problem: Problem, part: Part = "whole", *, is_quotient: bool = False) -> None:
         self.problem, self.part, self.is_quotient = problem, part, is_quotient
         self._derived: dict[object, object] = {}
+        #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
+        self._refused: set[bytes] = set()
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
 
@@ -96,16 +73,9 @@ class Instance:
         return self.problem.features
 
     @cached_property
-    def demand(self) -> DemandClass:
+    def demand(self) -> Demand:
         """Who has and who wants what."""
-        collective = self.problem.collective
-        starts, ends = collective.num_sources, collective.num_wanted
-        return DemandClass(
-            copies_from_one=bool((starts == 1).all()) and not collective.is_reduction,
-            to_all=bool((ends == collective.num_ranks).all()),
-            to_one=bool((ends == 1).all()),
-            sums=collective.is_reduction,
-        )
+        return Demand(self.problem.collective)
 
     @cached_property
     def durations_us(self) -> FloatArray:
@@ -120,12 +90,25 @@ class Instance:
 
     @cached_property
     def distances_by_limits(self) -> tuple[FloatArray, IntArray]:
-        """The same over the links that each class of chunks may use, and the class of each chunk."""
+        """The same over the links that each kind of chunks may use, and the kind of each chunk.
+
+        Shapes (num_kinds, num_ranks, num_ranks) and (num_chunks,).
+        """
+        if self.problem.limits.may_use is None:
+            return self.distances_us[None], np.zeros(self.problem.num_chunks, dtype=np.int64)
         return distances_by_limits(self.problem)
+
+    @cached_property
+    def earliest_us(self) -> FloatArray:
+        """When each output can be there at best, with what follows it, shape (len(outputs),)."""
+        return earliest_us(self.problem, self.distances_by_limits if self.problem.sizes is None else None)
 
     def path_sets(self, slack: float) -> BoolArray:
         """The links on paths that are short enough for each chunk, shape (num_chunks, num_links)."""
-        return self._once(("path sets", slack), lambda: shortest_path_sets(self.problem, slack))
+        return self._once(
+            ("path sets", slack),
+            lambda: shortest_path_sets(self.problem, self.durations_us, self.distances_by_limits, slack),
+        )
 
     @cached_property
     def latency_fraction(self) -> float:
@@ -138,10 +121,22 @@ class Instance:
         """All compositions of the problem's symmetries."""
         return symmetry_group(self.problem)
 
+    def assumed_group(self, exchanges_first: bool = False) -> SymmetryGroup:
+        """The same, or, where the problem states no symmetry, of those that machines are built by.
+
+        `exchanges_first` says which of those count where two do not go together (`symmetry.candidates`).
+        """
+        if self.problem.symmetry:
+            return self.group
+        return self._once(
+            ("assumed group", exchanges_first),
+            lambda: assumed_group(self.problem, exchanges_first, self._refused),
+        )
+
     @cached_property
     def quotient(self) -> Quotient | None:
         """The part that decides the rest where ranks look the same, with its images."""
-        return quotient(self.problem)
+        return quotient(self.problem, self._refused)
 
     @property
     def quotient_takes_s(self) -> float:
@@ -158,23 +153,30 @@ class Instance:
     @cached_property
     def phases(self) -> Phases[Instance]:
         """What has to be summed, as copies on the reversed links, and what has to be copied then."""
-        return self._parts(phases(self.problem))
+        return self._in_phases(None)
 
     def phases_at(self, owners: IntArray) -> Phases[Instance]:
         """The same with the sum of each chunk made at its rank in `owners`, shape (num_chunks,)."""
         if np.array_equal(owners, default_owners(self.problem.collective)):
             return self.phases
-        key = ("phases", owners.tobytes())
-        return self._once(key, lambda: self._parts(phases(self.problem, owners)))
+        return self._once(("phases", owners.tobytes()), lambda: self._in_phases(owners))
 
-    def _parts(self, parts: Phases[Problem]) -> Phases[Instance]:
-        sums, copies = parts.reduce_phase, parts.broadcast_phase
-        if sums is None:
+    def _in_phases(self, owners: IntArray | None) -> Phases[Instance]:
+        parts = phases(self.problem, owners, lambda: self.group)
+        if parts.reduce_phase is None:
             return Phases(None, self)  # nothing is summed, so the copies are the whole
+        sums, copies = parts.reduce_phase, parts.broadcast_phase
         return Phases(
-            Instance(sums, "reduce phase", is_quotient=self.is_quotient),
-            None if copies is None else Instance(copies, "broadcast phase", is_quotient=self.is_quotient),
+            self._on_the_same_network(sums, "reduce phase"),
+            None if copies is None else self._on_the_same_network(copies, "broadcast phase"),
         )
+
+    def _on_the_same_network(self, problem: Problem, part: Part) -> Instance:
+        """An instance of a phase: the same links or the reversed ones, with the same limits."""
+        phase = Instance(problem, part, is_quotient=self.is_quotient)
+        if self.problem.limits.own_first is None:  # of the reversed problem that is not asked
+            phase._refused = self._refused
+        return phase
 
     @cached_property
     def reversed(self) -> Instance:
@@ -184,7 +186,9 @@ class Instance:
         ------
         CollectiveError : it has no mirror image.
         """
-        return Instance(self.problem.reversed())
+        if self.phases.reduce_phase is not None and self.phases.broadcast_phase is None:
+            return self.phases.reduce_phase
+        return self._on_the_same_network(self.problem.reversed(), self.part)
 
     def proves(self, bound_us: float) -> None:
         """Keep a bound that somebody proved, if it is the best so far."""

@@ -9,9 +9,10 @@ from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof, View
-from taccl.encoding.bounds.broadcast_time import broadcast_time_bound
+from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.cuts import Cut
-from taccl.encoding.bounds.gather_time import gather_time_bound
+from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
 from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
 from taccl.encoding.core.budget import Budget
@@ -41,12 +42,16 @@ def lower_bound(stated: Problem) -> Proof:
     return bounds.lower_bound(stated, _budget())
 
 
+def _best(bound: Bound, view: View, known_us: float) -> Proof:
+    return max(bound.prove(view, known_us, _budget()), key=lambda proof: proof.value_us)
+
+
 def broadcast_time(stated: Problem, known_us: float, backwards: bool = False) -> Proof:
-    return broadcast_time_bound(View(Instance(stated), backwards), known_us, _budget())
+    return _best(BROADCAST_TIME, View(Instance(stated), backwards), known_us)
 
 
 def gather_time(stated: Problem, known_us: float) -> Proof:
-    return gather_time_bound(View(Instance(stated)), known_us, _budget())
+    return _best(GATHER_TIME, View(Instance(stated)), known_us)
 
 
 def staged_cut(stated: Problem, cut: Cut, known_us: float) -> Proof:

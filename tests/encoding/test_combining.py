@@ -16,15 +16,14 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.paths import distances_by_limits
-from taccl.encoding.core.phases import owners_of, phases
+from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.beginnings import as_genes, doubling
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, PathDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.encoding.symmetry.search import with_symmetry
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -148,7 +147,8 @@ def test_what_stays_behind_can_go_later() -> None:
 
 
 def test_a_sequence_can_be_decoded_from_the_middle_on() -> None:
-    orbits = orbits_of(with_symmetry(problem(switch(8), "allgather")))
+    small = problem(switch(8), "allgather")
+    orbits = OrbitInstance.of(small, Instance(small).assumed_group())
     decoder, random = BroadcastDecoder(orbits), np.random.default_rng(0)
     one, other = (decoder.decode(doubling(orbits, random)) for _ in range(2))
     genes = [*one.genes[:2], *other.genes]
@@ -217,9 +217,9 @@ def test_a_schedule_as_genes_has_each_orbit_once() -> None:
 
 
 def test_rotations_and_exchanges_are_found_where_a_machine_has_them() -> None:
-    assert len(symmetry_group(with_symmetry(problem(ring(6), "allgather")))) == 6
-    assert len(symmetry_group(with_symmetry(problem(two_nodes(), "alltoall")))) == 2
-    assert len(symmetry_group(with_symmetry(problem(full(4), "broadcast")))) == 1
+    assert len(Instance(problem(ring(6), "allgather")).assumed_group()) == 6
+    assert len(Instance(problem(two_nodes(), "alltoall")).assumed_group()) == 2
+    assert len(Instance(problem(full(4), "broadcast")).assumed_group()) == 1
 
 
 def test_unequal_costs_ports_and_limits_are_no_symmetry() -> None:
@@ -229,12 +229,13 @@ def test_unequal_costs_ports_and_limits_are_no_symmetry() -> None:
     may_use[0, 1] = False
     limited = problem(ring(3), "allgather", limits=RoutingLimits(may_use=may_use))
     for small in (problem(uneven, "allgather"), problem(shared, "allgather"), limited):
-        assert not with_symmetry(small).symmetry
+        assert len(Instance(small).assumed_group()) == 1
 
 
 def test_symmetries_that_are_asked_for_are_the_only_ones() -> None:
-    asked = problem(ring(6), "allgather", symmetry=[[3, 4, 5, 0, 1, 2]])
-    assert with_symmetry(asked) is asked
+    asked = Instance(problem(ring(6), "allgather", symmetry=[[3, 4, 5, 0, 1, 2]]))
+    assert asked.assumed_group() is asked.group
+    assert len(asked.group) == 2
 
 
 def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
@@ -259,9 +260,9 @@ def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
 def test_phases_keep_the_symmetries_that_their_owners_have() -> None:
     reduced = problem(full(4), "allreduce", symmetry=[[1, 2, 3, 0]])
     for roots, order in (([0, 1, 2, 3], 4), ([2, 3, 0, 1], 4), ([0, 0, 2, 2], 2), ([0, 0, 0, 0], 1)):
-        spread = phases(reduced, np.array(roots)).broadcast_phase
+        spread = Instance(reduced).phases_at(np.array(roots)).broadcast_phase
         assert spread is not None
-        assert len(symmetry_group(spread)) == order
+        assert len(spread.group) == order
 
 
 def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
@@ -269,7 +270,7 @@ def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
     group = symmetry_group(small)
     usable = np.ones((small.num_chunks, small.topology.num_links), dtype=np.bool_)
     left = np.zeros((small.num_chunks, small.num_ranks))
-    routing = RoutingInstance(small, group, *distances_by_limits(small), usable, left)
+    routing = RoutingInstance(small, group, *Instance(small).distances_by_limits, usable, left)
     random = np.random.default_rng(0)
     assert schedule_by_policy(routing, Policy(), random, Budget(0.0)) is None
     assert schedule_by_policy(routing, Policy(), random) is not None

@@ -25,8 +25,8 @@ from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendG
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
-from taccl.encoding.symmetry.search import with_symmetry
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -48,7 +48,7 @@ def rails(alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:
 
 
 def orbits_of(small: Problem, exchanges_first: bool = False) -> OrbitInstance:
-    return OrbitInstance.of(small, symmetry_group(with_symmetry(small, exchanges_first)))
+    return OrbitInstance.of(small, Instance(small).assumed_group(exchanges_first))
 
 
 def schedule_of(orbits: OrbitInstance, decoded: Decoded) -> Schedule:
@@ -113,8 +113,8 @@ def test_of_two_ranks_that_share_a_nic_one_sends_for_both() -> None:
     inside = [(a, b, 1.0, 0.1) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     across = [(a, b, 10.0, 1.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
-    small = with_symmetry(problem(topology, "allreduce"))
-    group = symmetry_group(small)
+    small = problem(topology, "allreduce")
+    group = Instance(small).assumed_group()
     paired = ExchangeDecoder(OrbitInstance.of(small, group))
     decoder = ExchangeDecoder(OrbitInstance.of(small, without_shared_ports(topology, group)))
     together, apart = (
@@ -226,7 +226,7 @@ def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
     small = problem(switch(6), "allreduce", 2)
     for compact in reducing(greedy)(small, SearchOptions(), Budget(seconds), None):
         assert compact.schedule is not None
-        group = kept_by(compact.schedule, symmetry_group(with_symmetry(small)))
+        group = kept_by(compact.schedule, Instance(small).assumed_group())
         decoder = ExchangeDecoder(OrbitInstance.of(small, group))
         decoded = decoder.decode(as_exchanges(decoder.orbits, compact.schedule))
         assert decoded.unmet == 0

@@ -35,6 +35,7 @@ from taccl.encoding.engines.cp.sums_parts import splits, subsets
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
 from taccl.encoding.engines.cp.ticks import ticks_of
+from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule, Send, schedule_from_sends
@@ -159,7 +160,7 @@ def test_ranks_that_are_alike_are_tried_alike() -> None:
 def known_solution(small: Problem, schedule: Schedule) -> bool:
     """Whether a schedule is a solution of the model, as its hint says it."""
     ticks = ticks_of(small, schedule.makespan_us)
-    model = build(small, ticks, (0, ticks.at_most(schedule.makespan_us)))
+    model = build(Instance(small), ticks, (0, ticks.at_most(schedule.makespan_us)))
     add_hint(model, schedule)
     solver = cp_model.CpSolver()
     solver.parameters.fix_variables_to_their_hinted_value = True
@@ -233,10 +234,10 @@ def test_subsets_stand_after_what_is_in_them(whole: int) -> None:
 
 
 def test_bundles_are_all_chunks_first_and_then_fewer() -> None:
-    sizes = [len(together[0]) for _, together in bundles(problem(full(4), "allreduce"))]
+    sizes = [len(together[0]) for _, together in bundles(Instance(problem(full(4), "allreduce")))]
     assert sizes == [4, 2, 1]
     limited = problem(full(4), "allreduce", max_group=2)
-    assert [len(together[0]) for _, together in bundles(limited)] == [2, 1]
+    assert [len(together[0]) for _, together in bundles(Instance(limited))] == [2, 1]
 
 
 def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:

@@ -37,6 +37,7 @@ from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import NEVER, ticks_of
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -53,7 +54,7 @@ def first(small: Problem) -> Schedule:
 
 def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -> tuple[Schedule, float]:
     """Its best schedule and its bound, with no bound known before."""
-    model = whole_model(small, known, 0.0)
+    model = whole_model(Instance(small), known, 0.0)
     add_hint(model, known)
     best, bound = known, 0.0
     for each in events(model, 0, Budget.of_work(round(1000 * seconds))):
@@ -80,7 +81,7 @@ def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
     assert best.makespan_us >= optimum - 1e-6
     if bound >= best.makespan_us * (1 - 1e-9):
         assert best.makespan_us == pytest.approx(optimum, abs=1e-6)
-    for update in prove(small, SearchOptions(), Budget.of_work(1_000), known, 0.0):
+    for update in prove(Instance(small), SearchOptions(), Budget.of_work(1_000), known, 0.0):
         assert update.lower_bound_us <= (
             0.0 if small.collective.is_reduction else optimum * (1 + 1e-9) + 1e-6
         )
@@ -108,7 +109,7 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
 
 def fewest_ticks(small: Problem, known: Schedule) -> int:
     """What the whole model's fastest solution lasts."""
-    model = whole_model(small, known, 0.0)
+    model = whole_model(Instance(small), known, 0.0)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 8
     assert solver.solve(model.cp) == cp_model.OPTIMAL
@@ -123,7 +124,7 @@ def test_where_alpha_keeps_no_port_busy_shared_sends_save_nothing(small: Problem
     known = first(small)
     if not len(known):
         return
-    assert not whole_model(small, known, 0.0).slots
+    assert not whole_model(Instance(small), known, 0.0).slots
     nowhere = np.zeros(small.topology.num_links, dtype=np.bool_)
     with patch("taccl.encoding.engines.cp.variables.one_by_one", return_value=nowhere):
         shared = fewest_ticks(small, known)
@@ -278,7 +279,10 @@ def test_a_proof_ends_long_before_the_time_when_nothing_is_left_to_ask(costs: tu
     """The fastest schedule is known, and with an hour to spare its proof returns."""
     gather = problem(ring(3, *costs), "allgather")
     known = fastest(gather).schedule()
-    bounds = [update.lower_bound_us for update in prove(gather, SearchOptions(), Budget(3600.0), known, 0.0)]
+    bounds = [
+        update.lower_bound_us
+        for update in prove(Instance(gather), SearchOptions(), Budget(3600.0), known, 0.0)
+    ]
     assert bounds == sorted(bounds)
     assert bounds[-1] == pytest.approx(known.makespan_us, rel=1e-2)
     assert bounds[-1] <= known.makespan_us * (1 + 1e-9)

@@ -18,6 +18,7 @@ from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.group import symmetry_group
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -66,7 +67,7 @@ def best(small: Problem, seconds: float = 1.0) -> Schedule:
 )
 def test_the_busiest_port_of_a_flow(topology: LogicalTopology, name: str, optimum_us: float) -> None:
     small = problem(topology, name)
-    flow = least_busy_flow(small, topology.beta_us_per_mb, 10.0)
+    flow = least_busy_flow(small, symmetry_group(small), topology.beta_us_per_mb, 10.0)
     assert flow is not None
     assert flow.busiest_us == pytest.approx(optimum_us, rel=1e-6)
     assert flow_bound_us(small) == pytest.approx(optimum_us, rel=1e-6)
@@ -75,7 +76,8 @@ def test_the_busiest_port_of_a_flow(topology: LogicalTopology, name: str, optimu
 def test_a_little_weight_on_busy_times_keeps_flow_off_detours() -> None:
     """One chunk over a fast link; round the other side nothing is busy, but nothing is gained either."""
     topology = machine(3, [(0, 1, 0.0, 1.0), (0, 2, 0.0, 0.1), (2, 1, 0.0, 0.1), (1, 2, 0.0, 5.0)])
-    flow = least_busy_flow(problem(topology, "scatter"), topology.beta_us_per_mb, 10.0, 1e-3)
+    small = problem(topology, "scatter")
+    flow = least_busy_flow(small, symmetry_group(small), topology.beta_us_per_mb, 10.0, 1e-3)
     assert flow is not None
     assert flow.mb[0, 3] == pytest.approx(0.0, abs=1e-9)
     assert flow.mb[1:].sum() == 0.0

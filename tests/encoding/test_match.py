@@ -11,8 +11,8 @@ from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import RoutingInstance
-from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -22,7 +22,9 @@ from taccl.schedule import Schedule
 def routing_of(given: Problem) -> RoutingInstance:
     usable = np.array([given.usable(chunk) for chunk in range(given.num_chunks)])
     nothing_left = np.zeros((given.num_chunks, given.num_ranks))
-    return RoutingInstance(given, symmetry_group(given), *distances_by_limits(given), usable, nothing_left)
+    return RoutingInstance(
+        given, symmetry_group(given), *Instance(given).distances_by_limits, usable, nothing_left
+    )
 
 
 def matched(given: Problem, policy: MatchPolicy | None = None, seed: int = 0) -> Schedule:
@@ -51,14 +53,14 @@ def switch(ranks: int, alpha_us: float = 0.5) -> LogicalTopology:
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(names=("allgather", "broadcast"), limited=True, betas=ENGINE_BETAS))
 def test_every_pass_is_a_valid_schedule_no_faster_than_its_bound(small: Problem) -> None:
-    if is_for_matching(small):
+    if is_for_matching(Instance(small)):
         assert matched(small).makespan_us >= lower_bound(small).value_us - 1e-6
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(names=("allgather", "broadcast"), limited=True, betas=ENGINE_BETAS))
 def test_patience_of_one_keeps_no_chunk_from_a_rank(small: Problem) -> None:
-    if is_for_matching(small):
+    if is_for_matching(Instance(small)):
         assert len(matched(small, MatchPolicy(patience=1.0))) == (~small.collective.pre).sum()
 
 
@@ -119,11 +121,11 @@ def test_a_seed_repeats_a_pass() -> None:
 
 def test_symmetry_own_chunks_first_single_destinations_and_size_are_left_to_others() -> None:
     gather = problem(ring(4), "allgather")
-    assert is_for_matching(gather)
-    assert is_for_matching(problem(ring(4), "broadcast"))
-    assert not is_for_matching(problem(ring(4), "alltoall"))
-    assert not is_for_matching(problem(ring(4), "reducescatter"))
-    assert not is_for_matching(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]]))
-    assert not is_for_matching(problem(ring(200), "allgather")), "too large"
+    assert is_for_matching(Instance(gather))
+    assert is_for_matching(Instance(problem(ring(4), "broadcast")))
+    assert not is_for_matching(Instance(problem(ring(4), "alltoall")))
+    assert not is_for_matching(Instance(problem(ring(4), "reducescatter")))
+    assert not is_for_matching(Instance(problem(ring(4), "allgather", symmetry=[[1, 2, 3, 0]])))
+    assert not is_for_matching(Instance(problem(ring(200), "allgather"))), "too large"
     own_first = RoutingLimits(own_first=np.ones(4, dtype=np.bool_))
-    assert not is_for_matching(replace(gather, limits=own_first))
+    assert not is_for_matching(Instance(replace(gather, limits=own_first)))

@@ -28,7 +28,7 @@ from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import merged, mirrored, overlapped, phases
+from taccl.encoding.core.phases import Phases, merged, mirrored, overlapped
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.by_phases import by_phases
@@ -38,6 +38,11 @@ from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import TOLERANCE_US, Schedule
+
+
+def phases(stated: Problem) -> Phases[Problem]:
+    """The phases of a problem, as problems."""
+    return Instance(stated).phases.each(lambda part: part.problem)
 
 
 def first_of(part: Problem | None) -> Schedule | None:

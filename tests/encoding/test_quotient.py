@@ -16,9 +16,8 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.symmetry.check import is_automorphism
-from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
-from taccl.encoding.symmetry.search import with_symmetry
+from taccl.encoding.symmetry.search import assumed_group
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -197,7 +196,7 @@ def test_times_are_those_of_the_costs_of_the_whole(topology: LogicalTopology, na
     lifted = alike.lifted(part)
     lifted.check()
     assert lifted.makespan_us == pytest.approx(part.makespan_us, rel=1e-8)
-    stated = replace(whole, symmetry=tuple(symmetry_group(with_symmetry(whole)).rank_map[1:]))
+    stated = replace(whole, symmetry=tuple(assumed_group(whole).rank_map[1:]))
     first(stated).check()
 
 

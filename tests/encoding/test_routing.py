@@ -15,8 +15,8 @@ from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us, shortest_path
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.paths import shortest_path_sets
 from taccl.encoding.engines.milp.routing import RoutingOptions, build, routed
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -31,10 +31,10 @@ def known(problem: Problem) -> Schedule:
 
 def routes(problem: Problem, slack: float = 2.0) -> BoolArray:
     """Which links each chunk uses, shape (num_chunks, num_links)."""
-    allowed = shortest_path_sets(problem, slack)
-    symmetry = symmetry_group(problem)
+    instance = Instance(problem)
+    allowed = instance.path_sets(slack)
     uses = routed(
-        known(problem), symmetry, allowed, RoutingOptions(), SearchOptions(), Budget.of_work(20_000)
+        instance, known(problem), allowed, RoutingOptions(), SearchOptions(), Budget.of_work(20_000)
     )
     assert uses is not None
     return uses
@@ -99,13 +99,13 @@ def test_only_shortest_ways_are_left_without_slack() -> None:
     """0 -> 1 takes 1 us, 0 -> 2 -> 1 takes 2."""
     topology = machine(3, [(0, 1, 0.0, 1.0), (0, 2, 0.0, 1.0), (2, 1, 0.0, 1.0)])
     spread = problem(topology, "scatter")
-    assert shortest_path_sets(spread, 1.0)[1].tolist() == [True, False, False]
-    assert shortest_path_sets(spread, 2.0)[1].tolist() == [True, True, True]
+    assert Instance(spread).path_sets(1.0)[1].tolist() == [True, False, False]
+    assert Instance(spread).path_sets(2.0)[1].tolist() == [True, True, True]
 
 
 def test_no_chunk_is_routed_back_to_where_it_starts() -> None:
     gather = problem(full(3), "allgather")
-    allowed = shortest_path_sets(gather, 10.0)
+    allowed = Instance(gather).path_sets(10.0)
     chunk, link = np.nonzero(allowed)
     assert not gather.collective.pre[chunk, gather.topology.dst[link]].any()
 
@@ -121,7 +121,8 @@ def test_the_routes_of_a_known_schedule_solve_the_program(small: Problem, price:
     small = replace(
         small, limits=replace(small.limits, link_preference=preference if price else None, spread_load=spread)
     )
-    program = build(known(small), symmetry_group(small), shortest_path_sets(small, 1.0), RoutingOptions())
+    instance = Instance(small)
+    program = build(instance, known(small), instance.path_sets(1.0), RoutingOptions())
     model, start = program.model, program.given()
     lower, upper, _, _ = model.columns()
     starts, column, value, row_lower, row_upper = model.matrix()

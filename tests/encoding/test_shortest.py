@@ -13,7 +13,6 @@ from taccl.backend.lower import lower
 from taccl.collectives import make_collective
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.shortest import serves, shortest
@@ -91,7 +90,7 @@ def test_late_contributions_decide_where_the_sum_is_made() -> None:
     schedule = found(late)
     schedule.check()
     assert not (schedule.reduce & (schedule.dst == 0)).any()
-    assert earliest_us(late).max() == 26.0
+    assert Instance(late).earliest_us.max() == 26.0
 
 
 def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> None:
@@ -102,7 +101,7 @@ def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> No
     assert schedule.start_us.tolist() == [7.0]
     assert schedule.end_us.tolist() == [14.0]
     assert schedule.makespan_us == 15.5
-    assert earliest_us(asked).tolist() == [12.0, 15.5]
+    assert Instance(asked).earliest_us.tolist() == [12.0, 15.5]
     proof = lower_bound(asked)
     assert (proof.value_us, proof.kind) == (15.5, "arrival")
     assert proof.witness == "chunk 1 (piece 0 of rank 0's part) at rank 1"
@@ -163,7 +162,7 @@ def test_what_it_finds_is_valid_and_no_earlier_than_can_be(asked: Problem) -> No
         assert "helpers" in asked.features
         return
     schedule.check()
-    assert schedule.makespan_us >= earliest_us(asked).max() * (1 - 1e-12)
+    assert schedule.makespan_us >= Instance(asked).earliest_us.max() * (1 - 1e-12)
     assert schedule_from_json(schedule_to_json(schedule)).schedule.makespan_us == schedule.makespan_us
 
 

@@ -18,15 +18,18 @@ from taccl.encoding.frontier import (
 )
 from taccl.encoding.frontier.model import Model
 from taccl.encoding.frontier.points import copies_of
+from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError, TopologyError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:
-    least = fewest_steps(copies_of(problem(topology, name)))
+    least = fewest_steps(copies_of(Instance(problem(topology, name))))
     budget = Budget(60.0)
-    news = list(walk(lambda pieces: problem(topology, name, pieces), least + more_steps, chunks, budget))
+    news = list(
+        walk(lambda pieces: Instance(problem(topology, name, pieces)), least + more_steps, chunks, budget)
+    )
     assert not any(isinstance(each, Undecided) for each in news)
     return [each for each in news if isinstance(each, Point)]
 
@@ -37,7 +40,7 @@ def figures(points: list[Point]) -> list[tuple[int, int, int]]:
 
 def answer(topology: LogicalTopology, name: str, steps: int, rounds: int, chunks: int = 1) -> str:
     stated = problem(topology, name, chunks)
-    verdict = decide(stated, round_network(topology), steps, rounds, Budget(60.0))
+    verdict = decide(Instance(stated), steps, rounds, Budget(60.0))
     return "sat" if verdict.decisions is not None else "unsat" if verdict.impossible else "unknown"
 
 
@@ -64,7 +67,7 @@ def test_other_bandwidths_are_refused(beta: float) -> None:
 
 def test_the_narrowest_cut_bounds_the_rounds_per_chunk() -> None:
     stated = problem(ndv2_node(), "allgather", 3)
-    bound = round_bound(stated, round_network(stated.topology))
+    bound = round_bound(Instance(stated))
     assert bound.rounds_per_chunk == Fraction(7, 6)
     assert [bound.least_rounds(chunks) for chunks in (1, 2, 6)] == [2, 3, 7]
     assert bound.witness == "21 chunks into rank 0, 6 in a round"
@@ -82,7 +85,7 @@ def test_a_port_that_is_faster_than_its_links_lets_more_chunks_through_in_a_roun
         assert per_round == [2 if rate == 0.5 else 1] * 2
         assert (network.rate * network.weight == network.units).all()
         stated = Problem(topology, moved, 1.0)
-        verdicts = [decide(stated, network, 1, each, Budget(20.0)) for each in (1, 2)]
+        verdicts = [decide(Instance(stated), 1, each, Budget(20.0)) for each in (1, 2)]
         assert [verdict.decisions is not None for verdict in verdicts] == [rounds == 1, True]
 
 
@@ -90,12 +93,12 @@ def test_links_that_share_a_port_count_once_in_a_cut() -> None:
     links = [(1, 0, 1.0, 1.0), (2, 0, 1.0, 1.0)]
     for shared, expected in (([], 1), ([[0, 1]], 2)):
         stated = problem(machine(3, links, shared=shared), "gather")
-        assert round_bound(stated, round_network(stated.topology)).rounds_per_chunk == expected
+        assert round_bound(Instance(stated)).rounds_per_chunk == expected
 
 
 def test_where_every_chunk_goes_far_the_load_of_all_links_is_a_bound() -> None:
     stated = problem(ring(4), "alltoall")
-    bound = round_bound(stated, round_network(stated.topology))
+    bound = round_bound(Instance(stated))
     assert bound.rounds_per_chunk == 6  # each rank's chunks travel 1 + 2 + 3 links, and it has one link
 
 
@@ -134,11 +137,10 @@ def test_links_that_share_a_port_take_turns() -> None:
 
 def test_open_rounds_and_given_ones_agree() -> None:
     stated = problem(ring(4, both=True), "allgather", 2)
-    network = round_network(stated.topology)
     for rounds, expected in ((2, z3.unsat), (3, z3.sat), (4, z3.sat)):
-        assert Model(stated, network, 2, rounds).solver.check() == expected
+        assert Model(Instance(stated), 2, rounds).solver.check() == expected
         ways = [(first, rounds - first) for first in range(1, rounds)]
-        given = [Model(stated, network, 2, rounds, way).solver.check() for way in ways]
+        given = [Model(Instance(stated), 2, rounds, way).solver.check() for way in ways]
         assert (z3.sat in given) == (expected == z3.sat)
 
 
@@ -146,20 +148,20 @@ def test_limits_on_routes_hold() -> None:
     topology = ring(3, both=True)
     one_way = np.tile((topology.src + 1) % 3 == topology.dst, (3, 1))
     stated = problem(topology, "allgather", limits=RoutingLimits(may_use=one_way))
-    assert fewest_steps(stated) == 2
-    assert decide(stated, round_network(topology), 1, 3, Budget(10.0)).impossible
+    assert fewest_steps(Instance(stated)) == 2
+    assert decide(Instance(stated), 1, 3, Budget(10.0)).impossible
 
 
 def test_without_time_nothing_is_claimed() -> None:
     stated = problem(ring(4), "allgather")
-    verdict = decide(stated, round_network(stated.topology), 3, 3, Budget(0.0))
+    verdict = decide(Instance(stated), 3, 3, Budget(0.0))
     assert (verdict.decisions, verdict.impossible) == (None, False)
 
 
 def test_an_instance_that_is_too_large_is_refused() -> None:
     stated = problem(full(16), "alltoall", 8)
     with pytest.raises(SolverError, match="too many"):
-        decide(stated, round_network(stated.topology), 2, 40, Budget(1.0))
+        decide(Instance(stated), 2, 40, Budget(1.0))
 
 
 def test_the_walk_goes_from_few_steps_to_few_rounds_and_each_point_is_a_valid_schedule() -> None:
@@ -189,11 +191,11 @@ def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_mi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forgetful(*question: object) -> Verdict:
-        return Verdict() if question[3] == 2 else decide(*question)  # type: ignore[arg-type]
+        return Verdict() if question[2] == 2 else decide(*question)  # type: ignore[arg-type]
 
     monkeypatch.setattr("taccl.encoding.frontier.points.decide", forgetful)
     topology = ring(4, both=True)
-    news = list(walk(lambda pieces: problem(topology, "allgather", pieces), 2, 1, Budget(60.0)))
+    news = list(walk(lambda pieces: Instance(problem(topology, "allgather", pieces)), 2, 1, Budget(60.0)))
     assert news[0] == Undecided(2, 2, 1)
     assert isinstance(news[1], Point)
     assert (news[1].rounds, news[1].is_minimal) == (3, False)
@@ -201,7 +203,7 @@ def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_mi
 
 def test_an_allreduce_has_two_frontiers() -> None:
     with pytest.raises(CollectiveError, match="both sums and copies"):
-        copies_of(problem(ring(4), "allreduce"))
+        copies_of(Instance(problem(ring(4), "allreduce")))
 
 
 def test_ctrl_c_inside_the_solver_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,15 +30,16 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
-from taccl.encoding.engines.textbook.demand import demand_of
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.engines.textbook.grid import Plan, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes, sides
 from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.transfer import decisions, timed, together
 from taccl.encoding.engines.textbook.trees import double
+from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -81,12 +82,12 @@ def railed_nodes(nodes: int, size: int) -> LogicalTopology:
 
 def run(problem: Problem, *plans: Plan, batches: int = 1) -> Schedule | None:
     """What some plans make of a problem, valid; None where they do not fit it."""
-    demand = demand_of(problem.collective)
-    assert demand is not None
-    cut = demand.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
+    parts = parts_of(Instance(problem))
+    assert parts is not None
+    cut = parts.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
     streams = []
     for batch, variant, units in cut.streams():
-        steps = steps_of(plans[variant], demand.kind, cut, units)
+        steps = steps_of(plans[variant], parts.kind, cut, units)
         if steps is None:
             return None
         streams.append((batch, steps))
@@ -113,7 +114,7 @@ def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
 def all_built(problem: Problem, seconds: float = 60.0) -> dict[str, float]:
     """The time of every schedule by the name of its algorithm; each is valid."""
     times = {}
-    for name, schedule in built(problem, Budget(seconds)):
+    for name, schedule in built(Instance(problem), Budget(seconds)):
         schedule.check()
         assert schedule.problem is problem
         times[name] = schedule.makespan_us
@@ -343,8 +344,9 @@ def test_doubling_is_for_powers_of_two(algorithm: LineAlgorithm) -> None:
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "broadcast"])
 def test_of_custom_collectives_only_those_that_are_like_a_standard_one_are_answered(name: str) -> None:
     odd = custom(3, [((0, 1), (2,), False), ((0, 1), (1, 2), True)])
-    assert demand_of(odd) is None
-    assert not all_built(replace(problem(full(3), name), collective=odd))
+    stated = replace(problem(full(3), name), collective=odd)
+    assert parts_of(Instance(stated)) is None
+    assert not all_built(stated)
 
 
 # Rings.

@@ -19,6 +19,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.packing import Tree, packed
+from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -67,7 +68,7 @@ def busiest_us(problem: Problem, loads: np.ndarray) -> float:
 
 
 def loads_and_trees(problem: Problem) -> tuple[np.ndarray, list[Tree]]:
-    loads = link_capacities(problem, everywhere(problem), Budget(10.0))
+    loads = link_capacities(Instance(problem), everywhere(problem), Budget(10.0))
     assert loads is not None
     copies = problem.collective.pre.sum(axis=0)
     usable = np.ones((problem.num_ranks, problem.topology.num_links), dtype=np.bool_)
@@ -130,7 +131,7 @@ def test_loads_meet_the_throughput_bound(topology: LogicalTopology, chunks: int,
 
 def test_no_loads_where_a_rank_cannot_be_reached() -> None:
     gather = problem(machine(3, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
-    assert link_capacities(gather, everywhere(gather), Budget(5.0)) is None
+    assert link_capacities(Instance(gather), everywhere(gather), Budget(5.0)) is None
 
 
 def test_trees_that_do_not_fit_are_none() -> None:

@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.instance import Instance
 
 
 def arrival_bound(instance: Instance) -> Proof:
     """The output that is there last, at best, with what follows it."""
-    collective, earliest = instance.problem.collective, earliest_us(instance.problem)
+    collective, earliest = instance.problem.collective, instance.earliest_us
     if not earliest.max(initial=0.0) > 0:
         return ARRIVAL.proof(0.0, "nothing has to move")
     last = int(earliest.argmax())

@@ -14,7 +14,6 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.postal import Layer, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
@@ -26,14 +25,6 @@ from taccl.problem import Problem
 _MOST_CLASSES = 8
 #: Of more nodes than this, the farthest from a chunk are looked at; fewer where there are many links.
 _MOST_NODES, _MOST_LINKS_OF_NODES = 8, 100_000
-
-
-def broadcast_time_bound(view: View, known_us: float, budget: Budget) -> Proof:
-    """The longest broadcast of a chunk; chunks that start and may go alike count as one that all of them are.
-
-    `known_us` is another bound, as a yardstick.
-    """
-    return max(_prove(view, known_us, budget), key=lambda proof: proof.value_us)
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
@@ -66,7 +57,7 @@ def _classes(instance: Instance) -> list[IntArray]:
 
 def may_go_alike(instance: Instance) -> IntArray:
     """A number for each chunk, the same where chunks start at the same ranks and may use the same links."""
-    sets, set_of = instance.once(demand_of).source_sets
+    sets, set_of = instance.demand.source_sets
     limits = instance.problem.limits.may_use
     if limits is None:
         return set_of
@@ -87,7 +78,7 @@ def _all_informed(view: View, layer: Layer, chunk: int, tick_us: float, rows: in
     if not layers:
         return 0
     w = max_informed(instance, layers, tick_us, rows, view.backwards)
-    sets, set_of = instance.once(demand_of).source_sets
+    sets, set_of = instance.demand.source_sets
     together = w[:, :, sets[set_of[chunk]]].sum(axis=2)
     need = np.array([each.wanted.sum() for each in layers])
     return int(first_row(together >= need).max())
@@ -101,7 +92,7 @@ def _nodes_looked_at(problem: Problem) -> int:
 def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:
     """Each node, of many those that are farthest from a chunk, and the whole machine."""
     node_of = instance.problem.topology.node_of
-    sets, set_of = instance.once(demand_of).source_sets
+    sets, set_of = instance.demand.source_sets
     away_us = instance.distances_us[sets[set_of[chunk]]].min(axis=0, initial=np.inf)
     farthest = sorted(np.unique(node_of).tolist(), key=lambda node: -away_us[node_of == node].max())
     for node in farthest[: _nodes_looked_at(instance.problem)]:

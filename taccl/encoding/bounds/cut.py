@@ -30,7 +30,6 @@ from taccl.collective import BoolArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
@@ -52,7 +51,7 @@ def cut_bound(instance: Instance, cuts: Sequence[Cut], budget: Budget | None = N
             proof = _at(instance, cut, crossing)
             best = proof if proof.value_us > best.value_us else best
         if budget is not None:
-            budget.spend(_UNITS + _UNITS_PER_ROW * len(instance.once(demand_of).wants))
+            budget.spend(_UNITS + _UNITS_PER_ROW * len(instance.demand.wants))
     return best
 
 
@@ -80,7 +79,7 @@ def _heads_and_tails(
 ) -> tuple[FloatArray, FloatArray]:
     """The head and tail of each chunk of a crossing, microseconds, two of shape (len(chunks),)."""
     topology, distance_us = instance.problem.topology, instance.distances_us
-    demand, chunks, links = instance.once(demand_of), crossing.chunks, crossing.links
+    demand, chunks, links = instance.demand, crossing.chunks, crossing.links
     to_cut = distance_us[:, np.unique(topology.src[links])].min(axis=1)
     from_cut = distance_us[np.unique(topology.dst[links])].min(axis=0)
     starts = demand.starts.some(~inside[demand.starts.rank])

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
@@ -140,7 +139,7 @@ def _looks(instance: Instance) -> IntArray:
     Ranks that a symmetry takes to each other look the same. The opposite need not be so, which costs nothing
     but a cut that might have been tried.
     """
-    problem, demand, distance = instance.problem, instance.once(demand_of), instance.distances_us
+    problem, demand, distance = instance.problem, instance.demand, instance.distances_us
     topology, ranks = problem.topology, problem.num_ranks
     link, port = topology.incidence
     crowd = np.bincount(port, minlength=topology.num_ports)
@@ -167,7 +166,7 @@ class Crossings:
     """What must cross into sets of ranks, each found once; `instance.once(Crossings)`."""
 
     def __init__(self, instance: Instance) -> None:
-        self._problem, self._demand = instance.problem, instance.once(demand_of)
+        self._problem, self._demand = instance.problem, instance.demand
         self._instance = instance
         self._of: dict[frozenset[int], list[Crossing]] = {}
 

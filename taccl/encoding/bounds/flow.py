@@ -19,7 +19,6 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
@@ -63,13 +62,13 @@ def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) 
     problem, topology = instance.problem, instance.problem.topology
     if not has_flow(instance) or not budget.remaining_s():
         return None
-    quotient = None if problem.symmetry else instance.quotient
-    part = problem if quotient is None else quotient.problem
-    flow = least_busy_flow(part, busy_us_per_mb, budget)
+    quotient = None if problem.symmetry else instance.quotient_instance
+    part = instance if quotient is None else quotient
+    flow = least_busy_flow(part.problem, part.group, busy_us_per_mb, budget)
     if flow is None:
         return None
     price = np.zeros(topology.num_ports)
-    for ports, orbits in zip(topology.ports, part.topology.ports, strict=True):
+    for ports, orbits in zip(topology.ports, part.problem.topology.ports, strict=True):
         price[list(ports)] = flow.price[list(orbits)]
     return price / price.sum() if price.sum() else None
 
@@ -91,7 +90,7 @@ def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray |
 
     Chunks of different owners, which may use different links, come one after the other.
     """
-    demand, problem = instance.once(demand_of), instance.problem
+    demand, problem = instance.demand, instance.problem
     collective, may_use = problem.collective, problem.limits.may_use
     source, target = demand.starts.rank, demand.wants.rank  # one of each for a chunk, in order of chunks
     pairs, of_chunk = np.unique(source * problem.num_ranks + collective.owner, return_inverse=True)

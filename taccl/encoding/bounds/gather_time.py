@@ -15,17 +15,11 @@ import numpy as np
 from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, first_row
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.postal import Layer, max_gathered
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-
-
-def gather_time_bound(view: View, known_us: float, budget: Budget) -> Proof:
-    """The longest that some rank takes to come to hold all that it wants; `known_us` is a yardstick."""
-    return max(_prove(view, known_us, budget), key=lambda proof: proof.value_us)
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
@@ -54,7 +48,7 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
     """Chunks, and the ranks that want just these; one of an orbit, and not many."""
-    demand, ranks = instance.once(demand_of), instance.problem.num_ranks
+    demand, ranks = instance.demand, instance.problem.num_ranks
     order = np.lexsort((demand.wants.chunk, demand.wants.rank))
     first = np.searchsorted(demand.wants.rank[order], np.arange(ranks + 1))
     wanted = [demand.wants.chunk[order[begin:end]] for begin, end in pairwise(first.tolist())]

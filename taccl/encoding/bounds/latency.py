@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
@@ -21,7 +20,7 @@ from taccl.encoding.instance import Instance
 
 def latency_bound(instance: Instance) -> Proof:
     """The longest of the shortest paths that chunks have to take."""
-    demand, distance_us = instance.once(demand_of), instance.distances_us
+    demand, distance_us = instance.demand, instance.distances_us
     sets, of_chunk = demand.source_sets
     nothing = LATENCY.proof(0.0, "nothing has to move")
     has_source = np.array([len(ranks) > 0 for ranks in sets], dtype=np.bool_)

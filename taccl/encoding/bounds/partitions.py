@@ -30,7 +30,7 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.cuts import Cut, members
-from taccl.encoding.bounds.demand import Pairs, demand_of
+from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
@@ -126,7 +126,7 @@ class Counts:
     """How many transfers must cross between the parts of partitions; `instance.once(Counts)`."""
 
     def __init__(self, instance: Instance) -> None:
-        self._demand = instance.once(demand_of)
+        self._demand = instance.demand
         self._problem = instance.problem
         self._of: dict[bytes, int] = {}
 

@@ -48,7 +48,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.bounds.demand import demand_of
 from taccl.encoding.bounds.ticks import ticks
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
@@ -79,7 +78,7 @@ class Layer:
     @staticmethod
     def of(instance: Instance, chunks: IntArray, inside: BoolArray | None = None) -> Layer:
         """The layer of some chunks; with `inside`, shape (num_ranks,), only between these ranks."""
-        problem, demand = instance.problem, instance.once(demand_of)
+        problem, demand = instance.problem, instance.demand
         topology, limits = problem.topology, problem.limits.may_use
         chosen = np.zeros(problem.num_chunks, dtype=np.bool_)
         chosen[chunks] = True
@@ -308,7 +307,7 @@ def _rows_of(time_us: FloatArray, tick_us: float, rows: int) -> IntArray:
 
 def _starts_of(instance: Instance, layer: Layer) -> tuple[IntArray, IntArray]:
     """Where chunks of a layer start, as two columns: their place in the layer, and the rank."""
-    demand = instance.once(demand_of)
+    demand = instance.demand
     place = np.full(demand.num_chunks, -1, dtype=np.int64)
     place[layer.chunks] = np.arange(len(layer.chunks))
     at = place[demand.starts.chunk]
@@ -341,7 +340,7 @@ def _most_through(instance: Instance, layers: Sequence[Layer], columns: _Columns
 def _at_best(instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:
     """How many chunks of each layer can be at each rank by shortest paths, shape (rows, nodes)."""
     distances, kind = instance.distances_by_limits
-    sets, set_of = instance.once(demand_of).source_sets
+    sets, set_of = instance.demand.source_sets
     come = np.zeros((rows + 1, len(layers), instance.problem.num_ranks), dtype=np.int64)
     every = np.arange(instance.problem.num_ranks)
     for number, layer in enumerate(layers):

@@ -51,12 +51,12 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import may_go_alike
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
-from taccl.encoding.bounds.demand import Pairs, demand_of
 from taccl.encoding.bounds.group_options import GroupOptions, Turns
 from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 
@@ -224,14 +224,14 @@ def _on_reversed_links(instance: Instance) -> Instance:
 
 def _wanting(instance: Instance, chunks: IntArray, inside: BoolArray) -> IntArray:
     """How many ranks of a set want each chunk, shape (len(chunks),)."""
-    wants = instance.once(demand_of).wants
+    wants = instance.demand.wants
     many = np.bincount(wants.chunk[inside[wants.rank]], minlength=instance.problem.num_chunks)
     return np.asarray(many[chunks])
 
 
 def _outside(instance: Instance, chunks: IntArray, inside: BoolArray) -> Pairs:
     """Where some chunks start outside a set of ranks."""
-    starts = instance.once(demand_of).starts
+    starts = instance.demand.starts
     chosen = np.zeros(instance.problem.num_chunks, dtype=np.bool_)
     chosen[chunks] = True
     return starts.some(chosen[starts.chunk] & ~inside[starts.rank])
@@ -242,7 +242,7 @@ def disjoint_sets(instance: Instance, chunks: IntArray, inside: BoolArray) -> In
 
     Only chunks that start at the same ranks and may go the same ways come into one set.
     """
-    wants = instance.once(demand_of).wants
+    wants = instance.demand.wants
     place = np.full(instance.problem.num_chunks, -1, dtype=np.int64)
     place[chunks] = np.arange(len(chunks))
     kept = (place[wants.chunk] >= 0) & inside[wants.rank]

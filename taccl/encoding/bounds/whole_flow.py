@@ -39,14 +39,6 @@ _MOST_COUNTED = 100
 _FIXED_CHARGE = 0.3
 
 
-def whole_flow_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
-    """The larger of the two; `known_us` is another bound, from which on times are tried."""
-    best = WHOLE_FLOW.proof(0.0, "no flow bound")
-    for proof in _both(instance, known_us, budget):
-        best = max(best, proof, key=lambda each: each.value_us)
-    return best
-
-
 def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof]:
     if not known_us or not has_flow(instance):
         return

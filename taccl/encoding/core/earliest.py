@@ -18,16 +18,17 @@ from taccl.problem import Problem
 _MOST_SIZES = 16
 
 
-def earliest_us(problem: Problem) -> FloatArray:
+def earliest_us(problem: Problem, distances_by_limits: tuple[FloatArray, IntArray] | None) -> FloatArray:
     """For each row of the collective's outputs: no schedule is done with it, and its tail, sooner.
 
-    Returns microseconds, shape (len(outputs),); inf where no way leads there.
+    `distances_by_limits` is what the instance knows, where all chunks are of one size; else None. Returns
+    microseconds, shape (len(outputs),); inf where no way leads there.
     """
     collective = problem.collective
     inputs, outputs = collective.inputs, collective.outputs
     ready = np.zeros(len(inputs)) if problem.ready_us is None else problem.ready_us
     tail = np.zeros(len(outputs)) if problem.tail_us is None else problem.tail_us
-    distances, kind = _distances(problem)
+    distances, kind = _distances_by_size(problem) if distances_by_limits is None else distances_by_limits
     starts, wanted = (np.argsort(placement.chunk, kind="stable") for placement in (inputs, outputs))
     first, first_wanted = (
         np.searchsorted(placement.chunk[order], np.arange(collective.num_chunks + 1))
@@ -44,7 +45,7 @@ def earliest_us(problem: Problem) -> FloatArray:
     return earliest
 
 
-def _distances(problem: Problem) -> tuple[FloatArray, IntArray]:
+def _distances_by_size(problem: Problem) -> tuple[FloatArray, IntArray]:
     """Least times between ranks for each kind of chunk, and the kind of each; no time is too long."""
     topology, collective = problem.topology, problem.collective
     sizes, size_of = np.unique(problem.size_mb, return_inverse=True)

@@ -22,7 +22,7 @@ import numpy as np
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
-from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.network import FloatArray
 from taccl.problem import Problem
 
@@ -44,17 +44,16 @@ class Flow:
     price: FloatArray
 
 
-def moves_pairwise(problem: Problem) -> bool:
-    """Whether every chunk is copied from one rank to one rank."""
-    collective = problem.collective
-    once = (collective.num_sources == 1) & (collective.num_wanted == 1)
-    return bool(problem.num_chunks and (once & ~collective.reduces).all())
-
-
 def least_busy_flow(
-    problem: Problem, busy_us_per_mb: FloatArray, time_limit_s: Budget | float, shortness: float = 0.0
+    problem: Problem,
+    group: SymmetryGroup,
+    busy_us_per_mb: FloatArray,
+    time_limit_s: Budget | float,
+    shortness: float = 0.0,
 ) -> Flow | None:
-    """The flow of a problem that `moves_pairwise`; None if there is none in time.
+    """The flow of a problem whose demand `moves_pairwise`; None if there is none in time.
+
+    `group` is of symmetries that the flow is to keep: the problem's own.
 
     `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
     `shortness` weighs the sum of all busy times against T: a little of it keeps flow off detours and out
@@ -63,7 +62,7 @@ def least_busy_flow(
     topology, model = problem.topology, LinearModel()
     slowest = np.zeros(topology.num_links)
     np.maximum.at(slowest, topology.incidence[0], busy_us_per_mb)
-    pairs = _Pairs.of(problem, model, shortness * slowest)
+    pairs = _Pairs.of(problem, group, model, shortness * slowest)
     finish = int(model.add_variables(1, cost=1.0)[0])
     _what_enters_stays_or_leaves(model, problem, pairs)
     _ports_finish_in_time(model, problem, pairs, busy_us_per_mb, finish)
@@ -88,12 +87,11 @@ class _Pairs:
     deciding_ranks: IntArray  # one source of each orbit: the others' balances are the same rows
 
     @staticmethod
-    def of(problem: Problem, model: LinearModel, cost: FloatArray) -> _Pairs:
+    def of(problem: Problem, group: SymmetryGroup, model: LinearModel, cost: FloatArray) -> _Pairs:
         num_links = problem.topology.num_links
         sources = np.unique(problem.collective.inputs.rank)
         source = np.repeat(sources, num_links)
         link = np.tile(np.arange(num_links), len(sources))
-        group = symmetry_group(problem)
         least = source * num_links + link
         for ranks, links in zip(group.rank_map, group.link_map, strict=True):
             least = np.minimum(least, ranks[source] * num_links + links[link])

@@ -13,31 +13,38 @@ from taccl.problem import Problem
 def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:
     """Least times between ranks over the links that a chunk may use, and who may use the same.
 
+    For a problem with limits; `Instance.distances_by_limits` asks, and knows what to say without.
     Returns the times, shape (num_kinds, num_ranks, num_ranks), and the kind of each chunk, shape
     (num_chunks,): chunks of a kind may use the same links.
     """
     topology = problem.topology
     duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    if problem.limits.may_use is None:
-        return distances_us(topology, duration)[None], np.zeros(problem.num_chunks, dtype=np.int64)
+    assert problem.limits.may_use is not None, "without limits there is one kind of chunks"
     usable, kind_of_owner = np.unique(problem.limits.may_use, axis=0, return_inverse=True)
     distance = np.array([distances_us(topology, duration, links) for links in usable])
     return distance, kind_of_owner.ravel()[problem.collective.owner]
 
 
-def shortest_path_sets(problem: Problem, slack: float) -> BoolArray:
-    """The links on ways that are short enough for each chunk, shape (num_chunks, num_links)."""
+def shortest_path_sets(
+    problem: Problem,
+    duration_us: FloatArray,
+    distances_by_limits: tuple[FloatArray, IntArray],
+    slack: float,
+) -> BoolArray:
+    """The links on ways that are short enough for each chunk, shape (num_chunks, num_links).
+
+    `duration_us` is how long one chunk takes on each link, shape (num_links,).
+    """
     topology, collective = problem.topology, problem.collective
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     allowed = np.zeros((collective.num_chunks, topology.num_links), dtype=np.bool_)
-    distances, kind = distances_by_limits(problem)
+    distances, kind = distances_by_limits
     for chunk in range(collective.num_chunks):
         usable, distance = problem.usable(chunk), distances[kind[chunk]]
         sources, wanting = collective.pre[chunk], collective.post[chunk] & ~collective.pre[chunk]
         if not wanting.any():
             continue
         reach = distance[sources].min(axis=0)
-        through = (reach[topology.src] + duration)[:, None] + distance[topology.dst][:, wanting]
+        through = (reach[topology.src] + duration_us)[:, None] + distance[topology.dst][:, wanting]
         short = (through <= slack * reach[wanting] * (1 + 1e-9)).any(axis=1)
         allowed[chunk] = short & usable & ~sources[topology.dst]
     return allowed

@@ -7,7 +7,7 @@ phases are merged into one, chunk by chunk, with no barrier between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -17,7 +17,7 @@ from taccl.collective import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
-from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -41,11 +41,12 @@ class Phases(Generic[_Part]):
     broadcast_phase: _Part | None
 
 
-def phases(problem: Problem, owners: IntArray | None = None) -> Phases[Problem]:
+def phases(problem: Problem, owners: IntArray | None, group: Callable[[], SymmetryGroup]) -> Phases[Problem]:
     """What has to be summed, as a problem on the reversed links, and what has to be copied.
 
-    `owners` says where each sum is made that many ranks want, shape (num_chunks,); by default at the
-    chunk's owner. The phases keep the symmetries that also take each owner to the owner of its image.
+    `owners` says where each sum is made that many ranks want, shape (num_chunks,); None: at the chunk's
+    owner. The phases keep the symmetries that also take each owner to the owner of its image: `group` is
+    asked for the problem's group if it comes to that.
     """
     collective = problem.collective
     if not collective.is_reduction:
@@ -58,24 +59,30 @@ def phases(problem: Problem, owners: IntArray | None = None) -> Phases[Problem]:
     sums = _only(collective, summed, at_owner, name="reduce phase")
     start = _both(at_owner, _rows(collective.inputs, ~summed))
     copies = replace(collective, name="broadcast phase", inputs=start, reduces=np.zeros_like(summed))
-    kept = replace(problem, symmetry=_keeping(problem, copies))
+    kept = replace(problem, symmetry=_keeping(problem, copies, group))
     return Phases(replace(kept, collective=sums).reversed(), replace(kept, collective=copies))
 
 
 def owners_of(schedule: Schedule) -> IntArray:
     """Where a compact schedule makes each chunk's sum, else where the chunk starts, shape (num_chunks,)."""
-    takes_part = schedule.problem.collective.pre.copy()
-    adds = schedule.reduce
-    takes_part[schedule.chunk[adds], schedule.dst[adds]] = True
-    takes_part[schedule.chunk[adds], schedule.src[adds]] = False
-    return np.asarray(takes_part.argmax(axis=1))
+    collective, adds = schedule.problem.collective, schedule.reduce
+    ranks = collective.num_ranks
+    begin = collective.inputs.chunk * ranks + collective.inputs.rank
+    into, out_of = (schedule.chunk[adds] * ranks + end[adds] for end in (schedule.dst, schedule.src))
+    chunk, rank = np.divmod(np.setdiff1d(np.concatenate([begin, into]), out_of), ranks)
+    owners = np.zeros(collective.num_chunks, dtype=np.int64)
+    has, first = np.unique(chunk, return_index=True)
+    owners[has] = rank[first]
+    return owners
 
 
-def _keeping(problem: Problem, copies: Collective) -> tuple[IntArray, ...]:
+def _keeping(
+    problem: Problem, copies: Collective, group: Callable[[], SymmetryGroup]
+) -> tuple[IntArray, ...]:
     """The symmetries of a problem that its sums' owners have too: compositions, if not all of its own."""
     if all(copies.chunk_map(np.asarray(each)) is not None for each in problem.symmetry):
         return problem.symmetry
-    elements = symmetry_group(problem).rank_map[1:]
+    elements = group().rank_map[1:]
     return tuple(element for element in elements if copies.chunk_map(element) is not None)
 
 

@@ -29,8 +29,8 @@ import numpy as np
 import z3
 
 from taccl.encoding.core.timing import Decision
-from taccl.encoding.frontier.rounds import RoundNetwork, hops
-from taccl.problem import Problem
+from taccl.encoding.frontier.rounds import hops, network_of
+from taccl.encoding.instance import Instance
 
 #: z3 has no types of its own.
 _Bool = Any
@@ -47,15 +47,14 @@ class Model:
 
     def __init__(
         self,
-        problem: Problem,
-        network: RoundNetwork,
+        instance: Instance,
         steps: int,
         rounds: int,
         rounds_of: Sequence[int] | None = None,
     ) -> None:
-        self.problem, self.network, self.steps, self.rounds = problem, network, steps, rounds
-        self.rounds_of = rounds_of
-        self.from_start, self.to_wanting = hops(problem)
+        self.problem, self.network = instance.problem, instance.once(network_of)
+        self.steps, self.rounds, self.rounds_of = steps, rounds, rounds_of
+        self.from_start, self.to_wanting = instance.once(hops)
         self.solver: Any = z3.SolverFor("QF_FD")
         self.sent = _sent_variables(self)
         self.held = _held_variables(self)

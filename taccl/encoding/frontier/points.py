@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.phases import merged, phases
+from taccl.encoding.core.phases import merged
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
-from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound, round_network
+from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound
 from taccl.encoding.frontier.solve import decide
+from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -56,36 +57,36 @@ class Undecided:
     chunks: int
 
 
-def copies_of(problem: Problem) -> Problem:
+def copies_of(instance: Instance) -> Instance:
     """The problem itself if it only copies, else the copies whose mirror image its sums are.
 
     Raises
     ------
     CollectiveError : it sums and then copies.
     """
-    parts = phases(problem)
+    parts = instance.phases
     if parts.reduce_phase is None:
-        return problem
+        return instance
     if parts.broadcast_phase is not None:
+        name = instance.problem.collective.name
         raise CollectiveError(
-            f"{problem.collective.name} both sums and copies, and steps and rounds count one of the two",
+            f"{name} both sums and copies, and steps and rounds count one of the two",
             hint="the frontiers of reducescatter and allgather: one runs after the other",
         )
     return parts.reduce_phase
 
 
 def walk(
-    problem_of: Callable[[int], Problem], most_steps: int, most_chunks: int, budget: Budget
+    instance_of: Callable[[int], Instance], most_steps: int, most_chunks: int, budget: Budget
 ) -> Iterator[Point | Undecided]:
     """Yield algorithms with fewer and fewer rounds per chunk, and with more steps only where that helps.
 
-    `problem_of(chunks)` states the problem for so many chunks per rank. Ends at the bound on rounds
-    per chunk, at `most_steps`, or when the budget is spent. A question that is not answered in its
-    time is left and named, and the next point with these chunks is not called minimal.
+    `instance_of(chunks)` is the problem for so many chunks per rank, the same whenever it is asked for.
+    Ends at the bound on rounds per chunk, at `most_steps`, or when the budget is spent. A question that is
+    not answered in its time is left and named, and the next point with these chunks is not called minimal.
     """
-    whole = copies_of(problem_of(1))
-    network, least = round_network(whole.topology), fewest_steps(whole)
-    bound = round_bound(whole, network)
+    whole = copies_of(instance_of(1))
+    least, bound = fewest_steps(whole), whole.once(round_bound)
     best: Fraction | None = None
     began = time.monotonic()
     if not least:
@@ -94,14 +95,14 @@ def walk(
         for chunks in range(1, most_chunks + 1):
             if not budget.remaining_s() or (best is not None and best <= bound.rounds_per_chunk):
                 return
-            for news in _fewest_rounds(problem_of(chunks), chunks, steps, bound, best, budget, began):
+            for news in _fewest_rounds(instance_of(chunks), chunks, steps, bound, best, budget, began):
                 if isinstance(news, Point):
                     best, began = news.rounds_per_chunk, time.monotonic()
                 yield news
 
 
 def _fewest_rounds(
-    problem: Problem,
+    instance: Instance,
     chunks: int,
     steps: int,
     bound: RoundBound,
@@ -110,16 +111,15 @@ def _fewest_rounds(
     began: float,
 ) -> Iterator[Point | Undecided]:
     """The fewest rounds for these chunks and steps, if that is fewer per chunk than `best`."""
-    copies = copies_of(problem)
-    network = round_network(copies.topology)
+    copies = copies_of(instance)
     rounds = least = max(steps, bound.least_rounds(chunks))
     unknown = False
     while best is None or Fraction(rounds, chunks) < best:
         if not budget.remaining_s():
             return
-        verdict = decide(copies, network, steps, rounds, budget.share(_SHARE))
+        verdict = decide(copies, steps, rounds, budget.share(_SHARE))
         if verdict.decisions is not None:
-            schedule = _timed(problem, copies, verdict.decisions)
+            schedule = _timed(instance.problem, copies.problem, verdict.decisions)
             proof = _proof(rounds, least, steps, bound, unknown)
             seconds = time.monotonic() - began
             yield Point(steps, rounds, chunks, not unknown, proof, schedule, seconds)

@@ -102,11 +102,18 @@ def round_network(topology: LogicalTopology) -> RoundNetwork:
     )
 
 
-def hops(problem: Problem) -> tuple[FloatArray, FloatArray]:
+def network_of(instance: Instance) -> RoundNetwork:
+    """The `round_network` of a problem; `instance.once(network_of)`."""
+    return round_network(instance.problem.topology)
+
+
+def hops(instance: Instance) -> tuple[FloatArray, FloatArray]:
     """For each chunk and rank, the fewest links from a rank that has the chunk at the start, and the fewest
     to a rank that wants it and does not have it; both of shape (num_chunks, num_ranks), inf where cut off.
+
+    `instance.once(hops)`.
     """
-    topology, collective = problem.topology, problem.collective
+    problem, topology, collective = instance.problem, instance.problem.topology, instance.problem.collective
     ones = np.ones(topology.num_links)
     from_start = np.full((problem.num_chunks, problem.num_ranks), np.inf)
     to_wanting = from_start.copy()
@@ -122,16 +129,20 @@ def hops(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return from_start, to_wanting
 
 
-def fewest_steps(problem: Problem) -> int:
+def fewest_steps(instance: Instance) -> int:
     """The longest of the shortest ways, in links: no algorithm has fewer steps."""
-    wanted = hops(problem)[0][problem.collective.post]
+    wanted = instance.once(hops)[0][instance.problem.collective.post]
     return int(wanted.max(initial=0))
 
 
-def round_bound(problem: Problem, network: RoundNetwork) -> RoundBound:
-    """The least rounds for each chunk of a part, exactly, by cuts (and shortest paths, see above)."""
-    bounds = [_of_cut(problem, network, ranks, name) for ranks, name in _cuts(problem)]
-    if problem.topology.num_ports and (problem.collective.num_wanted == 1).all():
+def round_bound(instance: Instance) -> RoundBound:
+    """The least rounds for each chunk of a part, exactly, by cuts (and shortest paths, see above).
+
+    `instance.once(round_bound)`.
+    """
+    problem, network = instance.problem, instance.once(network_of)
+    bounds = [_of_cut(problem, network, ranks, name) for ranks, name in _cuts(instance)]
+    if problem.topology.num_ports and instance.demand.to_one:
         bounds.append(_of_paths(problem, network))
     best = max(
         bounds, key=lambda bound: bound.rounds_per_chunk, default=RoundBound(Fraction(0), "nothing moves")
@@ -140,12 +151,11 @@ def round_bound(problem: Problem, network: RoundNetwork) -> RoundBound:
     return RoundBound(per_chunk, best.witness)
 
 
-def _cuts(problem: Problem) -> list[tuple[frozenset[int], str]]:
-    ranks = problem.num_ranks
+def _cuts(instance: Instance) -> list[tuple[frozenset[int], str]]:
+    ranks = instance.problem.num_ranks
     if ranks <= _ALL_CUTS_RANKS:
         sets = (frozenset(r for r in range(ranks) if bits >> r & 1) for bits in range(1, 2**ranks - 1))
         return [(each, _set_name(each)) for each in sets]
-    instance = Instance(problem)
     cuts = [(cut.ranks, _set_name(cut.ranks)) for cut in simple_cuts(instance)]
     narrowest = bottleneck_cut(instance)
     return cuts if narrowest is None else [*cuts, (narrowest.ranks, _set_name(narrowest.ranks))]

@@ -18,7 +18,7 @@ from taccl.encoding.core.ask import ask
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.frontier.model import Model
-from taccl.encoding.frontier.rounds import RoundNetwork
+from taccl.encoding.instance import Instance
 from taccl.errors import SolverError
 from taccl.problem import Problem
 
@@ -46,7 +46,7 @@ class Verdict:
     impossible: bool = False
 
 
-def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, budget: Budget) -> Verdict:
+def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdict:
     """Whether a problem of copies has an algorithm of so many steps and rounds.
 
     Raises
@@ -54,6 +54,7 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
     KeyboardInterrupt : the user stopped the solver.
     SolverError : z3 failed, or the instance is too large to build.
     """
+    problem = instance.problem
     if rounds < steps or not steps:
         return Verdict(impossible=True)
     _check_size(problem, steps)
@@ -70,7 +71,7 @@ def decide(problem: Problem, network: RoundNetwork, steps: int, rounds: int, bud
             if not budget.remaining_s() or sends > _SENDS_PER_S * budget.remaining_s():
                 return Verdict()
             budget.spend(sends / _SENDS_PER_S * UNITS_PER_S)
-            model = Model(problem, network, steps, rounds, rounds_of)
+            model = Model(instance, steps, rounds, rounds_of)
             answer = ask(model.solver, budget.at_most(turn_s))
             if answer == z3.sat:
                 return Verdict(decisions=tuple(model.decisions()))

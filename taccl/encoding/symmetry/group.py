@@ -80,10 +80,13 @@ class Growing:
     ----------
     problem : whose automorphisms they are.
     fits : what more a larger group must be, if anything; asked with its generators and its elements.
+    refused : permutations under which the network is known not to look the same, as bytes. It grows, and may
+        be shared by groups on one network, or on that and the reversed one.
     """
 
     problem: Problem
     fits: Callable[[list[Action], Compositions], bool] | None = None
+    refused: set[bytes] = field(default_factory=set)
     generators: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -100,7 +103,7 @@ class Growing:
 
     def add(self, ranks: IntArray) -> None:
         """Let the group grow by a permutation, if that is an automorphism and fits to those before."""
-        if self.is_largest or self.has(ranks):
+        if self.is_largest or self.has(ranks) or ranks.tobytes() in self.refused:
             return
         permutations = [*(each.ranks for each in self.generators), ranks]
         topology = self.problem.topology
@@ -110,7 +113,8 @@ class Growing:
         if self.problem.chunk_map(ranks) is None:  # soon seen, where the network is not: a root stays, say
             return
         action = action_of(self.problem, ranks)
-        if isinstance(action, Broken):
+        if isinstance(action, Broken):  # by the network, as the collective stays the same
+            self.refused.add(ranks.tobytes())
             return
         generators = [*self.generators, action]
         if not _keep_costs(topology, generators, larger):

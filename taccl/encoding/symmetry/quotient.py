@@ -75,10 +75,11 @@ class Quotient:
         return lifted if self.is_exact else in_order(self.whole, decisions_of(lifted))
 
 
-def quotient(problem: Problem) -> Quotient | None:
+def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | None:
     """The quotient by the problem's own symmetry, if it has one, else by the largest group that is found.
 
-    None if there is no such group but the identity's, or if its images would be too many for the memory.
+    `refused` is what is known of the network, as in `Growing`, and learns what is found out. None if there is
+    no such group but the identity's, or if its images would be too many for the memory.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def quotient(problem: Problem) -> Quotient | None:
         if not fits(growing.generators, growing.elements):
             return None
     else:
-        growing = Growing(problem, fits)
+        growing = Growing(problem, fits, set() if refused is None else refused)
         growing.add_all(candidates_of(topology))
     return None if len(growing.elements) < 2 else _quotient(problem, growing)
 

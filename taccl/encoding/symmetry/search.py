@@ -20,7 +20,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.action import Action
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.check import action_of
-from taccl.encoding.symmetry.group import Growing, growing_from
+from taccl.encoding.symmetry.group import Growing, SymmetryGroup, growing_from
 from taccl.network import FloatArray
 from taccl.problem import Problem
 from taccl.tolerance import SAME_COST
@@ -33,16 +33,17 @@ _WORK, _CELLS_PER_UNIT = 4000, 10_000
 _NEARLY = 0.1
 
 
-def with_symmetry(problem: Problem, exchanges_first: bool = False) -> Problem:
-    """The problem as it is if it has symmetries, else with those that machines are built by.
+def assumed_group(
+    problem: Problem, exchanges_first: bool = False, refused: set[bytes] | None = None
+) -> SymmetryGroup:
+    """The symmetries among those that machines are built by, of a problem that states none.
 
-    A search over orbits is so much faster that it pays to look for some that nobody asked for.
+    A search over orbits is so much faster that it pays to look for some that nobody asked for. `refused` is
+    what is known of the network, as in `Growing`, and learns what is found out.
     """
-    if problem.symmetry:
-        return problem
-    growing = Growing(problem)
+    growing = Growing(problem, refused=set() if refused is None else refused)
     growing.add_all(candidates_of(problem.topology, exchanges_first))
-    return replace(problem, symmetry=tuple(each.ranks for each in growing.generators))
+    return growing.group()
 
 
 def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple[Problem, str]:
@@ -53,8 +54,26 @@ def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple
     if problem.num_ranks > _MOST_RANKS:
         return problem, f"symmetry auto: more than {_MOST_RANKS} ranks are not searched"
     growing, budget = growing_from(problem), budget or Budget.of_work(_WORK)
-    cells = problem.topology.num_links + problem.topology.num_pairs + problem.num_chunks
     before, stated = len(growing.elements), len(growing.generators)
+    _search(growing, budget)
+    found = [each.ranks for each in growing.generators[stated:]]
+    note = _note(len(growing.elements), before, found, budget)
+    lost = None if len(growing.elements) > 1 else lost_by_costs(problem)
+    return replace(problem, symmetry=(*problem.symmetry, *found)), note + (f"; {lost}" if lost else "")
+
+
+def found_group(problem: Problem, budget: Budget) -> SymmetryGroup:
+    """The group that `with_symmetry_found` finds."""
+    growing = growing_from(problem)
+    if problem.num_ranks <= _MOST_RANKS:
+        _search(growing, budget)
+    return growing.group()
+
+
+def _search(growing: Growing, budget: Budget) -> None:
+    """Let a group grow by all that a search finds within the budget."""
+    problem = growing.problem
+    cells = problem.topology.num_links + problem.topology.num_pairs + problem.num_chunks
     # The elements of such a group take rank 0 to different ranks.
     for candidate in _Search(problem, budget).candidates():
         if not budget.remaining_s() or growing.is_largest:
@@ -62,10 +81,6 @@ def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple
         if candidate[0] not in growing.elements.ranks[:, 0]:
             budget.spend(cells / _CELLS_PER_UNIT)
             growing.add(candidate)
-    found = [each.ranks for each in growing.generators[stated:]]
-    note = _note(len(growing.elements), before, found, budget)
-    lost = None if len(growing.elements) > 1 else lost_by_costs(problem)
-    return replace(problem, symmetry=(*problem.symmetry, *found)), note + (f"; {lost}" if lost else "")
 
 
 def lost_by_costs(problem: Problem) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 from taccl.collective import Collective, Placement
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
-from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
 
 
@@ -38,7 +38,7 @@ def in_one_block(problem: Problem) -> OrbitInstance | None:
         limits=RoutingLimits(may_use=may_use),
         symmetry=(),
     )
-    return OrbitInstance.of(one, symmetry_group(one))
+    return OrbitInstance.of(one, Instance(one).group)
 
 
 def _first_chunk(collective: Collective) -> Collective:

@@ -17,9 +17,6 @@ from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendG
 from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import symmetry_group
-from taccl.encoding.symmetry.search import with_symmetry
-from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Where more than this of a chunk's time on the links is alpha, messages are small.
@@ -52,15 +49,10 @@ def serves(instance: Instance) -> Verdict:
     return YES
 
 
-def _wanted_by_all(problem: Problem) -> bool:
-    collective = problem.collective
-    return bool((collective.num_sources == 1).all() and (collective.num_wanted == collective.num_ranks).all())
-
-
 def combine(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until the budget is over; nothing where `serves` says no."""
     if serves(instance):
-        for schedule in searched(instance.problem, options, budget, best):
+        for schedule in searched(instance, options, budget, best):
             yield Update("combining", schedule)
 
 
@@ -69,12 +61,12 @@ def combine_at_once(
 ) -> Iterator[Update]:
     """The first schedules of `combine`: on hundreds of ranks they are there long before a greedy one."""
     if serves(instance):
-        for schedule in searched(instance.problem, options, budget.share(0.0), incumbent, at_once=True):
+        for schedule in searched(instance, options, budget.share(0.0), incumbent, at_once=True):
             yield Update("combining", schedule)
 
 
 def searched(
-    problem: Problem,
+    instance: Instance,
     options: SearchOptions,
     budget: Budget,
     best: Schedule | None,
@@ -84,15 +76,15 @@ def searched(
 
     Nothing if finding the symmetries would take longer than the budget, unless it is to answer `at_once`.
     """
+    problem = instance.problem
     units = problem.topology.num_links * problem.num_ranks / _SYMMETRIES_PER_UNIT
     if not at_once and units / UNITS_PER_S > budget.remaining_s():
         return
     budget.spend(units)
-    group = symmetry_group(with_symmetry(problem))
-    if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(group):
+    if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(instance.assumed_group()):
         return
-    orbits = OrbitInstance.of(problem, group)
-    for decoded in _improving(orbits, best, options, budget):
+    orbits = instance.once(_orbits)
+    for decoded in _improving(instance, best, options, budget):
         schedule = soonest(
             in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.ways_to_send
         )
@@ -101,13 +93,22 @@ def searched(
             yield best
 
 
+def _orbits(instance: Instance) -> OrbitInstance:
+    """The problem by its orbits, under the symmetries that it has or is found to have.
+
+    `instance.once(_orbits)`.
+    """
+    return OrbitInstance.of(instance.problem, instance.assumed_group())
+
+
 def _improving(
-    orbits: OrbitInstance, best: Schedule | None, options: SearchOptions, budget: Budget
+    instance: Instance, best: Schedule | None, options: SearchOptions, budget: Budget
 ) -> Iterator[Decoded]:
     """Better and better sequences that meet every demand."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
-    decoder: Decoder = BroadcastDecoder(orbits) if _wanted_by_all(orbits.problem) else PathDecoder(orbits)
-    found = [decoder.decode(genes) for genes in _beginnings(orbits, best, budget, random)]
+    orbits = instance.once(_orbits)
+    decoder: Decoder = BroadcastDecoder(orbits) if instance.demand.broadcasts else PathDecoder(orbits)
+    found = [decoder.decode(genes) for genes in _beginnings(instance, best, budget, random)]
     found.sort(key=_value)
     stale = 0
     for number, part in enumerate(_STAGES):
@@ -130,22 +131,28 @@ def _value(decoded: Decoded) -> tuple[int, float]:
 
 
 def _beginnings(
-    orbits: OrbitInstance, best: Schedule | None, budget: Budget, random: np.random.Generator
+    instance: Instance, best: Schedule | None, budget: Budget, random: np.random.Generator
 ) -> Iterator[list[SendGene]]:
     """The sequence of the best schedule, and some that bring something of every rank to every other."""
-    seconds = budget.remaining_s()
+    seconds, orbits = budget.remaining_s(), instance.once(_orbits)
     if best is not None:
         yield as_genes(orbits, best)
-    if _wanted_by_all(orbits.problem):
+    if instance.demand.broadcasts:
         for decoded in _doublings(BroadcastDecoder(orbits), budget.at_most(_BEGIN_PART * seconds), random):
             yield decoded.genes
         return
-    for weight in _GOSSIP_WEIGHTS:
-        problem = gossip(orbits.problem, weight)
-        decoder = BroadcastDecoder(OrbitInstance.of(problem, symmetry_group(with_symmetry(problem))))
+    for gossiping in instance.once(_gossips):
+        decoder = BroadcastDecoder(gossiping)
         best_gossip = _doublings(decoder, budget.at_most(_BEGIN_PART * seconds), random)[0]
         best_gossip = anneal(decoder, best_gossip, budget.at_most(_GOSSIP_PART * seconds), random)
         yield as_genes_on(orbits, best_gossip.genes, decoder.orbits)
+
+
+def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
+    """AllGathers of chunks of different sizes on the same machine; `instance.once(_gossips)`."""
+    problems = [gossip(instance.problem, weight) for weight in _GOSSIP_WEIGHTS]
+    group = Instance(problems[0]).assumed_group()  # what a symmetry is does not depend on the size of a chunk
+    return tuple(OrbitInstance.of(problem, group) for problem in problems)
 
 
 def _doublings(decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator) -> list[Decoded]:

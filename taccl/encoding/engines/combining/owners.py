@@ -20,8 +20,6 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.combining.engine import searched, serves
 from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Successive halving: of the choices of owners, so many have a trial in each pass, for that part of the time.
@@ -43,11 +41,10 @@ def combine_at_owners(
 
     Nothing for other problems.
     """
-    problem = instance.problem
     if not serves_owners(instance):
         return
     best = np.inf if incumbent is None else incumbent.makespan_us
-    choices = list(_choices(problem))
+    choices = list(_choices(instance))
     for most, part in _PASSES:
         of_pass = budget.share(part)
         times: list[tuple[float, int]] = []
@@ -70,15 +67,15 @@ def _with_owners(
     """The best reduce phase that is found in half of the time, with better and better broadcast phases."""
     parts = instance.phases_at(owners)
     assert parts.reduce_phase is not None and parts.broadcast_phase is not None
-    sums = list(searched(parts.reduce_phase.problem, options, budget.share(0.5), None))
+    sums = list(searched(parts.reduce_phase, options, budget.share(0.5), None))
     if sums:
-        for copies in searched(parts.broadcast_phase.problem, options, budget, None):
+        for copies in searched(parts.broadcast_phase, options, budget, None):
             yield merged(instance.problem, sums[-1], copies)
 
 
-def _choices(problem: Problem) -> Iterator[IntArray]:
+def _choices(instance: Instance) -> Iterator[IntArray]:
     """Where sums may be made, each of shape (num_chunks,); none where only at the chunks' own owners."""
-    owner, node_of = problem.collective.owner, problem.topology.node_of
+    owner, node_of = instance.problem.collective.owner, instance.problem.topology.node_of
     sizes = np.bincount(node_of)
     if len(sizes) == 1 or (sizes != sizes[0]).any():
         return
@@ -87,7 +84,7 @@ def _choices(problem: Problem) -> Iterator[IntArray]:
     local = np.empty(len(node_of), dtype=np.int64)
     local[ranks] = np.arange(size)
     yield ranks[local[owner] % nodes, local[owner]]
-    group = symmetry_group(problem)
+    group = instance.group
     for hub in range(size):
         owners = ranks[node_of[owner], hub]
         if (owners[group.chunk_map] == group.rank_map[:, owners]).all():

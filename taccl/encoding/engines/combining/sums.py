@@ -28,9 +28,7 @@ from taccl.encoding.engines.combining.sends import decisions, soonest, without_u
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, symmetry_group, without_shared_ports
-from taccl.encoding.symmetry.search import with_symmetry
-from taccl.problem import Problem
+from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: On more ranks than this, decoding one sequence takes too long to search.
@@ -75,7 +73,7 @@ def combine_exchange(
         return
     problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    for found in _improving(problem, options, budget, incumbent):
+    for found in _improving(instance, options, budget, incumbent):
         if found.decoded.unmet or found.decoded.makespan_us >= best_us - TOLERANCE_US:
             continue
         if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
@@ -109,19 +107,19 @@ class _Found:
 
 
 def _improving(
-    problem: Problem, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[_Found]:
     """The best of the beginnings, then of what searches from them find."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     found: list[_Found] = []
-    orbit_instances = list(_orbit_instances(problem))
+    orbit_instances = list(_orbit_instances(instance))
     for orbits in orbit_instances:
         decoder, share = ExchangeDecoder(orbits), budget.at_most(_BEGIN_PART * seconds / len(orbit_instances))
         for genes in _beginnings(decoder, share, random):
             found.append(_Found(decoder, decoder.decode(genes)))
         if found:
             yield min(found, key=lambda each: each.value)
-    if incumbent is not None and (as_it_is := _as_it_is(problem, incumbent)) is not None:
+    if incumbent is not None and (as_it_is := _as_it_is(instance, incumbent)) is not None:
         found.append(as_it_is)
     found, stale = _different(found), 0
     for number, part in enumerate(_STAGES if found else ()):
@@ -143,23 +141,23 @@ def _different(found: list[_Found]) -> list[_Found]:
     return list({round(each.decoded.score, 6): each for each in reversed(ordered)}.values())[::-1]
 
 
-def _as_it_is(problem: Problem, schedule: Schedule) -> _Found | None:
+def _as_it_is(instance: Instance, schedule: Schedule) -> _Found | None:
     """A schedule on an orbit instance that keeps no symmetries but its own; None if that is too large."""
-    group = kept_by(schedule, symmetry_group(with_symmetry(problem)))
+    problem, group = instance.problem, kept_by(schedule, instance.assumed_group())
     if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(group):
         return None
     decoder = ExchangeDecoder(OrbitInstance.of(problem, group))
     return _Found(decoder, decoder.decode(as_exchanges(decoder.orbits, schedule)))
 
 
-def _orbit_instances(problem: Problem) -> Iterator[OrbitInstance]:
+def _orbit_instances(instance: Instance) -> Iterator[OrbitInstance]:
     """The problem with the symmetries that it has, and with others where those do not go together.
 
     Also with fewer: in a symmetry that exchanges two ranks with one NIC, both use it where one might do.
     """
-    groups: list[SymmetryGroup] = []
+    problem, groups = instance.problem, list[SymmetryGroup]()
     for exchanges_first in (False, True):
-        group = symmetry_group(with_symmetry(problem, exchanges_first))
+        group = instance.assumed_group(exchanges_first)
         for part in (group, without_shared_ports(problem.topology, group)):
             if not any(np.array_equal(part.rank_map, other.rank_map) for other in groups):
                 groups.append(part)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 
@@ -38,14 +36,14 @@ class Candidates:
 
 def near_candidates(instance: Instance, ticks: Ticks, horizon: int, slack: float) -> Candidates:
     """Transfers on paths up to `slack` times the shortest, and sums made at their owners."""
-    problem, parts = instance.problem, instance.phases
+    parts = instance.phases
     assert parts.broadcast_phase is not None
     allowed = parts.broadcast_phase.path_sets(slack)
     if parts.reduce_phase is None:
-        return _in_time(problem, ticks, horizon, allowed, None)
+        return _in_time(instance, ticks, horizon, allowed, None)
     owner = parts.reduce_phase.problem.collective.source
     allowed = np.vstack([allowed, parts.reduce_phase.path_sets(slack)])
-    return _in_time(problem, ticks, horizon, allowed, owner)
+    return _in_time(instance, ticks, horizon, allowed, owner)
 
 
 def candidates_beside(
@@ -61,28 +59,29 @@ def candidates_beside(
     allowed[:, problem.topology.internode] = False
     for chunks, links in zip(symmetry.chunk_map, symmetry.link_map, strict=True):
         allowed[chunks[best.chunk], links[best.link]] = True
-    return _in_time(problem, ticks, horizon, allowed, None)
+    return _in_time(instance, ticks, horizon, allowed, None)
 
 
-def every_candidate(problem: Problem, ticks: Ticks, horizon: int) -> Candidates:
+def every_candidate(instance: Instance, ticks: Ticks, horizon: int) -> Candidates:
     """All transfers that a schedule of at most `horizon` ticks can need, and sums made anywhere.
 
     Left out is only what some fastest schedule does without: a chunk back to where it starts, a link that the
     designer ruled out, and a transfer that comes too late, because before it the chunk has to come
     there, and after it has to go on to someone who wants it.
     """
+    problem = instance.problem
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     if problem.collective.is_reduction:
-        return _in_time(problem, ticks, horizon, np.vstack([usable, usable]), None)
-    return _in_time(problem, ticks, horizon, usable & ~problem.collective.pre[:, problem.topology.dst], None)
+        return _in_time(instance, ticks, horizon, np.vstack([usable, usable]), None)
+    return _in_time(instance, ticks, horizon, usable & ~problem.collective.pre[:, problem.topology.dst], None)
 
 
 def _in_time(
-    problem: Problem, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None
+    instance: Instance, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None
 ) -> Candidates:
-    topology = problem.topology
-    head, tail = _heads_and_tails(problem, ticks)
-    shortest = ticks.of(topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
+    topology = instance.problem.topology
+    head, tail = _heads_and_tails(instance, ticks)
+    shortest = ticks.of(instance.durations_us)
     item, link = np.nonzero(allowed)
     least = head[item, topology.src[link]] + shortest[link] + tail[item, topology.dst[link]]
     in_time = np.zeros_like(allowed)
@@ -90,10 +89,10 @@ def _in_time(
     return Candidates(in_time, head, tail, root)
 
 
-def _heads_and_tails(problem: Problem, ticks: Ticks) -> tuple[IntArray, IntArray]:
+def _heads_and_tails(instance: Instance, ticks: Ticks) -> tuple[IntArray, IntArray]:
     """Least times before an item is at each rank, and after it came there."""
-    collective = problem.collective
-    distances, kind = distances_by_limits(problem)
+    problem, collective = instance.problem, instance.problem.collective
+    distances, kind = instance.distances_by_limits
     away = ticks.of(distances)
     sums, copies = [], []
     for chunk in range(problem.num_chunks):

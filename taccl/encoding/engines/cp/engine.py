@@ -80,7 +80,7 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
     if not serves(instance) or not is_written_soon(_least_transfers(problem), budget):
         return
     known = _Known(best, instance.bound_us)
-    provable = is_provable(problem, best)
+    provable = is_provable(instance, best)
     # Whether the sketch asks for nothing beyond a valid schedule.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     small = free and provable and is_small(problem)
@@ -94,14 +94,14 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
             for update in stage:
                 yield from known.better(update)
     if small:
-        for update in _whole(problem, options, budget.share(_WHOLE_SHARE), known):
+        for update in _whole(instance, options, budget.share(_WHOLE_SHARE), known):
             yield from known.better(update)
     if provable:
-        for update in prove(problem, options, budget, known.best, known.bound_us):
+        for update in prove(instance, options, budget, known.best, known.bound_us):
             if free or update.schedule is None:
                 yield from known.better(update)
     if small:
-        for update in _whole(problem, options, budget, known):
+        for update in _whole(instance, options, budget, known):
             yield from known.better(update)
 
 
@@ -174,11 +174,11 @@ def _on(
             yield Update("cp", schedule_of(problem, each.decisions))
 
 
-def _whole(problem: Problem, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+def _whole(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
     """Schedules and bounds with nothing left out."""
-    if not is_whole_model_written_soon(problem, known.best, budget):
+    if not is_whole_model_written_soon(instance, known.best, budget):
         return
-    model = whole_model(problem, known.best, known.bound_us)
+    problem, model = instance.problem, whole_model(instance, known.best, known.bound_us)
     add_hint(model, known.best)
     reported = 0.0
     for each in events(model, options.seed, budget):

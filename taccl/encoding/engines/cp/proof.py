@@ -28,7 +28,7 @@ from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.variables import is_written_soon, size_of
-from taccl.encoding.symmetry.group import symmetry_group
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.tolerance import is_optimal
@@ -50,44 +50,51 @@ _ONCE = "that makes each sum once, at one rank,"
 _NO_OTHERS = "which says nothing of others"
 
 
-def unrestricted(problem: Problem) -> Problem:
-    """The problem without what a sketch asks of a schedule beyond being valid."""
-    return replace(problem, symmetry=(), limits=replace(problem.limits, own_first=None))
+def unrestricted(instance: Instance) -> Instance:
+    """The problem without what a sketch asks of a schedule beyond being valid.
+
+    `instance.once(unrestricted)`.
+    """
+    problem = instance.problem
+    if not problem.symmetry and problem.limits.own_first is None:
+        return instance
+    return Instance(replace(problem, symmetry=(), limits=replace(problem.limits, own_first=None)))
 
 
-def is_provable(problem: Problem, best: Schedule) -> bool:
+def is_provable(instance: Instance, best: Schedule) -> bool:
     """Whether the model of all schedules no later than `best` is small enough."""
+    problem = instance.problem
     if problem.num_chunks * problem.topology.num_links > _MOST_TO_LOOK_AT:
         return False
     ticks = ticks_of(problem, best.makespan_us)
-    candidates = every_candidate(problem, ticks, ticks.at_most(best.makespan_us))
+    candidates = every_candidate(instance, ticks, ticks.at_most(best.makespan_us))
     return bool(candidates.allowed.sum() <= _MOST_TO_PROVE)
 
 
 def whole_model(
-    problem: Problem, best: Schedule, bound_us: float, before_us: float | None = None
+    instance: Instance, best: Schedule, bound_us: float, before_us: float | None = None
 ) -> JointModel:
     """The model of all schedules no later than `best`, or, without an objective, before a moment."""
-    problem = unrestricted(problem)
-    ticks, horizon, candidates = _everything(problem, best, before_us)
+    instance = instance.once(unrestricted)
+    ticks, horizon, candidates = _everything(instance, best, before_us)
     lasting, minimise = (ticks.at_least(bound_us), horizon), before_us is None
-    return build(problem, ticks, lasting, symmetry_group(problem), candidates, None, minimise)
+    return build(instance.problem, ticks, lasting, instance.group, candidates, None, minimise)
 
 
 def is_whole_model_written_soon(
-    problem: Problem, best: Schedule, budget: Budget, before_us: float | None = None
+    instance: Instance, best: Schedule, budget: Budget, before_us: float | None = None
 ) -> bool:
     """Whether that model leaves time for its search. If so, the work of writing it is noted."""
-    problem = unrestricted(problem)
-    ticks, horizon, candidates = _everything(problem, best, before_us)
-    return is_written_soon(size_of(problem, ticks, horizon, candidates, None), budget, _PAIRS_PER_S)
+    instance = instance.once(unrestricted)
+    ticks, horizon, candidates = _everything(instance, best, before_us)
+    return is_written_soon(size_of(instance.problem, ticks, horizon, candidates, None), budget, _PAIRS_PER_S)
 
 
-def _everything(problem: Problem, best: Schedule, before_us: float | None) -> tuple[Ticks, int, Candidates]:
+def _everything(instance: Instance, best: Schedule, before_us: float | None) -> tuple[Ticks, int, Candidates]:
     """The ticks of a whole model, how many a solution lasts at most, and all transfers in that time."""
-    ticks = ticks_of(problem, best.makespan_us)
+    ticks = ticks_of(instance.problem, best.makespan_us)
     horizon = ticks.at_most(best.makespan_us) if before_us is None else ticks.last_before(before_us)
-    return ticks, horizon, every_candidate(problem, ticks, horizon)
+    return ticks, horizon, every_candidate(instance, ticks, horizon)
 
 
 def proved_us(model: JointModel, num_ticks: int) -> float:
@@ -107,14 +114,14 @@ def proved(problem: Problem, least_us: float, best: Schedule) -> Update:
 
 
 def prove(
-    problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+    instance: Instance, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
 ) -> Iterator[Update]:
     """Yield better bounds, and schedules met on the way, until both meet, the rest is open, or time is up.
 
     The schedules need not have the problem's symmetry. Of sums that are copied on, what is proved is in
     notes.
     """
-    open_us = best.makespan_us
+    problem, open_us = instance.problem, best.makespan_us
     while budget.remaining_s() and not is_optimal(best.makespan_us, bound_us):
         open_us = min(open_us, best.makespan_us)
         before_us = (bound_us + open_us) / 2
@@ -122,9 +129,9 @@ def prove(
             if open_us < best.makespan_us:
                 return
             before_us = open_us
-        if not is_whole_model_written_soon(problem, best, budget, before_us):
+        if not is_whole_model_written_soon(instance, best, budget, before_us):
             return
-        model = whole_model(problem, best, bound_us, before_us)
+        model = whole_model(instance, best, bound_us, before_us)
         answer = None
         for answer in events(model, options.seed, budget.share(_SHARE)):
             if answer.decisions is not None:

@@ -84,6 +84,12 @@ def _fits(problem: Problem) -> bool:
     return items <= _MOST_ITEMS and unions <= _MOST_UNIONS
 
 
+def _alone(instance: Instance) -> list[tuple[list[int], Instance]]:
+    """Chunks that are alike, and one of them with the network to itself; `instance.once(_alone)`."""
+    problem = instance.problem
+    return [(chunks, Instance(one_chunk(problem, chunks[0]))) for chunks in alike(problem)]
+
+
 def _is_soon_written(problem: Problem, ticks: Ticks, last: int, budget: Budget) -> bool:
     """Whether a model fits, and is written down in a small part of the budget; if so, that work is noted."""
     return is_written_soon(size_of(problem, ticks, last), budget)
@@ -94,19 +100,20 @@ def all_programs(
 ) -> Iterator[Update]:
     """Yield schedules faster than `best`, and bounds above the known one, until they meet or time is up."""
     if serves_all_programs(instance):
-        yield from _Search(instance.problem, options, budget, best, instance.bound_us).run()
+        yield from _Search(instance, options, budget, best, instance.bound_us).run()
 
 
 class _Search:
     """The best so far, and what is asked next."""
 
     def __init__(
-        self, problem: Problem, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
+        self, instance: Instance, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
     ) -> None:
-        self.problem, self.options, self.budget = problem, options, budget
+        self.instance, self.problem = instance, instance.problem
+        self.options, self.budget = options, budget
         self.best, self.bound_us = best, bound_us
         # Whether any valid schedule is welcome.
-        self.free = problem.limits.own_first is None and options.slack is None
+        self.free = self.problem.limits.own_first is None and options.slack is None
 
     def run(self) -> Iterator[Update]:
         if self.free:
@@ -135,23 +142,23 @@ class _Search:
 
     def _together(self) -> Iterator[Update]:
         """Schedules in which chunks that are alike go together, and those in which ranks do alike."""
-        group = symmetry_of(self.problem)
-        for smaller, together in bundles(self.problem):
-            if smaller.num_chunks == self.problem.num_chunks:
+        group = self.instance.once(symmetry_of)
+        for smaller, together in self.instance.once(bundles):
+            if smaller is self.instance:
                 same = group
             else:
                 yield from self._bundled(smaller, together, None)
-                same = None if group is None or smaller.num_chunks > 1 else as_one(group)
+                same = None if group is None or smaller.problem.num_chunks > 1 else as_one(group)
             if same is not None:
                 yield from self._bundled(smaller, together, same)
 
     def _bundled(
-        self, smaller: Problem, together: list[list[int]], group: SymmetryGroup | None
+        self, smaller: Instance, together: list[list[int]], group: SymmetryGroup | None
     ) -> Iterator[Update]:
-        ticks = ticks_of(smaller, self.best.makespan_us)
+        ticks = ticks_of(smaller.problem, self.best.makespan_us)
         last = ticks.last_before(self.best.makespan_us)
         budget = self.budget.share(_BUNDLES_SHARE if group is None else _ALIKE_SHARE)
-        if self._is_proved() or not _is_soon_written(smaller, ticks, last, budget):
+        if self._is_proved() or not _is_soon_written(smaller.problem, ticks, last, budget):
             return
         model = build(smaller, ticks, (0, last), in_order=group is None)
         if group is not None:
@@ -198,7 +205,7 @@ class _Search:
             return
         if not _is_soon_written(self.problem, ticks, last, self.budget.share(share)):
             return
-        model = build(self.problem, ticks, (ticks.at_least(self.bound_us), last), False, needs)
+        model = build(self.instance, ticks, (ticks.at_least(self.bound_us), last), False, needs)
         add_hint(model, self.best)
         for each in self._asked(model, self.budget.share(share)):
             if isinstance(each, tuple):
@@ -209,13 +216,12 @@ class _Search:
     def _needs(self, ticks: Ticks, last: int) -> list[Need] | None:
         """What each chunk takes of the links by a moment; None if some chunk alone is not done by then."""
         topology = self.problem.topology
-        kinds = alike(self.problem)
         links = [range(topology.num_links), *topology.links_into, *topology.links_from]
         budget = self.budget.share(_NEEDS_SHARE)
         needs: list[Need] = []
-        for number, chunks in enumerate(kinds):
-            alone = one_chunk(self.problem, chunks[0])
-            if not _is_soon_written(alone, ticks, last, budget):
+        kinds = self.instance.once(_alone)
+        for number, (chunks, alone) in enumerate(kinds):
+            if not _is_soon_written(alone.problem, ticks, last, budget):
                 return needs
             model = build(alone, ticks, (0, last), False)
             cost = model.cost
@@ -244,7 +250,7 @@ class _Search:
         lasting = ticks.at_least(self.bound_us), ticks.at_most(self.best.makespan_us)
         if self._is_proved() or not _is_soon_written(self.problem, ticks, lasting[1], budget):
             return
-        model = build(self.problem, ticks, lasting)
+        model = build(self.instance, ticks, lasting)
         add_hint(model, self.best)
         proved = reported = 0
         for each in self._asked(model, budget):

@@ -53,7 +53,7 @@ from typing import Any
 from taccl.encoding.engines.cp.sums_parts import alike, is_own, splits
 from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
-from taccl.problem import Problem
+from taccl.encoding.instance import Instance
 
 #: With more ranks, there are too many sets of them, and ways of dividing them, for a rule about each.
 _MOST_RANKS_TO_DIVIDE = 5
@@ -69,7 +69,7 @@ class Need:
 
 
 def build(
-    problem: Problem,
+    instance: Instance,
     ticks: Ticks,
     lasting: tuple[int, int],
     minimise: bool = True,
@@ -81,7 +81,7 @@ def build(
     `needs` must be true of each of these programs. `in_order`: of programs that differ only by the names of
     chunks that are alike, only one is kept.
     """
-    model = SumModel(problem, ticks, lasting)
+    model = SumModel(instance, ticks, lasting)
     model.add_rules(needs)
     if in_order:
         model.do_chunks_that_are_alike_in_order()

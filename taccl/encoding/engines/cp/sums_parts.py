@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.core.paths import distances_by_limits
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule.partial_sums import contributors, ranks_of
 
@@ -49,15 +49,15 @@ class SumCandidates:
     tail: IntArray
 
 
-def sum_candidates(problem: Problem, ticks: Ticks, horizon: int) -> SumCandidates:
+def sum_candidates(instance: Instance, ticks: Ticks, horizon: int) -> SumCandidates:
     """All that a program of at most `horizon` ticks can need."""
-    collective, topology = problem.collective, problem.topology
+    problem, topology, collective = instance.problem, instance.problem.topology, instance.problem.collective
     whole = contributors(collective)
     parts = [
         subsets(every) if reduces else [every]
         for every, reduces in zip(whole, collective.reduces.tolist(), strict=True)
     ]
-    distances, kind = distances_by_limits(problem)
+    distances, kind = instance.distances_by_limits
     away = ticks.of(distances)
     tail = np.full((problem.num_chunks, problem.num_ranks), NEVER, dtype=np.int64)
     head: dict[tuple[int, int, int], int] = {}
@@ -69,7 +69,7 @@ def sum_candidates(problem: Problem, ticks: Ticks, horizon: int) -> SumCandidate
             first = come.max(axis=0) if collective.reduces[chunk] else come.min(axis=0)
             for rank, ticks_away in enumerate(first.tolist()):
                 head[chunk, part, rank] = ticks_away
-    lasts = ticks.of(topology.duration_us(np.arange(topology.num_links), problem.chunk_mb))
+    lasts = ticks.of(instance.durations_us)
     usable = [problem.usable(chunk).tolist() for chunk in range(problem.num_chunks)]
     on_link: list[list[Item]] = []
     for link, (src, dst) in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import gcd
 
@@ -15,8 +15,9 @@ from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, alike
 from taccl.encoding.engines.cp.sums_read import Program
 from taccl.encoding.engines.cp.sums_variables import Sending
-from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group, without_shared_ports
-from taccl.encoding.symmetry.search import with_symmetry_found
+from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
+from taccl.encoding.symmetry.search import found_group
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import compacted
@@ -31,26 +32,29 @@ def one_chunk(problem: Problem, chunk: int) -> Problem:
     return replace(problem, collective=_only(problem.collective, [chunk]), symmetry=())
 
 
-def bundles(problem: Problem) -> Iterator[tuple[Problem, list[list[int]]]]:
+def bundles(instance: Instance) -> tuple[tuple[Instance, list[list[int]]], ...]:
     """The problem with chunks that are alike going together, the most first; which chunks each bundle has.
 
-    The last is the problem itself.
+    The last is the problem itself. `instance.once(bundles)`.
     """
+    problem = instance.problem
     classes = alike(problem)
     most = gcd(*(len(chunks) for chunks in classes))
-    for size in range(most, 0, -1):
+    made = []
+    for size in range(most, 1, -1):
         if most % size == 0 and size <= problem.max_group:
             together = [chunks[k : k + size] for chunks in classes for k in range(0, len(chunks), size)]
-            yield _bundled(problem, together), together
+            made.append((Instance(_bundled(problem, together)), together))
+    return (*made, (instance, [[chunk] for chunk in range(problem.num_chunks)]))
 
 
-def symmetry_of(problem: Problem) -> SymmetryGroup | None:
+def symmetry_of(instance: Instance) -> SymmetryGroup | None:
     """Permutations of the ranks that leave the problem as it is; None if none are found.
 
-    No image of a send shares a port with it, so both can go at the same time.
+    No image of a send shares a port with it, so both can go at the same time. `instance.once(symmetry_of)`.
     """
-    found, _ = with_symmetry_found(problem, Budget.of_work(_SYMMETRY_WORK))
-    group = without_shared_ports(problem.topology, symmetry_group(found))
+    found = found_group(instance.problem, Budget.of_work(_SYMMETRY_WORK))
+    group = without_shared_ports(instance.problem.topology, found)
     return group if len(group) > 1 else None
 
 

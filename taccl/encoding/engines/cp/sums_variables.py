@@ -15,6 +15,7 @@ import numpy as np
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.engines.cp.sums_parts import Item, is_own, sum_candidates
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
+from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
 #: (chunk, part, rank)
@@ -56,11 +57,12 @@ def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
 class Variables:
     """Made from the items that may travel over each link (`sums_parts`), in ticks."""
 
-    def __init__(self, problem: Problem, ticks: Ticks, lasting: tuple[int, int]) -> None:
+    def __init__(self, instance: Instance, ticks: Ticks, lasting: tuple[int, int]) -> None:
+        problem = instance.problem
         topology, collective = problem.topology, problem.collective
         self.problem, self.ticks = problem, ticks
         least, self.horizon = lasting
-        self.candidates = sum_candidates(problem, ticks, self.horizon)
+        self.candidates = sum_candidates(instance, ticks, self.horizon)
         from ortools.sat.python import cp_model  # only now, since it takes half a second
 
         self.cp = cp_model.CpModel()

@@ -53,20 +53,20 @@ def flows(instance: Instance, options: SearchOptions, budget: Budget, best: Sche
     if not serves(instance):
         return
     quotient = instance.quotient
-    part = instance.problem if quotient is None else quotient.problem
+    part = instance.quotient_instance or instance
     routes = _routes(part, budget.share(0.5))
-    for schedule in orders(part, routes, options.seed, budget) if routes else ():
+    for schedule in orders(part.problem, routes, options.seed, budget) if routes else ():
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule if quotient is None else quotient.lifted(schedule)
             yield Update("flows", best)
 
 
-def _routes(problem: Problem, budget: Budget) -> list[Carried] | None:
+def _routes(part: Instance, budget: Budget) -> list[Carried] | None:
     """Which chunks pass which links; None where no flow is found in time."""
-    topology = problem.topology
+    problem, topology = part.problem, part.problem.topology
     every = np.arange(topology.num_pairs)
     busy = topology.port_busy_us(every, problem.chunk_mb) / problem.chunk_mb
-    flow = least_busy_flow(problem, busy, budget, _SHORTNESS)
+    flow = least_busy_flow(problem, part.group, busy, budget, _SHORTNESS)
     if flow is None:
         return None
     chunks = _chunks_of_pairs(problem)

@@ -17,7 +17,6 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.sequence import in_sequence, of_columns
 from taccl.encoding.core.timing import Ports
@@ -83,10 +82,10 @@ def at_once(instance: Instance) -> Schedule | None:
 def _in_both_phases(instance: Instance, most_rows: int | None) -> Schedule | None:
     """None also if there are more than so many rows."""
     parts = instance.phases
-    copies = None if parts.broadcast_phase is None else _copied(parts.broadcast_phase.problem, most_rows)
+    copies = None if parts.broadcast_phase is None else _copied(parts.broadcast_phase, most_rows)
     if parts.reduce_phase is None:
         return copies
-    sums = _copied(parts.reduce_phase.problem, most_rows)
+    sums = _copied(parts.reduce_phase, most_rows)
     if sums is None or (copies is None and parts.broadcast_phase is not None):
         return None
     order = np.lexsort((-sums.start_us, -sums.end_us))
@@ -107,7 +106,7 @@ class _Sources:
     of_chunk : shape (num_chunks,); which of the S kinds of sources a chunk has.
     holds : shape (S, num_ranks); where such chunks start.
     limits : shape (S,); which row of `usable` such chunks keep to.
-    usable : shape (K, num_links).
+    usable : shape (K, num_links); a row for each kind of `Instance.distances_by_limits`.
     """
 
     of_chunk: IntArray
@@ -116,9 +115,9 @@ class _Sources:
     usable: BoolArray
 
 
-def _copied(problem: Problem, most_rows: int | None) -> Schedule | None:
+def _copied(instance: Instance, most_rows: int | None) -> Schedule | None:
     """The schedule of a problem that only copies; None if that takes more than so many rows."""
-    topology, collective = problem.topology, problem.collective
+    problem, topology, collective = instance.problem, instance.problem.topology, instance.problem.collective
     sources = _sources(problem)
     if sources is None:
         return None
@@ -130,7 +129,7 @@ def _copied(problem: Problem, most_rows: int | None) -> Schedule | None:
     via = np.full(sources.holds.shape, -1, dtype=np.int64)
     for each, grow in ((is_spread, _trees), (~is_spread, _shortest)):
         if each.any():
-            via[each] = grow(problem, sources, np.flatnonzero(each))
+            via[each] = grow(instance, sources, np.flatnonzero(each))
     key = _rows(topology, sources, via, chunk, rank, bool(many.any()), most_rows)
     if key is None:
         return None
@@ -162,20 +161,15 @@ def _sources(problem: Problem) -> _Sources | None:
     return _Sources(of_chunk, starts[start], kind, usable)
 
 
-def _costs(problem: Problem, usable: BoolArray) -> tuple[IntArray, FloatArray]:
+def _costs(topology: LogicalTopology, duration: FloatArray, usable: BoolArray) -> tuple[IntArray, FloatArray]:
     """The link between each two ranks, shape (R, R), -1 for none, and its time for each of K limits."""
-    topology, ranks = problem.topology, problem.num_ranks
+    ranks = topology.num_ranks
     link = np.full((ranks, ranks), -1, dtype=np.int64)
     link[topology.src, topology.dst] = np.arange(topology.num_links)
-    duration = _durations(problem)
     cost = np.full((len(usable), ranks, ranks), np.inf)
     for kind, allowed in enumerate(usable):
         cost[kind, topology.src[allowed], topology.dst[allowed]] = duration[allowed]
     return link, cost
-
-
-def _durations(problem: Problem) -> FloatArray:
-    return problem.topology.duration_us(np.arange(problem.topology.num_links), problem.chunk_mb)
 
 
 def _turned(topology: LogicalTopology, first: IntArray) -> FloatArray:
@@ -191,15 +185,14 @@ def _turned(topology: LogicalTopology, first: IntArray) -> FloatArray:
     return np.asarray(by_place * nodes + (node[None] - node[first][:, None]) % nodes, dtype=np.float64)
 
 
-def _trees(problem: Problem, sources: _Sources, which: IntArray) -> IntArray:
+def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     """For some sources the link by which each rank gets their chunks, -1 at the source, shape (S, R)."""
-    topology = problem.topology
-    link, cost = _costs(problem, sources.usable)
+    problem, topology, duration = instance.problem, instance.problem.topology, instance.durations_us
+    link, cost = _costs(topology, duration, sources.usable)
     shares = _shared_ports(topology)
     each, kinds = np.arange(len(which)), sources.limits[which]
     holds = sources.holds[which]
     turned = _turned(topology, holds.argmax(axis=1))
-    duration = _durations(problem)
     tie = _TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
     busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
     free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
@@ -255,21 +248,20 @@ def _shared_ports(topology: LogicalTopology) -> IntArray:
     return shares
 
 
-def _shortest(problem: Problem, sources: _Sources, which: IntArray) -> IntArray:
+def _shortest(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     """The last links of shortest paths from some sources to all ranks, -1 at the sources, shape (S, R).
 
     Of several, sources take different ones in turn.
     """
-    topology = problem.topology
-    weight = _durations(problem)
+    topology, weight = instance.problem.topology, instance.durations_us
+    distances, _ = instance.distances_by_limits
     via = np.full((len(which), topology.num_ranks), -1, dtype=np.int64)
     for kind, usable in enumerate(sources.usable):
         mine = np.flatnonzero(sources.limits[which] == kind)
         if not len(mine):
             continue
-        distance = distances_us(topology, weight, None if usable.all() else usable)
         holds = sources.holds[which[mine]]
-        reach = np.array([distance[each].min(axis=0) for each in holds])
+        reach = np.array([distances[kind][each].min(axis=0) for each in holds])
         via[mine] = _last_links(topology, weight, usable, reach, which[mine])
         via[mine] = np.where(holds, -1, via[mine])
     return via

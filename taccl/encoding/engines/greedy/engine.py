@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
@@ -21,8 +20,7 @@ from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, ma
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first, rounds_take_s
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray, LogicalTopology
+from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -138,18 +136,17 @@ def _passes(
     Where no schedule is `known`, the first pass goes on to its end whatever the budget says.
     """
     random = np.random.default_rng(options.seed)
-    problem, symmetry, distances = instance.problem, instance.group, instance.distances_by_limits
     best = None if incumbent is None else incumbent.makespan_us
     kept: list[tuple[float, int, _Trial]] = []
     routings: dict[tuple[float, bool], RoutingInstance] = {}
-    for number, trial in enumerate(_trials(problem, kept, random)):
+    for number, trial in enumerate(_trials(instance, kept, random)):
         known = known or best is not None
         if known and not budget.remaining_s():
             return
         seconds = budget if known else None
         paths = trial.congestion, trial.sharing
         if paths not in routings:
-            routing = _routing(problem, symmetry, distances, *paths, random, seconds)
+            routing = _routing(instance, *paths, random, seconds)
             if routing is None:
                 return
             routings[paths] = routing
@@ -166,17 +163,18 @@ def _passes(
 
 
 def _trials(
-    problem: Problem, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
+    instance: Instance, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
     """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
-    routed, groups = bool(_routed_chunks(problem)), not one_by_one(problem.topology).all()
+    problem, routed = instance.problem, bool(len(instance.demand.from_one_to_another))
+    groups = not one_by_one(problem.topology).all()
     plain, *others = [
         _Trial(policy, congestion, sharing)
         for sharing in ((False, True) if routed else (False,))
         for congestion in (_CONGESTION if routed else (0.0,))
         for policy in _policies(problem.topology)
     ]
-    matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(problem) else []
+    matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(instance) else []
     through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
     yield from [*matchings, plain] if through_switches else [plain, *matchings]
     for position in random.permutation(len(others)):
@@ -232,33 +230,23 @@ def _some_group(random: np.random.Generator) -> int:
     return int(2 ** random.uniform(0, 6.2))
 
 
-def _routed_chunks(problem: Problem) -> list[int]:
-    """Chunks with one source and one other rank that wants them: these get a fixed path."""
-    collective = problem.collective
-    single = (collective.num_sources == 1) & (collective.num_wanted == 1)
-    moves = ~(collective.pre & collective.post).any(axis=1)
-    return [int(chunk) for chunk in np.flatnonzero(single & moves)]
-
-
 def _routing(
-    problem: Problem,
-    symmetry: SymmetryGroup,
-    distances: tuple[FloatArray, IntArray],
+    instance: Instance,
     congestion: float,
     sharing: bool,
     random: np.random.Generator,
     budget: Budget | None,
 ) -> RoutingInstance | None:
     """What the passes need, with paths for chunks that one rank wants; None if the time is up before that."""
-    topology = problem.topology
-    routes = spread_routes(problem, symmetry, _routed_chunks(problem), congestion, sharing, random, budget)
+    problem, topology = instance.problem, instance.problem.topology
+    chunks = instance.demand.from_one_to_another.tolist()
+    routes = spread_routes(problem, instance.group, chunks, congestion, sharing, random, budget)
     if routes is None:
         return None
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
     usable = np.array([problem.usable(chunk) for chunk in range(problem.num_chunks)], dtype=np.bool_)
     left = np.zeros((problem.num_chunks, problem.num_ranks))
     for chunk, path in routes.items():
         usable[chunk] = False
         usable[chunk, path] = True
-        left[chunk, topology.src[path]] = np.cumsum(duration[path][::-1])[::-1]
-    return RoutingInstance(problem, symmetry, *distances, usable, left)
+        left[chunk, topology.src[path]] = np.cumsum(instance.durations_us[path][::-1])[::-1]
+    return RoutingInstance(problem, instance.group, *instance.distances_by_limits, usable, left)

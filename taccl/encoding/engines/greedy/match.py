@@ -20,8 +20,8 @@ from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.core.timing import Ports
+from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
-from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
 
 #: Moments closer than this are the same: float error is smaller, and every send takes longer.
@@ -58,21 +58,18 @@ class MatchPolicy:
     noise: float = 0.1
 
 
-def is_for_matching(problem: Problem) -> bool:
+def is_for_matching(instance: Instance) -> bool:
     """Whether each chunk is copied from one rank to all, no sketch asks for a symmetry or an order, and
     the machine is not too large.
     """
-    collective, topology = problem.collective, problem.topology
+    problem, topology = instance.problem, instance.problem.topology
     if problem.symmetry or problem.limits.own_first is not None:
         return False
     if not 0 < problem.num_chunks * topology.num_links <= _MOST_PAIRS:
         return False
     if problem.num_chunks * problem.num_ranks**3 > _MOST_DISTANCES:
         return False
-    copied = (
-        ~collective.reduces & (collective.num_sources == 1) & (collective.num_wanted == problem.num_ranks)
-    )
-    return bool(copied.all())
+    return instance.demand.broadcasts
 
 
 def match(

@@ -40,8 +40,7 @@ _HOLDS = (1, 2, 4, 8)
 
 def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until all routings are tried or the budget is over."""
-    symmetry = instance.group
-    joined = rejoined(best, symmetry, options, budget.share(0.3))
+    joined = rejoined(best, instance.group, options, budget.share(0.3))
     if joined is not None:
         best = joined
         yield Update("milp", best)
@@ -83,17 +82,17 @@ def regrouped(instance: Instance, options: SearchOptions, budget: Budget, best: 
 def _three_steps(
     instance: Instance, best: Schedule, routing: RoutingOptions, options: SearchOptions, budget: Budget
 ) -> Iterator[Schedule]:
-    allowed, symmetry = instance.path_sets(routing.slack), instance.group
+    allowed = instance.path_sets(routing.slack)
     if allowed.sum() > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
         return
-    uses = routed(best, symmetry, allowed, routing, options, budget.share(0.4))
+    uses = routed(instance, best, allowed, routing, options, budget.share(0.4))
     ordered = best
     if uses is not None:
         ordered = _ordered(instance, uses, options.seed, budget.share(0.5))
         yield ordered
     if ordered.makespan_us > best.makespan_us:
         ordered = best
-    joined = rejoined(ordered, symmetry, options, budget)
+    joined = rejoined(ordered, instance.group, options, budget)
     if joined is not None:
         yield joined
 

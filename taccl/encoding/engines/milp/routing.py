@@ -27,11 +27,11 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray
+from taccl.network import FloatArray, LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -59,6 +59,50 @@ class RoutingOptions:
 
 
 @dataclass(frozen=True, eq=False)
+class _PortTimes:
+    """How long ports are busy, and the least times before their first and after their last use.
+
+    `busy_us` is w_lp of the module's docstring, for each pair (link, port) of the topology's `incidence`;
+    `head_us` and `tail_us` have shape (num_ports,).
+    """
+
+    topology: LogicalTopology
+    busy_us: FloatArray
+    head_us: FloatArray
+    tail_us: FloatArray
+
+    @staticmethod
+    def of(instance: Instance, options: RoutingOptions) -> _PortTimes:
+        problem, topology = instance.problem, instance.problem.topology
+        collective, distance = problem.collective, instance.distances_us
+        alpha = topology.alpha_us if topology.is_serial else 0.0 * topology.alpha_us
+        busy = options.alpha_share * alpha[topology.incidence[0]] + topology.pair_betas * problem.chunk_mb
+        is_source, is_wanting = collective.pre.any(axis=0), (collective.post & ~collective.pre).any(axis=0)
+        before = distance[is_source].min(axis=0)[topology.src]
+        after = distance[:, is_wanting].min(axis=1)[topology.dst]
+        head, tail = (
+            np.array([end[list(links)].min(initial=np.inf) for links in topology.port_links])
+            for end in (before, after)
+        )
+        useless = ~np.isfinite(head + tail)  # ports that lie on no way to where something is wanted
+        head[useless] = tail[useless] = 0.0
+        return _PortTimes(topology, busy, head, tail)
+
+    def load_us(self, links: IntArray) -> FloatArray:
+        """Head, relaxed load and tail of each port when these links are used, shape (num_ports,)."""
+        link, port = self.topology.incidence
+        load = self.busy_us * np.bincount(links, minlength=self.topology.num_links)[link]
+        return np.bincount(port, load, self.topology.num_ports) + self.head_us + self.tail_us
+
+    @property
+    def slowest_us(self) -> FloatArray:
+        """The longest that a chunk over each link keeps a port busy, shape (num_links,)."""
+        slowest = np.zeros(self.topology.num_links)
+        np.maximum.at(slowest, self.topology.incidence[0], self.busy_us)
+        return slowest
+
+
+@dataclass(frozen=True, eq=False)
 class _Space:
     """The pairs that may be used, as columns, and the variables that stand for them.
 
@@ -83,7 +127,7 @@ class RoutingProgram:
     """
 
     known: Schedule
-    options: RoutingOptions
+    ports: _PortTimes
     model: LinearModel
     space: _Space
     priced: IntArray
@@ -105,10 +149,10 @@ class RoutingProgram:
             chunk = known.chunk[row]
             at[chunk, known.dst[row]] = at[chunk, known.src[row]] + duration[row]
         start[x.at.ravel()] = at.ravel()
-        start[x.finish] = max(at.max(), _port_load_us(problem, self.options, known.link).max())
+        start[x.finish] = max(at.max(), self.ports.load_us(known.link).max())
         start[self.connection] = used[:, self.priced].any(axis=0)
         chunks = np.where(topology.internode, 0, used.sum(axis=0))
-        start[self.busiest] = (chunks * _slowest_us(problem, self.options)).max(initial=0.0)
+        start[self.busiest] = (chunks * self.ports.slowest_us).max(initial=0.0)
         return start
 
     def read(self, solution: Solution) -> BoolArray | None:
@@ -122,8 +166,8 @@ class RoutingProgram:
 
 
 def routed(
+    instance: Instance,
     known: Schedule,
-    symmetry: SymmetryGroup,
     allowed: BoolArray,
     options: RoutingOptions,
     solving: SearchOptions,
@@ -131,11 +175,11 @@ def routed(
 ) -> BoolArray | None:
     """Which links each chunk uses, shape (num_chunks, num_links); None if nothing was found in time.
 
-    `allowed`, of the same shape, says which links may be used: see `routes.shortest_path_sets`.
+    `allowed`, of the same shape, says which links may be used: see `Instance.path_sets`.
     `known` is a schedule of the problem: its time limits all others, and its routes are a last resort.
     """
     budget.spend(int(allowed.sum()) / _WRITTEN_PER_UNIT)
-    program = build(known, symmetry, allowed, options)
+    program = build(instance, known, allowed, options)
     solution = solve(program.model, solving.solver, budget.share(0.5), gap=_GAP, seed=solving.seed)
     if solution.values is None:
         # The known paths are a start only after a search without: from them, a solver finds similar ones
@@ -144,21 +188,19 @@ def routed(
     return program.read(solution)
 
 
-def build(
-    known: Schedule, symmetry: SymmetryGroup, allowed: BoolArray, options: RoutingOptions
-) -> RoutingProgram:
+def build(instance: Instance, known: Schedule, allowed: BoolArray, options: RoutingOptions) -> RoutingProgram:
     """The program of the module's docstring; `routed` says what the arguments are."""
     model = LinearModel()
-    problem = known.problem
-    x = _space(model, known, symmetry, allowed, options)
+    problem, ports = instance.problem, _PortTimes.of(instance, options)
+    x = _space(model, known, instance.group, allowed, ports)
     _wanted_chunks_are_received_once(model, problem, x)
     _a_chunk_is_held_before_it_is_sent(model, problem, x)
     _arrivals_follow_the_way(model, problem, x)
     _wanted_chunks_arrive_in_time(model, problem, x)
-    _ports_have_room(model, problem, options, x)
+    _ports_have_room(model, problem, ports, x)
     priced = _connections_have_a_price(model, problem, x)
-    busiest = _load_is_spread(model, problem, options, x)
-    return RoutingProgram(known, options, model, x, *priced, busiest)
+    busiest = _load_is_spread(model, problem, ports, x)
+    return RoutingProgram(known, ports, model, x, *priced, busiest)
 
 
 def _space(
@@ -166,7 +208,7 @@ def _space(
     known: Schedule,
     symmetry: SymmetryGroup,
     allowed: BoolArray,
-    options: RoutingOptions,
+    ports: _PortTimes,
 ) -> _Space:
     problem = known.problem
     allowed = allowed.copy()
@@ -175,7 +217,7 @@ def _space(
     chunk, link = np.nonzero(allowed)
     orbit = symmetry.pair_representative(chunk, link, symmetry.link_map)
     _, deciding, variable = np.unique(orbit, return_index=True, return_inverse=True)
-    latest = max(known.makespan_us, _port_load_us(problem, options, known.link).max())
+    latest = max(known.makespan_us, ports.load_us(known.link).max())
     use = model.add_binaries(len(deciding), cost=_transfer_price(problem, latest))
     chunks, ranks = np.divmod(np.arange(problem.num_chunks * problem.num_ranks), problem.num_ranks)
     cell = symmetry.pair_representative(chunks, ranks, symmetry.rank_map)
@@ -191,33 +233,6 @@ def _space(
         deciding=deciding,
         latest_us=latest,
     )
-
-
-def _port_load_us(problem: Problem, options: RoutingOptions, links: IntArray) -> FloatArray:
-    """Head, relaxed load and tail of each port when these links are used, shape (num_ports,)."""
-    busy, head, tail = _port_times_us(problem, options)
-    link, port = problem.topology.incidence
-    load = busy * np.bincount(links, minlength=problem.topology.num_links)[link]
-    return np.bincount(port, load, problem.topology.num_ports) + head + tail
-
-
-def _port_times_us(problem: Problem, options: RoutingOptions) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(w per pair (link, port), head per port, tail per port)."""
-    topology, collective = problem.topology, problem.collective
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    distance = distances_us(topology, duration)
-    alpha = topology.alpha_us if topology.is_serial else 0.0 * topology.alpha_us
-    busy = options.alpha_share * alpha[topology.incidence[0]] + topology.pair_betas * problem.chunk_mb
-    is_source, is_wanting = collective.pre.any(axis=0), (collective.post & ~collective.pre).any(axis=0)
-    before = distance[is_source].min(axis=0)[topology.src]
-    after = distance[:, is_wanting].min(axis=1)[topology.dst]
-    head, tail = (
-        np.array([end[list(links)].min(initial=np.inf) for links in topology.port_links])
-        for end in (before, after)
-    )
-    useless = ~np.isfinite(head + tail)  # ports that lie on no way to where something is wanted
-    head[useless] = tail[useless] = 0.0
-    return busy, head, tail
 
 
 def _transfer_price(problem: Problem, latest_us: float) -> float:
@@ -294,9 +309,8 @@ def _wanted_chunks_arrive_in_time(model: LinearModel, problem: Problem, x: _Spac
     )
 
 
-def _ports_have_room(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> None:
+def _ports_have_room(model: LinearModel, problem: Problem, times: _PortTimes, x: _Space) -> None:
     """Relaxed load: T - sum of w_lp x[c, l] >= head + tail, for each port that may be used."""
-    busy, head, tail = _port_times_us(problem, options)
     rows, columns, values = [], [], []
     ports: list[int] = []
     pairs_of_link = _pairs_by_link(x, problem.topology.num_links)
@@ -304,7 +318,7 @@ def _ports_have_room(model: LinearModel, problem: Problem, options: RoutingOptio
         over = [pairs_of_link[link] for link in links]
         uses = np.concatenate(over)
         if len(uses):
-            at_port = busy[problem.topology.port_pairs[port]]
+            at_port = times.busy_us[problem.topology.port_pairs[port]]
             rows.append(np.full(len(uses) + 1, len(ports)))
             columns.append(np.append(x.use[uses], x.finish))
             values.append(np.append(-np.repeat(at_port, [len(each) for each in over]), 1.0))
@@ -314,7 +328,7 @@ def _ports_have_room(model: LinearModel, problem: Problem, options: RoutingOptio
         np.concatenate(rows),
         np.concatenate(columns),
         np.concatenate(values),
-        lower=(head + tail)[ports],
+        lower=(times.head_us + times.tail_us)[ports],
     )
 
 
@@ -355,7 +369,7 @@ def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -
     return links, used
 
 
-def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOptions, x: _Space) -> IntArray:
+def _load_is_spread(model: LinearModel, problem: Problem, ports: _PortTimes, x: _Space) -> IntArray:
     """Spread load: Z - sum of w_l x[c, l] >= 0 for each link inside a node, Z at a small price.
 
     Returns Z, or nothing.
@@ -363,7 +377,7 @@ def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOption
     if not problem.limits.spread_load:
         return np.zeros(0, dtype=np.int64)
     topology = problem.topology
-    slowest = _slowest_us(problem, options)
+    slowest = ports.slowest_us
     busiest = model.add_variables(1, cost=_PREFERENCE)
     inside = np.flatnonzero(~topology.internode[x.link])
     links, row = np.unique(x.link[inside], return_inverse=True)
@@ -375,10 +389,3 @@ def _load_is_spread(model: LinearModel, problem: Problem, options: RoutingOption
         lower=0.0,
     )
     return busiest
-
-
-def _slowest_us(problem: Problem, options: RoutingOptions) -> FloatArray:
-    """The longest that a chunk over each link keeps a port busy, shape (num_links,)."""
-    slowest = np.zeros(problem.topology.num_links)
-    np.maximum.at(slowest, problem.topology.incidence[0], _port_times_us(problem, options)[0])
-    return slowest

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taccl.collective import IntArray
-from taccl.encoding.engines.textbook.demand import Cut, Demand
+from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, together
 
 #: What some units of a cut do; None where the algorithm is not for so many ranks.
@@ -34,13 +34,13 @@ class Algorithm:
     shares: int = 1
     moves: int = 0
 
-    def most_batches(self, demand: Demand) -> int:
+    def most_batches(self, parts: Parts) -> int:
         """Into so many batches can the pieces be split that a variant has of a part."""
-        return -(-demand.most_pieces // (len(self.ways) * self.shares))
+        return -(-parts.most_pieces // (len(self.ways) * self.shares))
 
-    def built(self, demand: Demand, batches: int) -> tuple[Cut, Steps] | None:
+    def built(self, parts: Parts, batches: int) -> tuple[Cut, Steps] | None:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
-        cut = demand.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
+        cut = parts.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
         streams = []
         for batch, variant, units in cut.streams(self.shares):
             steps = self.ways[variant](cut, units)

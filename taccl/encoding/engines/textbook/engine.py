@@ -16,11 +16,10 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.demand import Demand, demand_of
+from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
 from taccl.encoding.engines.textbook.transfer import backwards, decisions, estimate_us, timed
 from taccl.encoding.instance import Instance
-from taccl.errors import CollectiveError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import compacted
@@ -79,7 +78,7 @@ def textbook(
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best = None if incumbent is None else incumbent.makespan_us
-    for _, schedule in built(instance.problem, budget):
+    for _, schedule in built(instance, budget):
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("textbook", compacted(schedule))
@@ -87,29 +86,28 @@ def textbook(
 
 def serves(instance: Instance) -> Verdict:
     """Whether there are textbook algorithms for what is asked."""
-    asked = _copying(instance.problem)
-    if asked is None or demand_of(asked.collective) is None:
+    if _copying(instance).once(parts_of) is None:
         return no("no textbook has an algorithm for this demand")
     return YES
 
 
-def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+def built(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms, the most promising first."""
-    asked = _copying(problem)
-    demand = None if asked is None else demand_of(asked.collective)
-    if asked is None or demand is None:
+    copying = _copying(instance)
+    parts, asked = copying.once(parts_of), copying.problem
+    if parts is None:
         return
-    candidates = sorted(written(asked, demand, budget.share(_WRITING)), key=lambda each: each.estimate_us)
+    candidates = sorted(written(asked, parts, budget.share(_WRITING)), key=lambda each: each.estimate_us)
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
     in_vain = 0
     for candidate in candidates:
         hopeless = in_vain >= _MOST_IN_VAIN or candidate.estimate_us > _HOPELESS * best_us
         if hopeless and work.done > _BEFORE_HOPELESS:
             return
-        rows = candidate.algorithm.rows * demand.most_pieces
+        rows = candidate.algorithm.rows * parts.most_pieces
         if not work.allows(rows):
             continue
-        schedule = _schedule(problem, asked, demand, candidate, seen)
+        schedule = _schedule(instance.problem, asked, parts, candidate, seen)
         if schedule is not None:
             work.did(rows)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
@@ -117,20 +115,20 @@ def built(problem: Problem, budget: Budget) -> Iterator[tuple[str, Schedule]]:
             yield candidate.name, schedule
 
 
-def written(asked: Problem, demand: Demand, budget: Budget) -> Iterator[Candidate]:
+def written(asked: Problem, parts: Parts, budget: Budget) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
-    dealt = _DEALT_AS_WRITTEN * len(demand.begin)
-    for algorithm in sorted(algorithms(asked, demand), key=_size):
+    dealt = _DEALT_AS_WRITTEN * len(parts.begin)
+    for algorithm in sorted(algorithms(asked, parts), key=_size):
         batches, least_us = 1, float("inf")
         while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves, dealt)):
-            made = algorithm.built(demand, batches)
+            made = algorithm.built(parts, batches)
             time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
             work.did(rows)
             yield Candidate(algorithm, batches, time_us)
-            most = algorithm.most_batches(demand)
+            most = algorithm.most_batches(parts)
             if batches == most:
                 break
             batches, least_us = min(2 * batches, most), min(least_us, time_us)
@@ -142,22 +140,17 @@ def _size(algorithm: Algorithm) -> int:
     return size if size > _SOON_WRITTEN else 0
 
 
-def _copying(problem: Problem) -> Problem | None:
-    """The problem; the reversed one where all sums are for one rank each; None if it is neither."""
-    collective = problem.collective
-    if not collective.reduces.all() or len(collective.outputs) > collective.num_chunks:
-        return problem
-    try:
-        return problem.reversed()
-    except CollectiveError:
-        return None
+def _copying(instance: Instance) -> Instance:
+    """The problem; the reversed one where all chunks are sums for one rank each."""
+    demand = instance.demand
+    return instance.reversed if demand.reduces.all() and demand.to_one else instance
 
 
 def _schedule(
-    problem: Problem, asked: Problem, demand: Demand, candidate: Candidate, seen: set[int]
+    problem: Problem, asked: Problem, parts: Parts, candidate: Candidate, seen: set[int]
 ) -> Schedule | None:
     """What a candidate comes to; None if it cannot be, or is the same as one before."""
-    made = candidate.algorithm.built(demand, candidate.batches)
+    made = candidate.algorithm.built(parts, candidate.batches)
     sends = None if made is None else decisions(asked, made[1], made[0].chunks)
     if sends is None or hash(tuple(sends)) in seen:
         return None

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.engines.textbook.demand import Cut, Kind
 from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.parts import Cut, Kind
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer
 
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer, without_repeats
 from taccl.problem import Problem
 
@@ -52,26 +52,26 @@ class _Team:
 
 
 def by_leaders(
-    problem: Problem, demand: Demand, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
+    problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
 ) -> Iterator[Algorithm]:
     """For what is spread or summed over several nodes of one size, with ways for the leaders' exchange."""
     ranks = problem.num_ranks
     nodes = by_nodes(problem.topology)
-    if nodes is None or demand.kind == "routed" or ranks > _MOST_RANKS:
+    if nodes is None or parts.kind == "routed" or ranks > _MOST_RANKS:
         return
     for team in _teams(problem, nodes.tolist()):
         # A leader that only receives has nothing of its own to pass on to other nodes.
         alone = team.senders != team.receivers
-        if demand.kind == "spread":
+        if parts.kind == "spread":
             for across in spreads:
                 if across.name == "all-pairs" or not alone:
                     way = partial(_spread, team, nodes.tolist(), across)
-                    rows = demand.num_parts * ranks
+                    rows = parts.num_parts * ranks
                     yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks))
         elif not alone:
             for across in totals:
                 way = partial(_summed, team, across)
-                rows = 2 * demand.num_parts * ranks
+                rows = 2 * parts.num_parts * ranks
                 yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks))
 
 

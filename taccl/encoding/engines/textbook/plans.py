@@ -14,12 +14,12 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
-from taccl.encoding.engines.textbook.demand import Demand
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.grid import Plan, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
+from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
@@ -31,24 +31,24 @@ Plans = tuple[Plan, ...]
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
-def algorithms(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
+def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     """All that there are, whether or not the machine has the links; the best known first."""
     ranks, nodes = problem.num_ranks, problem.topology.num_nodes
-    yield from _of_plans(problem, demand, _on_lines(problem, demand))
-    yield from on_trees(problem, demand)
-    yield from by_leaders(problem, demand, _spreads(nodes), _totals(nodes))
-    yield from by_scattering(problem, demand, _routes(ranks), _spreads(ranks))
-    yield from _of_plans(problem, demand, _on_grids(problem, demand))
+    yield from _of_plans(problem, parts, _on_lines(problem, parts))
+    yield from on_trees(problem, parts)
+    yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
+    yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
+    yield from _of_plans(problem, parts, _on_grids(problem, parts))
 
 
-def _of_plans(problem: Problem, demand: Demand, every: Iterator[Plans]) -> Iterator[Algorithm]:
+def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:
     """Plans as algorithms; some that lack a link are left out."""
-    index, for_all = problem.topology.link_index, demand.is_between_all(problem.num_ranks)
+    index, for_all = problem.topology.link_index, parts.is_between_all(problem.num_ranks)
     for plans in every:
         if for_all and not all(plan.has_links(index) for plan in plans):
             continue
-        ways = tuple(partial(steps_of, plan, demand.kind) for plan in plans)
-        rows = max(_rows(plan, demand) for plan in plans)
+        ways = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
+        rows = max(_rows(plan, parts) for plan in plans)
         moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
         yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves=moves)
 
@@ -65,18 +65,18 @@ def _name(plans: Plans) -> str:
     return f"{several}{', then '.join(named)} of {shape}"
 
 
-def _rows(plan: Plan, demand: Demand) -> int:
+def _rows(plan: Plan, parts: Parts) -> int:
     """About how many transfers of one part a plan makes."""
-    parts, shape = demand.num_parts, plan.grid.shape
+    many, shape = parts.num_parts, plan.grid.shape
     ranks = math.prod(shape)
-    if demand.kind == "spread":
-        return parts * ranks
-    if demand.kind == "routed":
-        return math.ceil(parts * sum(algorithm.mean_hops(shape[axis]) for axis, algorithm in plan.stages))
+    if parts.kind == "spread":
+        return many * ranks
+    if parts.kind == "routed":
+        return math.ceil(many * sum(algorithm.mean_hops(shape[axis]) for axis, algorithm in plan.stages))
     shares = math.prod(shape[axis] for axis, _ in plan.stages)
-    rows = 2 * parts * ranks if plan.stages else 0
+    rows = 2 * many * ranks if plan.stages else 0
     for axis, algorithm in plan.whole:
-        rows += math.ceil(parts * ranks / shares * algorithm.adds(shape[axis]))
+        rows += math.ceil(many * ranks / shares * algorithm.adds(shape[axis]))
     return rows
 
 
@@ -126,27 +126,27 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
             yield nodes.reshape(-1, *grid.shape), False
 
 
-def _on_lines(problem: Problem, demand: Demand) -> Iterator[Plans]:
+def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on all ranks in a line, and on rings."""
-    ranks, lines = problem.num_ranks, _lines(demand)
-    if demand.kind == "summed":
+    ranks, lines = problem.num_ranks, _lines(parts)
+    if parts.kind == "summed":
         for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
             yield (Plan(line(ranks), (), ((0, algorithm),)),)
     for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
         yield (_one(line(ranks), algorithm),)
-    yield from _rings(problem, demand)
+    yield from _rings(problem, parts)
 
 
-def _on_grids(problem: Problem, demand: Demand) -> Iterator[Plans]:
+def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on nodes and on the sides of a torus."""
     for grid, combined in _grids(problem):
-        if demand.kind == "summed":
+        if parts.kind == "summed":
             yield from _whole(grid, combined)
-        yield from _staged(grid, combined, _lines(demand))
+        yield from _staged(grid, combined, _lines(parts))
 
 
-def _lines(demand: Demand) -> Lines:
-    return _routes if demand.kind == "routed" else _spreads
+def _lines(parts: Parts) -> Lines:
+    return _routes if parts.kind == "routed" else _spreads
 
 
 def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
@@ -207,7 +207,7 @@ def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:
             yield order
 
 
-def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
+def _rings(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Rings over all ranks: one, one and its reverse, several that use different links or NICs."""
     found = cycles(problem)
     for ring in found[:4]:
@@ -220,6 +220,6 @@ def _rings(problem: Problem, demand: Demand) -> Iterator[Plans]:
     for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):
         if len(rings) > 1:
             yield tuple(_one(np.array(ring), algorithm) for ring in rings)
-    if demand.is_from_one and demand.kind != "summed":
-        for chain in chains(problem, int(demand.begin[0]))[:3]:
+    if parts.is_from_one and parts.kind != "summed":
+        for chain in chains(problem, int(parts.begin[0]))[:3]:
             yield (_one(np.array(chain), RING),)

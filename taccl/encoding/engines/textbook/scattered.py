@@ -19,26 +19,26 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.grid import Plan, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, without_repeats
 from taccl.problem import Problem
 
 
 def by_scattering(
     problem: Problem,
-    demand: Demand,
+    parts: Parts,
     routes: tuple[LineAlgorithm, ...],
     spreads: tuple[LineAlgorithm, ...],
 ) -> Iterator[Algorithm]:
     """All combinations of a scatter and an AllGather, where one rank has at least two pieces for all."""
     ranks = problem.num_ranks
-    if demand.kind != "spread" or not demand.is_from_one or demand.most_pieces < 2:
+    if parts.kind != "spread" or not parts.is_from_one or parts.most_pieces < 2:
         return
-    root = int(demand.begin[0])
+    root = int(parts.begin[0])
     line = (np.arange(ranks) + root) % ranks
-    shares = min(ranks, demand.most_pieces)
+    shares = min(ranks, parts.most_pieces)
     for route, after in product(routes, spreads):
         plans = Plan(line, ((0, route),)), Plan(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"

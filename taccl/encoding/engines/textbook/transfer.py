@@ -18,7 +18,7 @@ _MOST_TO_REORDER = 40_000
 
 
 class Transfer(NamedTuple):
-    """Units (`demand.Cut`) that leave together from rank `src` to rank `dst`.
+    """Units (`parts.Cut`) that leave together from rank `src` to rank `dst`.
 
     `adds` : whether they are partial sums.
     `carries` : the set of contributions that each carries (`schedule.partial_sums`), 0 for a copy of the

@@ -24,8 +24,8 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.demand import Cut, Demand
 from taccl.encoding.engines.textbook.layouts import by_nodes
+from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer
 from taccl.problem import Problem
 
@@ -33,19 +33,19 @@ from taccl.problem import Problem
 Parents = dict[int, int]
 
 
-def on_trees(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
+def on_trees(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     """Double binary trees for one source, and for sums for all; nothing for other demands."""
     ranks = range(problem.num_ranks)
     first = np.arange(problem.num_ranks)
-    if demand.kind == "spread" and demand.is_from_one:
-        root = int(demand.begin[0])
+    if parts.kind == "spread" and parts.is_from_one:
+        root = int(parts.begin[0])
         others = [(root + 1 + place) % len(ranks) for place in range(len(ranks) - 1)]
         trees = [{**_renamed(parents, others), others[top]: root} for parents, top in double(len(others))]
-        yield _on(trees, demand, "double binary tree", first)
-    if demand.kind != "summed":
+        yield _on(trees, parts, "double binary tree", first)
+    if parts.kind != "summed":
         return
     trees = [_renamed(parents, list(ranks)) for parents, _ in double(len(ranks))]
-    yield _on(trees, demand, "double binary tree", first)
+    yield _on(trees, parts, "double binary tree", first)
     nodes = by_nodes(problem.topology)
     if nodes is not None:
         trees = []
@@ -54,13 +54,13 @@ def on_trees(problem: Problem, demand: Demand) -> Iterator[Algorithm]:
             inside = {after: before for node in chain for before, after in pairwise(node)}
             leaders = [node[0] for node in chain]
             trees += [inside | _renamed(parents, leaders) for parents, _ in double(len(leaders))]
-        yield _on(trees, demand, "double binary tree of nodes, chains inside", first)
+        yield _on(trees, parts, "double binary tree of nodes, chains inside", first)
 
 
-def _on(trees: list[Parents], demand: Demand, name: str, first: IntArray) -> Algorithm:
-    ways = tuple(partial(_along, parents, demand.kind == "summed") for parents in trees)
-    both = 2 if demand.kind == "summed" else 1
-    return Algorithm(name, both * demand.num_parts * len(first), ways, first)
+def _on(trees: list[Parents], parts: Parts, name: str, first: IntArray) -> Algorithm:
+    ways = tuple(partial(_along, parents, parts.kind == "summed") for parents in trees)
+    both = 2 if parts.kind == "summed" else 1
+    return Algorithm(name, both * parts.num_parts * len(first), ways, first)
 
 
 def double(n: int) -> list[tuple[Parents, int]]:

@@ -26,6 +26,7 @@ from ortools.graph.python import max_flow
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
+from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 from taccl.problem import Problem
 
@@ -37,12 +38,12 @@ _EVEN = 1e-3
 _GAP = 1e-3
 
 
-def link_capacities(problem: Problem, usable: BoolArray, budget: Budget) -> IntArray | None:
+def link_capacities(instance: Instance, usable: BoolArray, budget: Budget) -> IntArray | None:
     """Chunks over each link, shape (num_links,), among which trees for all chunks fit.
 
     None if some rank cannot be reached over `usable` links, shape (num_links,), or the time is up.
     """
-    weight = problem.collective.pre.sum(axis=0).astype(np.int64)
+    problem, weight = instance.problem, instance.demand.chunks_from
     sets = _first_sets(problem)
     divisible = _settled(problem, weight, usable, sets, None, budget)
     if divisible is None:
@@ -100,10 +101,10 @@ def _solved(
     uneven = int(model.add_variables(1, cost=_EVEN)[0])
     _ports_finish_in_time(model, problem, busy, finish)
     _links_share_evenly(model, problem, busy, uneven)
-    inside = np.array(sets)
-    enters = ~inside[:, topology.src] & inside[:, topology.dst]
-    row, link = np.nonzero(enters)
-    model.add_rows(len(sets), row, load[link], 1.0, lower=(~inside @ weight).astype(np.float64))
+    entering = [np.flatnonzero(~inside[topology.src] & inside[topology.dst]) for inside in sets]
+    row = np.repeat(np.arange(len(sets)), [len(links) for links in entering])
+    outside = np.array([weight[~inside].sum() for inside in sets], dtype=np.float64)
+    model.add_rows(len(sets), row, load[np.concatenate(entering)], 1.0, lower=outside)
     return solve(model, budget=budget, gap=0.0 if near is None else _GAP)
 
 

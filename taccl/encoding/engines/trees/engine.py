@@ -61,31 +61,31 @@ def trees(instance: Instance, options: SearchOptions, budget: Budget, best: Sche
     if not serves(instance):
         return
     quotient = instance.quotient
-    part = instance.problem if quotient is None else quotient.problem
+    part = instance.quotient_instance or instance
     for schedule in _schedules(part, options.seed, budget):
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule if quotient is None else quotient.lifted(schedule)
             yield Update("trees", best)
 
 
-def _schedules(problem: Problem, seed: int, budget: Budget) -> Iterator[Schedule]:
+def _schedules(part: Instance, seed: int, budget: Budget) -> Iterator[Schedule]:
+    problem = part.problem
     usable = _usable(problem)
     shallow = shallow_trees(problem, usable, budget.share(0.3))
     if shallow:
         yield from orders(problem, shallow, seed, budget.share(0.3))
-    high = _packed_trees(problem, usable, budget)
+    high = _packed_trees(part, usable, budget)
     if high:
         yield from orders(problem, high, seed, budget)
 
 
-def _packed_trees(problem: Problem, usable: BoolArray, budget: Budget) -> list[Carried] | None:
-    topology, collective = problem.topology, problem.collective
-    source = collective.source
-    capacity = link_capacities(problem, np.asarray(usable.any(axis=0)), budget.share(0.6))
+def _packed_trees(part: Instance, usable: BoolArray, budget: Budget) -> list[Carried] | None:
+    topology, source = part.problem.topology, part.problem.collective.source
+    capacity = link_capacities(part, np.asarray(usable.any(axis=0)), budget.share(0.6))
     if capacity is None:
         return None
-    duration = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    found = packed(topology, capacity, collective.pre.sum(axis=0), usable, duration, budget.share(0.8))
+    copies = part.demand.chunks_from
+    found = packed(topology, capacity, copies, usable, part.durations_us, budget.share(0.8))
     if found is None:
         return None
     chunks = {int(rank): np.flatnonzero(source == rank).tolist() for rank in np.unique(source)}

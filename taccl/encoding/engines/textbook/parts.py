@@ -1,4 +1,7 @@
-"""What a problem asks for, as textbooks see it: parts, each from somewhere to somewhere, in pieces."""
+"""What a problem asks for, as textbooks see it: parts, each from somewhere to somewhere, in pieces.
+
+Who wants what is `Instance.demand`; this deals its chunks to the parts that algorithms are about.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray
+from taccl.collective import IntArray
+from taccl.encoding.instance import Instance
 
 #: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
 #: Scatter, Gather); the sum over all ranks at every rank (AllReduce).
@@ -17,8 +21,8 @@ Kind = Literal["spread", "routed", "summed"]
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
-    """A collective that textbooks have algorithms for.
+class Parts:
+    """The parts of a collective that textbooks have algorithms for.
 
     Parameters
     ----------
@@ -107,33 +111,28 @@ class Cut:
             yield batch, variant, together[batch, variant]
 
 
-def demand_of(collective: Collective) -> Demand | None:
-    """What a collective asks for; None if textbooks have no algorithm for it, or nothing has to move."""
-    chunks, ranks = collective.num_chunks, collective.num_ranks
+def parts_of(instance: Instance) -> Parts | None:
+    """The parts that a problem asks for; `instance.once(parts_of)`.
+
+    None if textbooks have no algorithm for it, or nothing has to move.
+    """
+    demand, collective = instance.demand, instance.problem.collective
+    chunks, ranks = demand.num_chunks, demand.num_ranks
     if ranks < 2 or not chunks:
         return None
-    starts = np.bincount(collective.inputs.chunk, minlength=chunks)
-    wanted = np.bincount(collective.outputs.chunk, minlength=chunks)
-    begin, end = collective.owner.astype(np.int64), collective.owner.astype(np.int64)
     kind: Kind
-    if collective.reduces.all() and (starts == ranks).all() and (wanted == ranks).all():
-        kind = "summed"
-    elif collective.reduces.any() or (starts != 1).any():
-        return None
+    if demand.reduces.all() and demand.from_all and demand.to_all:
+        kind, begin = "summed", collective.owner.astype(np.int64)
+    elif demand.broadcasts:
+        kind, begin = "spread", collective.source
+    elif demand.moves_pairwise:
+        kind, begin = "routed", collective.source
     else:
-        begin = np.zeros(chunks, dtype=np.int64)
-        begin[collective.inputs.chunk] = collective.inputs.rank
-        end = begin.copy()
-        if (wanted == ranks).all():
-            kind = "spread"
-        elif (wanted == 1).all():
-            kind = "routed"
-            end[collective.outputs.chunk] = collective.outputs.rank
-        else:
-            return None
+        return None
+    end = collective.destination if kind == "routed" else begin
     _, part = np.unique(begin * ranks + end, return_inverse=True)
     order = np.argsort(part, kind="stable")
     first = np.searchsorted(part[order], part[order])
     piece = np.empty(chunks, dtype=np.int64)
     piece[order] = np.arange(chunks) - first
-    return Demand(kind, begin, end, piece, np.bincount(part)[part])
+    return Parts(kind, begin, end, piece, np.bincount(part)[part])

@@ -1,0 +1,144 @@
+"""Who has and who wants what: pairs of a chunk and a rank, and what they say of chunks and of the collective.
+
+There may be a chunk for each pair of a thousand ranks, so nothing here is a table of chunks and ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from taccl.collective import BoolArray, Collective, IntArray, Placement
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs (chunk, rank), each once, by chunk and then by rank; two columns."""
+
+    chunk: IntArray
+    rank: IntArray
+
+    @staticmethod
+    def of(placement: Placement, num_ranks: int) -> Pairs:
+        """The pairs of a placement, whatever the offsets."""
+        key = np.unique(np.asarray(placement.chunk, dtype=np.int64) * num_ranks + placement.rank)
+        chunk, rank = np.divmod(key, num_ranks)
+        return Pairs(chunk, rank)
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    def some(self, chosen: BoolArray) -> Pairs:
+        """The chosen rows."""
+        return Pairs(self.chunk[chosen], self.rank[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """Where each chunk of a collective starts, and which ranks want it."""
+
+    collective: Collective
+
+    @property
+    def num_chunks(self) -> int:
+        return self.collective.num_chunks
+
+    @property
+    def num_ranks(self) -> int:
+        return self.collective.num_ranks
+
+    @property
+    def reduces(self) -> BoolArray:
+        """Whether each chunk is a sum, shape (num_chunks,)."""
+        return self.collective.reduces
+
+    @cached_property
+    def starts(self) -> Pairs:
+        """Where chunks start."""
+        return Pairs.of(self.collective.inputs, self.num_ranks)
+
+    @cached_property
+    def wants(self) -> Pairs:
+        """Where chunks are wanted."""
+        return Pairs.of(self.collective.outputs, self.num_ranks)
+
+    @cached_property
+    def lacking(self) -> Pairs:
+        """Wanting ranks that have not got it: all of a sum, and of a copy those without it."""
+        start = self.starts.chunk * self.num_ranks + self.starts.rank
+        want = self.wants.chunk * self.num_ranks + self.wants.rank
+        has = np.isin(want, start, assume_unique=True)
+        return self.wants.some(self.reduces[self.wants.chunk] | ~has)
+
+    @property
+    def sums(self) -> bool:
+        """Whether some chunk is a sum."""
+        return self.collective.is_reduction
+
+    @cached_property
+    def copies_from_one(self) -> bool:
+        """Whether every chunk is copied, and starts at one rank."""
+        return not self.sums and bool((self.collective.num_sources == 1).all())
+
+    @cached_property
+    def from_all(self) -> bool:
+        """Whether every chunk starts at all ranks."""
+        return bool((self.collective.num_sources == self.num_ranks).all())
+
+    @cached_property
+    def to_all(self) -> bool:
+        """Whether every chunk is wanted by all ranks."""
+        return bool((self.collective.num_wanted == self.num_ranks).all())
+
+    @cached_property
+    def to_one(self) -> bool:
+        """Whether every chunk is wanted by one rank."""
+        return bool((self.collective.num_wanted == 1).all())
+
+    @property
+    def broadcasts(self) -> bool:
+        """Every chunk is copied from one rank to all, as in AllGather and Broadcast."""
+        return self.copies_from_one and self.to_all
+
+    @property
+    def moves_pairwise(self) -> bool:
+        """Every chunk is copied from one rank to one, as in AlltoAll, Scatter and Gather."""
+        return self.copies_from_one and self.to_one
+
+    @cached_property
+    def from_one_to_another(self) -> IntArray:
+        """The chunks that start at one rank and are wanted by one, which is another, ascending."""
+        collective = self.collective
+        single = (collective.num_sources == 1) & (collective.num_wanted == 1)
+        return np.flatnonzero(single & (collective.source != collective.destination))
+
+    @cached_property
+    def chunks_from(self) -> IntArray:
+        """How many chunks start at each rank, shape (num_ranks,)."""
+        return np.bincount(self.starts.rank, minlength=self.num_ranks)
+
+    @cached_property
+    def source_sets(self) -> tuple[list[IntArray], IntArray]:
+        """The sets of ranks at which chunks start, and which is each chunk's, shape (num_chunks,)."""
+        first = np.searchsorted(self.starts.chunk, np.arange(self.num_chunks + 1))
+        if len(self.starts) == self.num_chunks and (np.diff(first) == 1).all():
+            ranks, of_chunk = np.unique(self.starts.rank, return_inverse=True)
+            return list(ranks[:, None]), of_chunk
+        number: dict[bytes, int] = {}
+        sets: list[IntArray] = []
+        of_chunk = np.zeros(self.num_chunks, dtype=np.int64)
+        for chunk, (begin, end) in enumerate(pairwise(first.tolist())):
+            ranks = self.starts.rank[begin:end]
+            of_chunk[chunk] = number.setdefault(ranks.tobytes(), len(sets))
+            if len(number) > len(sets):
+                sets.append(ranks)
+        return sets, of_chunk
+
+    def any_of(self, pairs: Pairs, ranks: BoolArray) -> BoolArray:
+        """Whether each chunk has a pair with one of `ranks`, shape (num_chunks,); `ranks` (num_ranks,)."""
+        found = np.zeros(self.num_chunks, dtype=np.bool_)
+        found[pairs.chunk[ranks[pairs.rank]]] = True
+        return found
