@@ -205,7 +205,7 @@ class _Search:
         self.out_of = [self._ways([l for l in self.links if self.src[l] == rank]) for rank in self.ranks]
         self.everywhere = self._ways(self.links)
         self.apart = {whole: _disjoint(whole) for whole in set(self.whole)}
-        self.alike = self._alike()
+        self.interchangeable = self._interchangeable()
         self.known: dict[_Family, list[int]] = {}
 
     def busy(self, link: int, port: int, size: float) -> int:
@@ -299,18 +299,18 @@ class _Search:
                 self._extend(after, [*steps, self._step(link, rows, start)], end)
 
     def _key(self, state: _State) -> tuple[object, ...]:
-        """The state, the same for states that only differ in the names of chunks that are alike."""
+        """The state, the same for states that only differ in the names of interchangeable chunks."""
         n, families = self.num_ranks, state.families
         relays = [cell in state.relays for cell in range(len(families))]
         rows = (
-            sorted((families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n]) for c in alike)
-            for alike in self.alike
+            sorted((families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n]) for c in chunks)
+            for chunks in self.interchangeable
         )
         chunks = tuple((block, tuple(relay)) for row in rows for block, relay in row)
         return chunks, state.free, state.now, state.last
 
-    def _alike(self) -> list[list[int]]:
-        """Chunks that start, are wanted and may go alike."""
+    def _interchangeable(self) -> list[list[int]]:
+        """Classes of chunks that start, are wanted and may go at the same places."""
         kinds: dict[tuple[object, ...], list[int]] = {}
         for chunk in self.chunks:
             kind = (

@@ -199,7 +199,7 @@ def test_the_flow_bound_counts_links_that_share_a_port_together() -> None:
 
 
 def test_links_that_a_symmetry_makes_alike_may_share_a_port() -> None:
-    """All 8 chunks that leave a node pass its NIC, 10 us each: those of ranks 0 and 1, which are alike."""
+    """All 8 chunks that leave a node pass its NIC, 10 us each: those of ranks 0 and 1, an orbit."""
     across = [(a, b, 0.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
     inside = [(a, b, 0.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
