@@ -18,11 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
+from taccl.collective import BoolArray, IntArray
 from taccl.errors import ScheduleError
+from taccl.network import FloatArray
+from taccl.schedule.blocks import column_of, first_row
 from taccl.schedule.columns import Schedule
-from taccl.schedule.facts import NEVER, Facts, first_true, followed_to_the_end, in_words
-from taccl.schedule.numbering import first_repeated
+from taccl.schedule.facts import NEVER, Facts, first_true, followed_to_the_end, in_words, is_later
+from taccl.schedule.numbering import ascends, first_repeated
 from taccl.schedule.sum_rules import (
     each_contribution_is_added_once,
     ranks_sum_only_where_they_may,
@@ -74,13 +78,9 @@ def _columns_are_well_formed(schedule: Schedule) -> str | None:
 def _groups_are_one_send(schedule: Schedule, facts: Facts) -> str | None:
     """A group has one link, start and end, no chunk twice, and no more chunks than a step holds."""
     sends, limit = schedule.sends, schedule.problem.max_group
-    first = sends.first_row[sends.of_row]
-    differs = (
-        (schedule.link != schedule.link[first])
-        | (schedule.start_us != schedule.start_us[first])
-        | (schedule.end_us != schedule.end_us[first])
-    )
-    bad = first_true(differs)
+    if len(sends) == len(schedule):  # each row is a group
+        return None
+    bad = _differs_from_its_group(schedule)
     if bad is not None:
         return f"{in_words(schedule, bad)}: differs in link or time from the rest of its group"
     twice = first_repeated(sends.of_row * schedule.problem.num_chunks + schedule.chunk)
@@ -94,16 +94,34 @@ def _groups_are_one_send(schedule: Schedule, facts: Facts) -> str | None:
     return None
 
 
+def _differs_from_its_group(schedule: Schedule) -> int | None:
+    """The first row whose link or times are not those of the first row of its group."""
+    sends, columns = schedule.sends, (schedule.link, schedule.start_us, schedule.end_us)
+
+    def differs(rows: slice) -> BoolArray:
+        first = sends.first_row[sends.of_row[rows]]
+        link, start, end = (column[rows] != column[first] for column in columns)
+        return np.asarray(link | start | end)
+
+    return first_row(len(schedule), differs)
+
+
 def _durations_follow_the_cost_model(schedule: Schedule, facts: Facts) -> str | None:
     """A group of s MB in all takes alpha + s * beta."""
-    sends, problem = schedule.sends, schedule.problem
-    expected = problem.topology.duration_us(sends.link, sends.size_mb)
-    bad = first_true(~lasts(sends.start_us, sends.end_us, expected))
+    sends, topology = schedule.sends, schedule.problem.topology
+
+    def expected_us(rows: slice) -> FloatArray:
+        return topology.duration_us(sends.link[rows], sends.size_mb[rows])
+
+    bad = first_row(
+        len(sends), lambda rows: ~lasts(sends.start_us[rows], sends.end_us[rows], expected_us(rows))
+    )
     if bad is None:
         return None
-    actual = sends.end_us - sends.start_us
+    actual = sends.end_us[bad] - sends.start_us[bad]
+    cost = expected_us(slice(bad, bad + 1))[0]
     row = sends.first_row[bad]
-    return f"{in_words(schedule, row)}: takes {actual[bad]:.6f} us, the link's cost is {expected[bad]:.6f} us"
+    return f"{in_words(schedule, row)}: takes {actual:.6f} us, the link's cost is {cost:.6f} us"
 
 
 def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: Facts) -> str | None:
@@ -115,21 +133,48 @@ def _ports_serve_one_group_at_a_time(schedule: Schedule, facts: Facts) -> str | 
     """
     sends, topology = schedule.sends, schedule.problem.topology
     send, pair = topology.pairs_of(sends.link)
-    busy = topology.port_busy_us(pair, sends.size_mb[send])
+    busy = column_of(
+        *(len(pair), np.float64),
+        lambda rows: topology.port_busy_us(pair[rows], sends.size_mb[send[rows]]),
+    )
+    # Ports are few: a column of 16 bits is sorted by counting.
+    number = np.uint16 if topology.num_ports <= 2**16 else np.int64
+    port = column_of(len(pair), number, lambda rows: topology.incidence[1][pair[rows]])
     counts = takes_time(busy)
-    send, busy, port = send[counts], busy[counts], topology.incidence[1][pair[counts]]
-    order = np.lexsort((busy, sends.start_us[send], port))
-    send, busy, port = send[order], busy[order], port[order]
-    start = sends.start_us[send]
-    end = over_us(start + busy, busy)
-    bad = first_true((port[1:] == port[:-1]) & (start[1:] < end[:-1]))
+    if not counts.all():
+        send, busy, port = send[counts], busy[counts], port[counts]
+    start = sends.start_us if len(port) == len(pair) == len(sends) else sends.start_us[send]
+    order = _in_turn(port, start, busy)
+
+    def clash(rows: slice) -> BoolArray:
+        both = order[rows.start : rows.stop + 1]
+        where, begins, lasting = port[both], start[both], busy[both]
+        over = over_us(begins[:-1] + lasting[:-1], lasting[:-1])
+        return np.asarray((where[1:] == where[:-1]) & (begins[1:] < over))
+
+    bad = first_row(len(order) - 1, clash)
     if bad is None:
         return None
-    one, other = (sends.first_row[send[bad + i]] for i in (0, 1))
+    one, other = (sends.first_row[send[order[bad + i]]] for i in (0, 1))
     return (
         f"{in_words(schedule, one)} and {in_words(schedule, other)}: "
-        f"both use port {topology.port_names[port[bad]]} at once"
+        f"both use port {topology.port_names[port[order[bad]]]} at once"
     )
+
+
+def _in_turn(port: NDArray[np.integer], start_us: FloatArray, busy_us: FloatArray) -> IntArray:
+    """The order by port, then start, then busy time."""
+    if ascends(start_us):
+        order = np.argsort(port, kind="stable")
+
+        def together(rows: slice) -> BoolArray:
+            both = order[rows.start : rows.stop + 1]
+            where, begins = port[both], start_us[both]
+            return np.asarray((where[1:] == where[:-1]) & (begins[1:] == begins[:-1]))
+
+        if first_row(len(order) - 1, together) is None:  # so busy times do not matter
+            return order
+    return np.lexsort((busy_us, start_us, port))
 
 
 def _links_are_allowed(schedule: Schedule, facts: Facts) -> str | None:
@@ -147,11 +192,14 @@ def _links_are_allowed(schedule: Schedule, facts: Facts) -> str | None:
 
 
 def _senders_hold_what_they_copy(schedule: Schedule, facts: Facts) -> str | None:
-    held = facts.held_from_us[facts.src]
-    bad = first_true(facts.copies & (schedule.start_us < held))
+    held_us, start_us = facts.held_from_us, schedule.start_us
+    bad = first_row(
+        len(schedule), lambda rows: facts.copies[rows] & (start_us[rows] < held_us[facts.src[rows]])
+    )
     if bad is None:
         return None
-    when = "never does" if held[bad] == NEVER else f"does from {held[bad]:.3f} us on"
+    held = held_us[facts.src[bad]]
+    when = "never does" if held == NEVER else f"does from {held:.3f} us on"
     return f"{in_words(schedule, bad)}: its sender does not hold it yet ({when})"
 
 
@@ -171,13 +219,15 @@ def _ranks_copy_only_where_they_may(schedule: Schedule, facts: Facts) -> str | N
                 if (chunk, rank, part) in used and not may_copy[rank]:
                     return f"rank {rank} copies {collective.describe_chunk(chunk)}, and may not"
                 used.add((chunk, rank, part))
-    uses = np.bincount(facts.src[facts.copies], minlength=len(facts.rank))
-    uses += np.bincount(facts.wanted, minlength=len(facts.rank))
-    bad = first_true((uses > 1) & ~may_copy[facts.rank])
+    uses = np.bincount(facts.src[facts.copies], minlength=len(facts.held_from_us))
+    uses += np.bincount(facts.wanted, minlength=len(facts.held_from_us))
+    several = np.flatnonzero(uses > 1)
+    bad = first_true(~may_copy[facts.rank_of(several)])
     if bad is None:
         return None
-    which = collective.describe_chunk(int(facts.chunk[bad]))
-    return f"rank {facts.rank[bad]} makes {uses[bad]} of {which}, and may not copy"
+    rank, chunk = facts.rank_of(several)[bad], facts.chunk_of(several)[bad]
+    which = collective.describe_chunk(int(chunk))
+    return f"rank {rank} makes {uses[several[bad]]} of {which}, and may not copy"
 
 
 def _each_rank_receives_once(schedule: Schedule, facts: Facts) -> str | None:
@@ -187,13 +237,13 @@ def _each_rank_receives_once(schedule: Schedule, facts: Facts) -> str | None:
         twice = first_repeated(key)
         if twice is not None:
             return f"{in_words(schedule, twice)}: its receiver gets it twice"
-    rows = np.flatnonzero(facts.copies)
-    cell = facts.dst[rows]
-    twice = first_repeated(cell)
-    if twice is not None:
-        return f"{in_words(schedule, rows[twice])}: its receiver gets it twice"
-    bad = first_true(facts.is_origin[cell])
-    return None if bad is None else f"{in_words(schedule, rows[bad])}: its receiver has it already"
+    cell = facts.dst if facts.copies.all() else facts.dst[facts.copies]
+    bad, why = first_repeated(cell), "gets it twice"
+    if bad is None:
+        bad, why = first_true(facts.is_origin[cell]), "has it already"
+    if bad is None:
+        return None
+    return f"{in_words(schedule, np.flatnonzero(facts.copies)[bad])}: its receiver {why}"
 
 
 def _demand_is_met(schedule: Schedule, facts: Facts) -> str | None:
@@ -201,16 +251,18 @@ def _demand_is_met(schedule: Schedule, facts: Facts) -> str | None:
     bad = first_true(missing)
     if bad is None:
         return None
-    cell = facts.wanted[bad]
-    which = schedule.problem.collective.describe_chunk(int(facts.chunk[cell]))
-    return f"rank {facts.rank[cell]} never gets {which} ({int(missing.sum())} demands are not met)"
+    chunk, rank = facts.chunk_of(facts.wanted)[bad], facts.rank_of(facts.wanted)[bad]
+    which = schedule.problem.collective.describe_chunk(int(chunk))
+    return f"rank {rank} never gets {which} ({int(missing.sum())} demands are not met)"
 
 
 def _copies_do_not_move_in_a_circle(schedule: Schedule, facts: Facts) -> str | None:
     """With links that cost nothing, time order alone does not rule out circles of copies."""
+    if is_later(facts.held_from_us, facts.dst, facts.src, facts.copies):
+        return None
     rows = np.flatnonzero(facts.copies & ~facts.is_origin[facts.dst])
-    first = followed_to_the_end(facts.src[rows], facts.dst[rows], facts, schedule.problem.num_ranks)
-    is_dst = np.zeros(len(facts.rank), dtype=np.bool_)
+    first = followed_to_the_end(facts.src[rows], facts.dst[rows], facts)
+    is_dst = np.zeros(len(first), dtype=np.bool_)
     is_dst[facts.dst[rows]] = True
     bad = first_true(is_dst[first[facts.dst[rows]]])
     return None if bad is None else f"{in_words(schedule, rows[bad])}: goes round in a circle of copies"

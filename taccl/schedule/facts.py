@@ -11,28 +11,32 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.network import FloatArray
+from taccl.schedule.blocks import blocks, column_of, first_row
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import Derivation, derive
 from taccl.schedule.numbering import different
 from taccl.tolerance import over_us
 
 NEVER = np.inf
+#: All cells are numbered where there are so many for each place: where something starts, is wanted, comes
+#: from or goes to.
+_CELLS_PER_PLACE = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
     """When things are where.
 
-    A *cell* is a chunk at a rank. Only cells that matter are numbered: where a chunk starts, is wanted,
-    comes from or goes to. So an AlltoAll over a thousand ranks has a few million and not 10**9.
+    A *cell* is a chunk at a rank. Where few of them matter, only those are numbered: where a chunk starts, is
+    wanted, comes from or goes to. So an AlltoAll over a thousand ranks has a few million and not 10**9.
     """
 
-    chunk: IntArray  # of each cell
-    rank: IntArray  # of each cell
+    num_ranks: int
+    keys: IntArray | None  # of each cell: chunk * num_ranks + rank; None: that is the cell's number
     src: IntArray  # cell that each row comes from
     dst: IntArray  # cell that each row goes to
     wanted: IntArray  # cell of each row of the postcondition, but for explicit sums
-    is_start: BoolArray  # per cell: in the precondition
+    contributes: BoolArray  # per cell: in the precondition of a chunk that is reduced
     is_origin: BoolArray  # per cell: the finished chunk is there without being copied to it
     copies: BoolArray  # per row: a copy, but for those of chunks whose sums are explicit
     derivation: Derivation | None  # of a schedule whose sums are explicit
@@ -43,50 +47,77 @@ class Facts:
     @staticmethod
     def of(schedule: Schedule) -> Facts:
         collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
-        parts = (
-            collective.inputs.chunk * ranks + collective.inputs.rank,
-            collective.outputs.chunk * ranks + collective.outputs.rank,
-            schedule.chunk.astype(np.int64) * ranks + schedule.src,
-            schedule.chunk.astype(np.int64) * ranks + schedule.dst,
+        inputs, outputs, reduces = collective.inputs, collective.outputs, collective.reduces
+        keys, (starts, wanted, src, dst), num_cells = _numbered(
+            collective.num_chunks * ranks,
+            inputs.chunk * ranks + inputs.rank,
+            outputs.chunk * ranks + outputs.rank,
+            _cells(schedule, schedule.problem.topology.src),
+            _cells(schedule, schedule.problem.topology.dst),
         )
-        keys, inverse = different(np.concatenate(parts))
-        starts, wanted, src, dst = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
-        chunk, rank = np.divmod(keys, ranks)
-        is_start = np.zeros(len(keys), dtype=np.bool_)
-        is_start[starts] = True
-        explicit = schedule.sums is not None
-        compact = ~collective.reduces[chunk] if explicit else np.ones(len(keys), dtype=np.bool_)
-        adds = schedule.reduce & collective.reduces[schedule.chunk] & (not explicit)
-        copies = ~schedule.reduce & compact[src]
+        contributes, is_origin = np.zeros((2, num_cells), dtype=np.bool_)
+        contributes[starts[reduces[inputs.chunk]]] = True
+        is_origin[starts[~reduces[inputs.chunk]]] = True
+        derivation, adds, copies = None, np.flatnonzero(schedule.reduce), ~schedule.reduce
+        if schedule.sums is None:
+            adds = adds[reduces[schedule.chunk[adds]]]
+        else:
+            derivation, adds = derive(schedule), adds[:0]
+            copies &= ~reduces[schedule.chunk]
+            wanted = wanted[~reduces[outputs.chunk]]
 
-        arrives = over_us(schedule.end_us, schedule.end_us - schedule.start_us)
-        partial_ready = np.full(len(keys), -np.inf)
+        partial_ready = np.full(num_cells, -np.inf)
         if schedule.problem.ready_us is not None:
             partial_ready[starts] = over_us(schedule.problem.ready_us, 0.0)
-        np.maximum.at(partial_ready, dst[adds], arrives[adds])
-        root = _roots(
-            collective.num_chunks, chunk, is_start & collective.reduces[chunk], src[adds], dst[adds]
-        )
+        np.maximum.at(partial_ready, dst[adds], _arrives_us(schedule, adds))
+        ends = ends_of(contributes, src[adds], dst[adds])
+        root = _roots(collective.num_chunks, ends, (ends if keys is None else keys[ends]) // ranks)
 
-        is_origin = is_start & ~collective.reduces[chunk]
         is_origin[root[root >= 0]] = True
         held = np.where(is_origin, partial_ready, NEVER)
-        np.minimum.at(held, dst[copies], arrives[copies])
-        derivation = derive(schedule) if explicit else None
-        wanted = wanted[compact[wanted]]
+        for rows in blocks(len(schedule)):
+            np.minimum.at(held, dst[rows], np.where(copies[rows], _arrives_us(schedule, rows), NEVER))
         return Facts(
-            chunk, rank, src, dst, wanted, is_start, is_origin, copies, derivation, root, partial_ready, held
+            *(ranks, keys, src, dst, wanted, contributes, is_origin),
+            *(copies, derivation, root, partial_ready, held),
         )
 
+    def chunk_of(self, cell: IntArray) -> IntArray:
+        """The chunk of each cell."""
+        return (cell if self.keys is None else self.keys[cell]) // self.num_ranks
 
-def _roots(
-    num_chunks: int, chunk: IntArray, contributes: BoolArray, add_src: IntArray, add_dst: IntArray
-) -> IntArray:
-    """For each chunk, the one cell that takes part in its sum and passes nothing on; else -1."""
+    def rank_of(self, cell: IntArray) -> IntArray:
+        """The rank of each cell."""
+        return (cell if self.keys is None else self.keys[cell]) % self.num_ranks
+
+
+def _cells(schedule: Schedule, end: IntArray) -> IntArray:
+    """For each row, the cell of its chunk at one end of its link."""
+    chunk, link, ranks = schedule.chunk, schedule.link, schedule.problem.num_ranks
+    return column_of(
+        len(schedule), np.int64, lambda rows: chunk[rows].astype(np.int64) * ranks + end[link[rows]]
+    )
+
+
+def _arrives_us(schedule: Schedule, rows: IntArray | slice) -> FloatArray:
+    """From when on what some rows bring counts as there."""
+    end = schedule.end_us[rows]
+    return over_us(end, end - schedule.start_us[rows])
+
+
+def _numbered(most: int, *parts: IntArray) -> tuple[IntArray | None, list[IntArray], int]:
+    """The keys of cells (None: each is its own number), the cells of each part, and how many there are."""
+    if most <= _CELLS_PER_PLACE * sum(map(len, parts)):
+        return None, list(parts), most
+    keys, numbers = different(np.concatenate(parts))
+    return keys, np.split(numbers, np.cumsum([len(part) for part in parts])[:-1]), len(keys)
+
+
+def _roots(num_chunks: int, ends: IntArray, chunk: IntArray) -> IntArray:
+    """For each chunk, the one cell among the ends of its sum; else -1. `chunk` is that of each end."""
     root = np.full(num_chunks, -1, dtype=np.int64)
-    ends = ends_of(contributes, add_src, add_dst)
-    root[chunk[ends]] = ends
-    root[np.bincount(chunk[ends], minlength=num_chunks) != 1] = -1
+    root[chunk] = ends
+    root[np.bincount(chunk, minlength=num_chunks) != 1] = -1
     return root
 
 
@@ -98,11 +129,24 @@ def ends_of(contributes: BoolArray, add_src: IntArray, add_dst: IntArray) -> Int
     return np.flatnonzero(takes_part)
 
 
-def followed_to_the_end(to: IntArray, cell: IntArray, facts: Facts, num_ranks: int) -> IntArray:
+def is_later(when_us: FloatArray, cell: IntArray, before: IntArray, among: BoolArray | None = None) -> bool:
+    """Whether each cell (of some rows) has a later time than the one before it.
+
+    Then no way from cell to cell goes in a circle.
+    """
+
+    def is_not(rows: slice) -> BoolArray:
+        bad = np.asarray(when_us[cell[rows]] <= when_us[before[rows]])
+        return bad if among is None else bad & among[rows]
+
+    return first_row(len(cell), is_not) is None
+
+
+def followed_to_the_end(to: IntArray, cell: IntArray, facts: Facts) -> IntArray:
     """Where each cell leads if `cell` leads on to `to`, again and again; inside a circle, anywhere in it."""
-    leads_to = np.arange(len(facts.rank))
+    leads_to = np.arange(len(facts.held_from_us))
     leads_to[cell] = to
-    for _ in range(max(1, num_ranks).bit_length()):
+    for _ in range(max(1, facts.num_ranks).bit_length()):
         leads_to = leads_to[leads_to]
     return leads_to
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import Derivation
-from taccl.schedule.facts import Facts, ends_of, first_true, followed_to_the_end, in_words
+from taccl.schedule.facts import Facts, ends_of, first_true, followed_to_the_end, in_words, is_later
 from taccl.schedule.numbering import first_repeated
 from taccl.schedule.partial_sums import PartialSums, as_sets, ranks_of
 
@@ -41,7 +41,7 @@ def each_contribution_is_added_once(schedule: Schedule, facts: Facts) -> str | N
     twice = first_repeated(src)
     if twice is not None:
         return f"{in_words(schedule, rows[twice])}: its sender passes its contribution on twice"
-    takes_part = facts.is_start.copy()
+    takes_part = facts.contributes.copy()
     takes_part[dst] = True
     bad = first_true(~takes_part[src])
     if bad is not None:
@@ -51,11 +51,14 @@ def each_contribution_is_added_once(schedule: Schedule, facts: Facts) -> str | N
         return f"{in_words(schedule, rows[bad])}: leaves before all contributions to it have arrived"
     rootless = first_true(collective.reduces & (facts.root < 0))
     if rootless is not None:
-        ends = ends_of(facts.is_start, src, dst)
-        ranks = ", ".join(str(rank) for rank in facts.rank[ends[facts.chunk[ends] == rootless]][:8])
+        ends = ends_of(facts.contributes, src, dst)
+        of_chunk = ends[facts.chunk_of(ends) == rootless]
+        ranks = ", ".join(str(rank) for rank in facts.rank_of(of_chunk)[:8])
         where = f"they end at ranks {ranks}" if ranks else "they end nowhere"
         return f"{collective.describe_chunk(rootless)}: its contributions do not meet at one rank; {where}"
-    last = followed_to_the_end(dst, src, facts, schedule.problem.num_ranks)
+    if is_later(facts.partial_ready_us, dst, src):
+        return None
+    last = followed_to_the_end(dst, src, facts)
     bad = first_true(last[src] != facts.root[schedule.chunk[rows]])
     return None if bad is None else f"{in_words(schedule, rows[bad])}: goes round in a circle of reductions"
 
@@ -95,10 +98,12 @@ def ranks_sum_only_where_they_may(schedule: Schedule, facts: Facts) -> str | Non
         bad_rank = next((rank for (_, rank), parts in outputs if len(parts) > 1 and not may_sum[rank]), None)
         return None if bad_rank is None else f"rank {bad_rank} sums, and may not"
     into = facts.dst[schedule.reduce & collective.reduces[schedule.chunk]]
-    parts = np.bincount(into, minlength=len(facts.rank))
-    parts += facts.is_start & collective.reduces[facts.chunk]
-    bad = first_true((parts > 1) & ~may_sum[facts.rank])
+    parts = np.bincount(into, minlength=len(facts.contributes))
+    parts += facts.contributes
+    several = np.flatnonzero(parts > 1)
+    bad = first_true(~may_sum[facts.rank_of(several)])
     if bad is None:
         return None
-    which = collective.describe_chunk(int(facts.chunk[bad]))
-    return f"rank {facts.rank[bad]} sums {parts[bad]} parts of {which}, and may not sum"
+    rank, chunk = facts.rank_of(several)[bad], facts.chunk_of(several)[bad]
+    which = collective.describe_chunk(int(chunk))
+    return f"rank {rank} sums {parts[several[bad]]} parts of {which}, and may not sum"
