@@ -38,7 +38,8 @@ def broadcast_time_bound(view: View, known_us: float, budget: Budget) -> Proof:
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance, problem = view.instance, view.problem
-    best_us = 0.0
+    best_us, links = 0.0, problem.topology.num_links
+    cells = links * (1 + _nodes_looked_at(problem))
     for chunks in _classes(instance):
         if not budget.remaining_s():
             return
@@ -48,8 +49,7 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             first = _all_informed(view, layer, int(chunks[0]), tick_us, rows)
             return first if first < rows else None
 
-        links = problem.topology.num_links
-        value_us = in_ticks(problem, known_us, links, least, budget, links * (1 + _nodes_looked_at(problem)))
+        value_us = in_ticks(problem, known_us, links, least, budget, lambda rows: cells * rows)
         if value_us > best_us:
             best_us = value_us
             what = problem.collective.describe_chunk(int(chunks[0]))
