@@ -283,6 +283,8 @@ class LogicalTopology:
 
     def pairs_of(self, link: IntArray) -> tuple[IntArray, IntArray]:
         """All pairs of each of `link`, one after another: a position in `link`, a pair in `incidence`."""
+        if self.num_pairs == self.num_links:  # each link has one port
+            return np.arange(len(link)), link
         first = self.first_pair[link]
         many = self.first_pair[link + 1] - first
         position = np.repeat(np.arange(len(many)), many)

@@ -27,7 +27,7 @@ def table() -> str:
 
 
 def _row(part: str, stage: Stage) -> str:
-    return f"| {part} | {_linked(stage.engine)} | {stage.condition} | {stage.share_in_words} |\n"
+    return f"| {part} | {_linked(stage.engine)} | {stage.condition} | {stage.share.in_words} |\n"
 
 
 def _linked(name: str) -> str:

@@ -11,6 +11,9 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"),
 ]
 
+#: Those that benchmarks write.
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+
 
 def name_of(page: Path) -> str:
     """The page's path from the root of the project."""

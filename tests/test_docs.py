@@ -17,12 +17,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from pages import PAGES, ROOT, name_of
+from pages import PAGES, RESULTS, ROOT, name_of
 
 from taccl.cli.main import main
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ECHO_CODE = "; echo $?"
+#: What of the project a page names in code, files and modules; words in capitals stand for any name.
+_FILE = re.compile(r"`((?:taccl|benchmarks|tests|docs)(?:/[a-z_0-9.-]+)+/?)`")
+_MODULE = re.compile(r"(?:python -m (?=benchmarks|tests)|`(?=taccl\.encoding))([a-z_0-9.]*[a-z_0-9])")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -110,6 +113,15 @@ def run_doctest(text: str, names: dict[str, object], place: str) -> None:
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     targets = _LINK.findall(page.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=name_of)
+def test_what_a_page_names_of_the_project_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    modules = [ROOT / module.replace(".", "/") for module in _MODULE.findall(text)]
+    missing = [file for file in _FILE.findall(text) if not (ROOT / file).exists()]
+    missing += [place for place in modules if not place.is_dir() and not place.with_suffix(".py").exists()]
     assert not missing
 
 

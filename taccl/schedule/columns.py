@@ -15,7 +15,8 @@ from taccl.errors import ScheduleError
 from taccl.network import FloatArray
 from taccl.notebook import data_frame
 from taccl.problem import Problem
-from taccl.schedule.numbering import different, first_positions
+from taccl.schedule.blocks import column_of
+from taccl.schedule.numbering import by_occurrence, different, first_positions, order_of, rises
 from taccl.schedule.partial_sums import PartialSums
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Schedule:
     @cached_property
     def sends(self) -> Sends:
         """The groups: one row per contiguous send."""
+        if rises(self.group):
+            return self._each_row()
         groups, inverse = different(self.group)
         first = first_positions(inverse, len(groups))
         count = np.bincount(inverse, minlength=len(groups))
@@ -104,6 +107,20 @@ class Schedule:
             start_us=self.start_us[first],
             end_us=self.end_us[first],
             reduce=np.bincount(inverse, self.reduce, len(first)) > 0,
+        )
+
+    def _each_row(self) -> Sends:
+        """The groups where each row is one, in the order of the rows."""
+        row, sizes, chunk_mb = np.arange(len(self)), self.problem.sizes, self.problem.chunk_mb
+        return Sends(
+            first_row=row,
+            of_row=row,
+            count=np.ones(len(self), dtype=np.int64),
+            size_mb=np.full(len(self), chunk_mb) if sizes is None else sizes[self.chunk] * chunk_mb,
+            link=self.link,
+            start_us=self.start_us,
+            end_us=self.end_us,
+            reduce=self.reduce,
         )
 
     @property
@@ -175,14 +192,15 @@ class Schedule:
     def sorted(self) -> Schedule:
         """The same schedule with rows by start, link, chunk, and sums first; groups are numbered so."""
         chunks = self.problem.num_chunks
-        by_link = (self.link.astype(np.int64) * chunks + self.chunk) * 2 + ~self.reduce
-        taken = self.take(np.lexsort((by_link, self.start_us)))
-        groups, inverse = different(taken.group)
-        first = first_positions(inverse, len(groups))
-        begins = np.zeros(len(taken), dtype=np.bool_)
-        begins[first] = True
-        rank_of_group = (np.cumsum(begins) - 1)[first]
-        return replace(taken, group=rank_of_group[inverse])
+        by_link = column_of(
+            *(len(self), np.int64),
+            lambda rows: (
+                (self.link[rows].astype(np.int64) * chunks + self.chunk[rows]) * 2 + ~self.reduce[rows]
+            ),
+        )
+        order = order_of(self.start_us, by_link)
+        taken = self if order is None else self.take(order)
+        return replace(taken, group=by_occurrence(taken.group))
 
     def take(self, rows: IntArray) -> Schedule:
         """The given rows, in the given order."""

@@ -34,125 +34,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from brute_force_program import Program, Step
+from brute_force_tables import NEVER, TICK_US, Tables, ticks
 
-#: Times are whole numbers of this many microseconds, so that equal ones are equal.
-_TICK_US = 2.0**-36
-_NEVER = 2**62
+from taccl.problem import Problem
+
 #: A gain smaller than this is none.
-_LEAST_GAIN = round(2e-6 / _TICK_US)
+_LEAST_GAIN = round(2e-6 / TICK_US)
 #: Each search that finds nothing is followed by one that may take so much longer.
 _STEP = 1.12
 
 
 class TooLarge(Exception):
     """More sends would have to be tried than were allowed."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One send: what it carries of each chunk, as the ranks whose contributions are summed.
-
-    A chunk that is copied is named with no ranks.
-    """
-
-    link: int
-    start_us: float
-    end_us: float
-    rows: tuple[tuple[int, frozenset[int]], ...]
-
-
-@dataclass(frozen=True)
-class Program:
-    """Sends in the order of their starts, and when the last output is complete."""
-
-    problem: Problem
-    steps: tuple[Step, ...]
-    makespan_us: float
-
-    def schedule(self) -> Schedule:
-        """The same as a schedule, for a problem that only copies."""
-        assert not self.problem.collective.is_reduction
-        sends = [Send(tuple(c for c, _ in step.rows), step.link, step.start_us) for step in self.steps]
-        return schedule_from_sends(self.problem, sends)
-
-    def check(self) -> None:
-        """Replay it, rule by rule: ports, presence of what is sent, each contribution once at each output."""
-        topology, collective = self.problem.topology, self.problem.collective
-        wholes = [frozenset(_contributors(self.problem, chunk)) for chunk in range(collective.num_chunks)]
-        held: dict[tuple[int, int], list[tuple[frozenset[int], float]]] = {}
-        for chunk, rank in zip(*collective.pre.nonzero(), strict=True):
-            own = frozenset({int(rank)}) if collective.reduces[chunk] else frozenset()
-            held[int(chunk), int(rank)] = [(own, self.problem.ready_at.get((int(chunk), int(rank)), 0.0))]
-        served: dict[int, list[tuple[float, float]]] = {}
-        for step in sorted(self.steps, key=lambda each: each.end_us):
-            src, dst = int(topology.src[step.link]), int(topology.dst[step.link])
-            alpha, body = topology.alpha_us[step.link], _body_mb(self.problem, step)
-            assert 1 <= len(step.rows) <= self.problem.max_group
-            assert len({chunk for chunk, _ in step.rows}) == len(step.rows)
-            assert abs(step.start_us + alpha + body * topology.beta_us_per_mb[step.link] - step.end_us) < 1e-6
-            for port, busy_us in _busy_us(self.problem, step).items():
-                served.setdefault(port, []).append((step.start_us, busy_us))
-            for chunk, ranks in step.rows:
-                assert self.problem.usable(chunk)[step.link]
-                there = [one for one, since in held.get((chunk, src), []) if since <= step.start_us + 1e-6]
-                can = _is_sum_of(ranks, there) if _may_sum(topology)[src] else ranks in there
-                assert can, f"rank {src} lacks {set(ranks)} of chunk {chunk}"
-                held.setdefault((chunk, dst), []).append((ranks, step.end_us))
-        for port in served.values():
-            takes_time = sorted(busy for busy in port if busy[1] > 1e-6)
-            for (start, length), (then, _) in itertools.pairwise(takes_time):
-                assert then >= start + length - 1e-6, "a port serves two sends at once"
-        for chunk, rank in zip(*collective.post.nonzero(), strict=True):
-            by_us = self.makespan_us - self.problem.tail_at.get((int(chunk), int(rank)), 0.0)
-            there = [one for one, since in held.get((chunk, rank), []) if since <= by_us + 1e-6]
-            can = _is_sum_of(wholes[chunk], there) if _may_sum(topology)[rank] else wholes[chunk] in there
-            assert can, f"rank {rank} never has chunk {chunk}"
-
-
-def _body_mb(problem: Problem, step: Step) -> float:
-    """The size of what a send carries."""
-    if problem.sizes is None:
-        return len(step.rows) * problem.chunk_mb
-    return sum(float(problem.sizes[chunk]) for chunk, _ in step.rows) * problem.chunk_mb
-
-
-def _may_sum(topology: LogicalTopology) -> list[bool]:
-    return [True] * topology.num_ranks if topology.may_sum is None else topology.may_sum.tolist()
-
-
-def _busy_us(problem: Problem, step: Step) -> dict[int, float]:
-    """How long a send keeps each of its link's ports busy."""
-    topology, link = problem.topology, step.link
-    alpha = float(topology.alpha_us[link]) if topology.occupancy == "serial" else 0.0
-    body = _body_mb(problem, step)
-    betas = _port_betas(topology)[link]
-    return {port: alpha + body * beta for port, beta in zip(topology.ports[link], betas, strict=True)}
-
-
-def _port_betas(topology: LogicalTopology) -> Sequence[Sequence[float]]:
-    """For each link the time per MB that it keeps each of its ports busy: its own, if nothing is said."""
-    if topology.port_betas is not None:
-        return topology.port_betas
-    return [[float(beta)] * len(p) for beta, p in zip(topology.beta_us_per_mb, topology.ports, strict=True)]
-
-
-def _contributors(problem: Problem, chunk: int) -> list[int]:
-    """Whose contributions a chunk is the sum of; nobody's if it is copied."""
-    collective = problem.collective
-    return [int(r) for r in collective.pre[chunk].nonzero()[0]] if collective.reduces[chunk] else []
-
-
-def _is_sum_of(ranks: frozenset[int], parts: Sequence[frozenset[int]]) -> bool:
-    """Whether some disjoint parts add up to all of `ranks`; a copy is the part without any ranks."""
-    if not ranks:
-        return frozenset() in parts
-    first = min(ranks)
-    return any(
-        part == ranks or (part < ranks and _is_sum_of(ranks - part, parts)) for part in parts if first in part
-    )
 
 
 #: The times from which on a rank has each sum of contributions of a chunk; the position is the set, in bits.
@@ -171,90 +65,17 @@ class _State:
     relays: frozenset[int]
 
 
-class _Search:
+class _Search(Tables):
     def __init__(self, problem: Problem, most_sends: int) -> None:
-        topology, collective = problem.topology, problem.collective
-        self.problem, self.left = problem, most_sends
-        self.num_ranks, self.num_chunks = topology.num_ranks, collective.num_chunks
-        self.ranks, self.links = range(topology.num_ranks), range(topology.num_links)
-        self.chunks = range(collective.num_chunks)
-        self.src, self.dst, self.ports = topology.src.tolist(), topology.dst.tolist(), topology.ports
-        self.alpha = [_ticks(alpha) for alpha in topology.alpha_us.tolist()]
-        self.cost = [_ticks(beta * problem.chunk_mb) for beta in topology.beta_us_per_mb.tolist()]
-        self.port_cost = [
-            [_ticks(beta * problem.chunk_mb) for beta in betas] for betas in _port_betas(topology)
-        ]
-        self.serial = topology.occupancy == "serial"
-        assert topology.may_copy is None, "this search knows no ranks that may not copy"
-        self.may_sum = _may_sum(topology)
-        self.size = [1.0] * self.num_chunks if problem.sizes is None else problem.sizes.tolist()
-        self.ready, self.tail = (
-            [[_ticks(known.get((chunk, rank), 0.0)) for rank in self.ranks] for chunk in self.chunks]
-            for known in (problem.ready_at, problem.tail_at)
-        )
-        self.contributors = [_contributors(problem, chunk) for chunk in self.chunks]
-        #: A chunk that is copied has one contribution, with many sources.
-        self.whole = [(1 << max(1, len(ranks))) - 1 for ranks in self.contributors]
-        self.pre = collective.pre.tolist()
-        self.wanting = [[r for r in self.ranks if collective.post[chunk][r]] for chunk in self.chunks]
-        self.usable = [problem.usable(chunk).tolist() for chunk in self.chunks]
-        self.away = [self._distances(chunk) for chunk in self.chunks]
-        self.door_in = [self._doors(chunk, self.dst, self.src) for chunk in self.chunks]
-        self.door_out = [self._doors(chunk, self.src, self.dst) for chunk in self.chunks]
-        self.into = [self._ways([l for l in self.links if self.dst[l] == rank]) for rank in self.ranks]
-        self.out_of = [self._ways([l for l in self.links if self.src[l] == rank]) for rank in self.ranks]
-        self.everywhere = self._ways(self.links)
-        self.apart = {whole: _disjoint(whole) for whole in set(self.whole)}
-        self.alike = self._alike()
+        super().__init__(problem)
+        self.left = most_sends
         self.known: dict[_Family, list[int]] = {}
-
-    def busy(self, link: int, port: int, size: float) -> int:
-        """How long a send of that size keeps one of its link's ports busy, from its start on."""
-        each = self.port_cost[link][self.ports[link].index(port)]
-        return round(size * each) + (self.alpha[link] if self.serial else 0)
-
-    def takes(self, link: int, size: float) -> int:
-        """How long a send of that size takes; sizes are in units of the problem's chunks."""
-        return self.alpha[link] + round(size * self.cost[link])
-
-    def _distances(self, chunk: int) -> list[list[int]]:
-        """Least times between ranks for one chunk (Floyd, Warshall)."""
-        far = [[0 if a == b else _NEVER for b in self.ranks] for a in self.ranks]
-        for link in self.links:
-            if self.usable[chunk][link]:
-                a, b = self.src[link], self.dst[link]
-                far[a][b] = min(far[a][b], self.takes(link, self.size[chunk]))
-        for via, a, b in itertools.product(self.ranks, repeat=3):
-            far[a][b] = min(far[a][b], far[a][via] + far[via][b])
-        return far
-
-    def _doors(self, chunk: int, end: Sequence[int], other: Sequence[int]) -> list[list[int]]:
-        """For each rank the ranks at the other ends of the links that end there, and that a chunk may use."""
-        links = [link for link in self.links if self.usable[chunk][link]]
-        return [[other[link] for link in links if end[link] == rank] for rank in self.ranks]
-
-    def _ways(self, links: Sequence[int]) -> list[list[tuple[int, int, int, int]]]:
-        """Choices of a port for each link: (port, time before or after, for each send, for each chunk)."""
-        choices, least = [], min(self.size, default=1.0)
-        for which in (0, -1):
-            ports: dict[int, tuple[int, int, int]] = {}
-            for link in links:
-                port = self.ports[link][which]
-                once, twice = self.busy(link, port, least), self.busy(link, port, 2 * least)
-                each = twice - once
-                lag = min(self.takes(link, n * least) - self.busy(link, port, n * least) for n in (1, 2))
-                old = ports.get(port, (_NEVER, _NEVER, _NEVER))
-                ports[port] = min(old[0], lag), min(old[1], once - each), min(old[2], each)
-            rows = [(port, *costs) for port, costs in ports.items()]
-            if rows and rows not in choices:
-                choices.append(rows)
-        return choices
 
     def run(self, limit: int) -> Program | None:
         """The fastest program that ends before the limit."""
         families = []
         for chunk, rank in itertools.product(self.chunks, self.ranks):
-            family = [_NEVER] * (self.whole[chunk] + 1)
+            family = [NEVER] * (self.whole[chunk] + 1)
             family[0] = 0
             if self.pre[chunk][rank]:
                 part = self.contributors[chunk].index(rank) if self.contributors[chunk] else 0
@@ -263,7 +84,7 @@ class _Search:
         start = _State(tuple(families), (0,) * self.problem.topology.num_ports, 0, (-1, False), frozenset())
         self.best: list[Step] | None = None
         least = self._least_end(start)
-        if least >= _NEVER:
+        if least >= NEVER:
             return None
         tried = least
         while self.best is None and tried < limit:
@@ -273,7 +94,7 @@ class _Search:
             self._extend(start, [], least)
         if self.best is None:
             return None
-        return Program(self.problem, tuple(self.best), self.limit * _TICK_US)
+        return Program(self.problem, tuple(self.best), self.limit * TICK_US)
 
     def _extend(self, state: _State, steps: list[Step], least: int) -> None:
         done = self._end(state)
@@ -299,26 +120,15 @@ class _Search:
                 self._extend(after, [*steps, self._step(link, rows, start)], end)
 
     def _key(self, state: _State) -> tuple[object, ...]:
-        """The state, the same for states that only differ in the names of chunks that are alike."""
+        """The state, the same for states that only differ in the names of interchangeable chunks."""
         n, families = self.num_ranks, state.families
         relays = [cell in state.relays for cell in range(len(families))]
         rows = (
-            sorted((families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n]) for c in alike)
-            for alike in self.alike
+            sorted((families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n]) for c in chunks)
+            for chunks in self.interchangeable
         )
         chunks = tuple((block, tuple(relay)) for row in rows for block, relay in row)
         return chunks, state.free, state.now, state.last
-
-    def _alike(self) -> list[list[int]]:
-        """Chunks that start, are wanted and may go alike."""
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for chunk in self.chunks:
-            kind = (
-                *(self.contributors[chunk], self.pre[chunk], self.wanting[chunk], self.usable[chunk]),
-                *(self.ready[chunk], self.tail[chunk], [self.size[chunk]]),
-            )
-            kinds.setdefault(tuple(map(tuple, kind)), []).append(chunk)
-        return list(kinds.values())
 
     def _step(self, link: int, rows: tuple[_Row, ...], start: int) -> Step:
         carried = []
@@ -326,7 +136,7 @@ class _Search:
             ranks = (rank for bit, rank in enumerate(self.contributors[chunk]) if part >> bit & 1)
             carried.append((chunk, frozenset(ranks)))
         end = start + self.takes(link, sum(self.size[chunk] for chunk, _ in rows))
-        return Step(link, start * _TICK_US, end * _TICK_US, tuple(carried))
+        return Step(link, start * TICK_US, end * TICK_US, tuple(carried))
 
     def _end(self, state: _State) -> int | None:
         """When the last output is complete; None if one of them never is."""
@@ -335,7 +145,7 @@ class _Search:
             whole, first = self.whole[chunk], chunk * self.num_ranks
             for rank in self.wanting[chunk]:
                 end = max(end, state.families[first + rank][whole] + self.tail[chunk][rank])
-        return end if end < _NEVER else None
+        return end if end < NEVER else None
 
     def _sends(self, state: _State) -> Iterator[tuple[int, tuple[_Row, ...], int]]:
         """Every send that can be next, with its start."""
@@ -352,12 +162,12 @@ class _Search:
         here = state.families[chunk * self.num_ranks + self.src[link]]
         there = state.families[chunk * self.num_ranks + self.dst[link]]
         whole, takes = self.whole[chunk], self.takes(link, self.size[chunk])
-        if whole == 1 and there[1] < _NEVER:
+        if whole == 1 and there[1] < NEVER:
             return []
         found = []
         for part in range(whole, 0, -1):
             end = max(ports, here[part]) + takes
-            if here[part] < _NEVER and end < there[part] and (part == whole or end < there[whole]):
+            if here[part] < NEVER and end < there[part] and (part == whole or end < there[whole]):
                 found.append((part, here[part]))
         return found
 
@@ -385,7 +195,7 @@ class _Search:
         there = state.families[first + dst]
         if end >= there[part] or end >= there[whole]:
             return False
-        if dst not in wanting or there[whole] < _NEVER:
+        if dst not in wanting or there[whole] < NEVER:
             away, limit = self.away[chunk][dst], self.limit - _LEAST_GAIN
             if not any(
                 rank != dst and end + away[rank] < min(limit, state.families[first + rank][whole])
@@ -438,16 +248,16 @@ class _Search:
         tails: list[list[int]] = [[] for _ in self.ranks]
         for chunk in self.chunks:
             families = state.families[chunk * self.num_ranks : (chunk + 1) * self.num_ranks]
-            least = max(least, *(families[rank][-1] % _NEVER for rank in self.wanting[chunk]), 0)
-            lacking = [rank for rank in self.wanting[chunk] if families[rank][-1] == _NEVER]
+            least = max(least, *(families[rank][-1] % NEVER for rank in self.wanting[chunk]), 0)
+            lacking = [rank for rank in self.wanting[chunk] if families[rank][-1] == NEVER]
             if not lacking:
                 continue
             relays = [r for r in self.ranks if chunk * self.num_ranks + r in state.relays]
             if self.whole[chunk] == 1 and len(relays) > len(lacking):
-                return _NEVER
+                return NEVER
             #: For each contribution, the ranks that know it, and from when on they can send it.
             known = [
-                {r: max(since, state.now) for r, since in enumerate(times) if since < _NEVER}
+                {r: max(since, state.now) for r, since in enumerate(times) if since < NEVER}
                 for times in zip(*map(self._first_known, families), strict=True)
             ]
             for rank in lacking:
@@ -472,13 +282,13 @@ class _Search:
         away, last = self.away[chunk], 0
         for times in known:
             come = (since + away[rank][end] for rank, since in times.items() for end in ends)
-            last = max(last, min(come, default=_NEVER))
+            last = max(last, min(come, default=NEVER))
         return last
 
     def _nearest(self, chunk: int, rank: int, other: int) -> int:
         """How long it is to another rank, once out of this one."""
         away = self.away[chunk]
-        return min((away[door][other] for door in self.door_out[chunk][rank]), default=_NEVER)
+        return min((away[door][other] for door in self.door_out[chunk][rank]), default=NEVER)
 
     def _first_known(self, family: _Family) -> list[int]:
         """When each contribution first is in something that a rank has."""
@@ -519,15 +329,6 @@ class _Search:
         return end
 
 
-def _disjoint(whole: int) -> list[list[int]]:
-    """For each set, all sets that are disjoint from it."""
-    return [[other for other in range(whole + 1) if not other & part] for part in range(whole + 1)]
-
-
-def _ticks(time_us: float) -> int:
-    return round(time_us / _TICK_US)
-
-
 def program_before(problem: Problem, limit_us: float, most_sends: int = 500_000) -> Program | None:
     """The fastest program that ends before `limit_us`; None if there is none.
 
@@ -535,7 +336,7 @@ def program_before(problem: Problem, limit_us: float, most_sends: int = 500_000)
     ------
     TooLarge : the search has to try more than `most_sends` sends.
     """
-    return _Search(problem, most_sends).run(_NEVER if math.isinf(limit_us) else _ticks(limit_us))
+    return _Search(problem, most_sends).run(NEVER if math.isinf(limit_us) else ticks(limit_us))
 
 
 def fastest(problem: Problem, most_sends: int = 500_000) -> Program:

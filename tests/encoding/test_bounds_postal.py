@@ -13,7 +13,7 @@ from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import GATHER_TIME
-from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
+from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered, max_informed
 from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
@@ -227,3 +227,14 @@ def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:
     free = machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)])
     kinds = {bound.kind: bound.value_us for bound in all_bounds(problem(free, "allgather"))}
     assert kinds["spread"] == kinds["holdings"] == 0.0
+
+
+def test_a_table_that_is_too_large_to_fill_costs_as_much_as_the_shortest_paths_that_take_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six links of three ranks carry groups of up to three chunks: 18 cells a row, or 3 of the paths."""
+    stated = problem(one_port(3, 1.0, 1.0), "allgather", max_group=8)
+    layer = Layer.of(Instance(stated), np.arange(3))
+    assert cells_to_gather(stated, layer, 10) == 18 * 10
+    monkeypatch.setattr("taccl.encoding.bounds.postal._MOST_CELLS", 18 * 10 - 1)
+    assert cells_to_gather(stated, layer, 10) == 3 * 10

@@ -9,7 +9,9 @@ from dataclasses import replace
 import brute_force_trees
 import numpy as np
 import pytest
-from brute_force import _NEVER, Program, TooLarge, _Row, _Search, _State, fastest, program_before
+from brute_force import TooLarge, _Row, _Search, _State, fastest, program_before
+from brute_force_program import Program
+from brute_force_tables import NEVER
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
@@ -40,7 +42,7 @@ class _Plain(_Search):
             families = state.families[chunk * self.num_ranks : (chunk + 1) * self.num_ranks]
             known = [self._first_known(family) for family in families]
             for rank in self.wanting[chunk]:
-                if families[rank][-1] < _NEVER:
+                if families[rank][-1] < NEVER:
                     least = max(least, families[rank][-1])
                     continue
                 for times in zip(*known, strict=True):
@@ -119,7 +121,7 @@ def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: boo
     small = random_problem(random.Random(seed), sums)
     try:
         program = fastest(small, 2_000)
-        plain = _Plain(small, 6_000).run(_NEVER)
+        plain = _Plain(small, 6_000).run(NEVER)
     except TooLarge:
         assume(False)
         return

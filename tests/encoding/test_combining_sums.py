@@ -69,7 +69,7 @@ def at_once(small: Problem) -> Schedule:
 def filled(
     decoder: ExchangeDecoder, seed: int = 0, before: Decoded | None = None, hold: int | None = None
 ) -> Decoded:
-    genes = fullest(decoder, np.random.default_rng(seed), Budget(60.0), before, hold)
+    genes = fullest(decoder, np.random.default_rng(seed), Budget(60.0).meter(), before, hold)
     assert genes is not None
     return decoder.decode(genes)
 
@@ -311,3 +311,18 @@ def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
 def test_teams_without_links_inside_cannot_scatter() -> None:
     orbits = orbits_of(problem(ring(4), "allreduce"))
     assert scattering(orbits, np.array([0, 1, 0, 1]), np.random.default_rng(0)) is None
+
+
+def work_for(ranks: int) -> float:
+    """What a sequence of fullest sends costs where all ranks are linked."""
+    decoder = ExchangeDecoder(orbits_of(problem(full(ranks, alpha_us=10.0), "allreduce")))
+    budget = Budget.of_work(100_000)
+    meter = budget.meter()
+    for _ in range(20):
+        assert fullest(decoder, np.random.default_rng(0), meter) is not None
+    return 100_000 - 1000 * budget.remaining_s()
+
+
+def test_a_sequence_costs_work_by_the_transfers_that_it_looks_at() -> None:
+    """Between 16 ranks 240 transfers are looked at for each send, between 4 only 12."""
+    assert work_for(16) > 10 * work_for(4)

@@ -152,7 +152,7 @@ def test_a_node_of_two_and_a_slow_way_between_nodes() -> None:
     assert optimum(sums(two_nodes(), 1)) == pytest.approx(2 + 12 + 2)
 
 
-def test_ranks_that_are_alike_are_tried_alike() -> None:
+def test_programs_that_keep_a_symmetry_are_tried() -> None:
     """A ring of both directions: each link carries one chunk in each of three rounds."""
     assert optimum(problem(ring(4, 1.0, 10.0, both=True), "allreduce")) == pytest.approx(3 * 11)
 

@@ -241,7 +241,7 @@ def test_a_bound_holds_without_the_order_of_own_chunks_that_a_sketch_asks_for() 
 
 
 def test_what_a_symmetry_moves_takes_turns_at_a_shared_port() -> None:
-    """Ranks 0 and 1 are alike and share the NIC of their node, as do 2 and 3: routes alike, times not."""
+    """Ranks 0 and 1, an orbit, share the NIC of their node, as do 2 and 3: routes symmetric, times not."""
     inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])

@@ -62,6 +62,26 @@ def test_a_look_at_a_budget_of_work_costs_a_unit_so_that_loops_end() -> None:
     assert 90 <= looks <= 100
 
 
+def test_small_parts_of_work_are_noted_without_a_look_for_each() -> None:
+    """1000 parts of a hundredth of a unit are 10 units of work, and two looks or three."""
+    budget = Budget.of_work(1_000)
+    meter = budget.meter()
+    assert all(meter.goes_on(0.01) for _ in range(1_000))
+    assert 0.985 <= budget.remaining_s() <= 0.995
+
+
+def test_loops_that_note_small_parts_end_with_the_budget() -> None:
+    meter, done = Budget.of_work(100).meter(), 0
+    while meter.goes_on(0.25):
+        done += 1
+    assert 360 <= done <= 400
+
+
+def test_without_a_budget_no_part_goes_on() -> None:
+    assert not Budget(0.0).meter().goes_on(0.0)
+    assert not Budget.of_work(0).meter().goes_on(0.0)
+
+
 def test_work_is_spent_by_all_shares_of_a_budget() -> None:
     budget = Budget.of_work(1_000)
     part = budget.share(0.5)

@@ -101,7 +101,7 @@ def test_a_schedule_has_the_symmetry_of_its_problem(engine: OnProblem) -> None:
 @every_engine
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce"])
 def test_what_a_symmetry_moves_may_share_a_port(engine: OnProblem, name: str) -> None:
-    """Ranks 0 and 1 are alike and take turns at the NIC of their node, as do 2 and 3."""
+    """Ranks 0 and 1 are an orbit and take turns at the NIC of their node, as do 2 and 3."""
     inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])

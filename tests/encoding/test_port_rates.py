@@ -252,7 +252,7 @@ def test_a_symmetry_takes_ports_to_ports_that_are_as_fast() -> None:
     assert "is served at 1" in reason
 
 
-def test_ranks_are_alike_only_if_their_ports_are_as_fast() -> None:
+def test_ranks_are_in_one_orbit_only_if_their_ports_are_as_fast() -> None:
     def crossed(rate: float) -> Problem:
         links = [(r, (r + 1) % 4, 1.0, 2.0) for r in range(4)]
         shared = [(r,) for r in range(4)]

@@ -25,8 +25,9 @@ from small_problems import (
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES, engine_named, names
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.shares import fixed
 from taccl.encoding.portfolio.solve import solve
-from taccl.encoding.portfolio.stages import Stage, always, fixed
+from taccl.encoding.portfolio.stages import Stage, always
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -123,7 +124,7 @@ def test_the_best_order_of_a_schedule_is_found_and_said_to_be_the_best(name: str
 
 
 def test_auto_ends_with_the_order_of_its_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = (Stage("greedy", "always", "a tenth", always, fixed(0.1)),)
+    alone = (Stage("greedy", "always", always, fixed(0.1)),)
     monkeypatch.setattr("taccl.encoding.portfolio.stages.EACH_PHASE", alone)
     *_, last = solve(problem(two_nodes(), "alltoall", 2), SearchOptions(time_limit_s=5.0))
     assert last.note.startswith("no order")

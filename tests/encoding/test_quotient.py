@@ -44,9 +44,9 @@ def switch(ranks: int) -> LogicalTopology:
 
 
 def found(whole: Problem) -> Quotient:
-    alike = quotient(whole)
-    assert alike is not None
-    return alike
+    by_orbits = quotient(whole)
+    assert by_orbits is not None
+    return by_orbits
 
 
 def first(part: Problem) -> Schedule:
@@ -72,11 +72,11 @@ def test_images_and_ports_that_are_left_of_regular_machines(
     topology: LogicalTopology, images: int, ports: int
 ) -> None:
     whole = problem(topology, "allgather", 3)
-    alike = found(whole)
-    assert len(alike.link_map) == images
-    assert alike.problem.topology.num_ports == ports
-    assert alike.problem.num_chunks * images == whole.num_chunks
-    assert alike.problem.topology.num_links == topology.num_links
+    by_orbits = found(whole)
+    assert len(by_orbits.link_map) == images
+    assert by_orbits.problem.topology.num_ports == ports
+    assert by_orbits.problem.num_chunks * images == whole.num_chunks
+    assert by_orbits.problem.topology.num_links == topology.num_links
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall"])
@@ -88,28 +88,28 @@ def test_the_images_of_a_schedule_are_a_schedule_with_the_same_times(
     topology: LogicalTopology, name: str
 ) -> None:
     whole = problem(topology, name, 2)
-    alike = found(whole)
-    part = first(alike.problem)
+    by_orbits = found(whole)
+    part = first(by_orbits.problem)
     part.check()
-    lifted = alike.lifted(part)
+    lifted = by_orbits.lifted(part)
     lifted.check()
     assert lifted.problem is whole
     assert lifted.makespan_us == part.makespan_us
-    assert len(lifted) == len(part) * len(alike.link_map)
+    assert len(lifted) == len(part) * len(by_orbits.link_map)
     assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6
 
 
 def test_every_chunk_is_the_image_of_one_chunk() -> None:
-    alike = found(problem(grid(3, 3), "alltoall", 2))
-    assert sorted(alike.chunk_map.ravel().tolist()) == list(range(9 * 9 * 2))
+    by_orbits = found(problem(grid(3, 3), "alltoall", 2))
+    assert sorted(by_orbits.chunk_map.ravel().tolist()) == list(range(9 * 9 * 2))
 
 
-def test_a_root_leaves_nothing_alike() -> None:
+def test_a_root_leaves_no_orbits() -> None:
     for name in ("broadcast", "gather", "scatter"):
         assert quotient(problem(ring(4), name)) is None
 
 
-def test_one_slower_link_leaves_nothing_alike() -> None:
+def test_one_slower_link_leaves_no_orbits() -> None:
     topology = ring(4)
     beta = topology.beta_us_per_mb.copy()
     beta[2] = 1.5
@@ -129,8 +129,8 @@ def test_links_that_a_owner_may_not_use_must_be_the_same_for_its_images() -> Non
         [[(int(s), int(d)) != (u, (u + 1) % 3) for s, d in full(3).link_index] for u in range(3)]
     )
     kept = problem(full(3), "allgather", limits=RoutingLimits(may_use=may_use))
-    alike = found(kept)
-    lifted = alike.lifted(first(alike.problem))
+    by_orbits = found(kept)
+    lifted = by_orbits.lifted(first(by_orbits.problem))
     lifted.check()
 
 
@@ -157,9 +157,9 @@ def test_on_any_network_what_is_found_gives_valid_schedules(topology: LogicalTop
         whole = problem(topology, name, 2)
         if whole.collective.is_reduction:
             continue
-        alike = quotient(whole)
-        if alike is not None:
-            lifted = alike.lifted(first(alike.problem))
+        by_orbits = quotient(whole)
+        if by_orbits is not None:
+            lifted = by_orbits.lifted(first(by_orbits.problem))
             lifted.check()
             assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6
 
@@ -191,9 +191,9 @@ def test_times_are_those_of_the_costs_of_the_whole(topology: LogicalTopology, na
         beta_us_per_mb=topology.beta_us_per_mb * (1 + noise[1]),
     )
     whole = problem(noisy, name, 2)
-    alike = found(whole)
-    part = first(alike.problem)
-    lifted = alike.lifted(part)
+    by_orbits = found(whole)
+    part = first(by_orbits.problem)
+    lifted = by_orbits.lifted(part)
     lifted.check()
     assert lifted.makespan_us == pytest.approx(part.makespan_us, rel=1e-8)
     stated = replace(whole, symmetry=tuple(assumed_group(whole).rank_map[1:]))

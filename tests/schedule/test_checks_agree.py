@@ -1,7 +1,9 @@
 """The vectorised checks against a slow second telling of the same rules."""
 
 import random
+from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from slow_rules import faults, makespan_us
@@ -51,3 +53,28 @@ def test_checks_and_slow_rules_agree_on_mutated_schedules(schedule: Schedule, se
     for words, kind in LOCAL.items():
         if kind == "group" or "group" not in expected:
             assert any(words in finding for finding in found) == (kind in expected), (kind, found, expected)
+
+
+def findings_without_shortcuts(schedule: Schedule) -> tuple[str, ...]:
+    """The same rules, each of them carried out in full, a few rows at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("taccl.schedule.checks.is_later", lambda *_: False)
+        patch.setattr("taccl.schedule.sum_rules.is_later", lambda *_: False)
+        patch.setattr("taccl.schedule.checks.ascends", lambda _: False)
+        patch.setattr("taccl.schedule.columns.rises", lambda _: False)
+        patch.setattr("taccl.schedule.facts._CELLS_PER_PLACE", 0)
+        patch.setattr("taccl.schedule.blocks._ROWS", 3)
+        return findings(replace(schedule))
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schedules(), st.integers(0, 2**32), st.integers(0, 3))
+def test_shortcuts_find_the_same_faults_in_the_same_words(schedule: Schedule, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(count):
+        schedule = mutated(schedule, chance)
+    found = findings(schedule)
+    event(
+        "circle" if any("circle" in finding for finding in found) else "valid" if not found else "not valid"
+    )
+    assert findings_without_shortcuts(schedule) == found

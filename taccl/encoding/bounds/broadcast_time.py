@@ -29,7 +29,8 @@ _MOST_NODES, _MOST_LINKS_OF_NODES = 8, 100_000
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance, problem = view.instance, view.problem
-    best_us = 0.0
+    best_us, links = 0.0, problem.topology.num_links
+    cells = links * (1 + _nodes_looked_at(problem))
     for chunks in _classes(instance):
         if not budget.remaining_s():
             return
@@ -39,8 +40,7 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             first = _all_informed(view, layer, int(chunks[0]), tick_us, rows)
             return first if first < rows else None
 
-        links = problem.topology.num_links
-        value_us = in_ticks(problem, known_us, links, least, budget, links * (1 + _nodes_looked_at(problem)))
+        value_us = in_ticks(problem, known_us, links, least, budget, lambda rows: cells * rows)
         if value_us > best_us:
             best_us = value_us
             what = problem.collective.describe_chunk(int(chunks[0]))

@@ -57,7 +57,8 @@ def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) 
     """Prices of the ports, shape (num_ports,), of sum 1; None without a program, or if it takes too long.
 
     `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
-    Where ranks are alike, the program of the quotient has the prices: equal ones for the ports of an orbit.
+    Where ranks are in one orbit, the program of the quotient has the prices: equal ones for the ports of an
+    orbit.
     """
     problem, topology = instance.problem, instance.problem.topology
     if not has_flow(instance) or not budget.remaining_s():

@@ -7,6 +7,7 @@ With K from `postal` for the chunks S(r) that rank r wants,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ import numpy as np
 from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, first_row
-from taccl.encoding.bounds.postal import Layer, max_gathered
+from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -29,16 +30,17 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         if not budget.remaining_s():
             return
 
-        def least(
-            tick_us: float, rows: int, chunks: IntArray = chunks, ranks: IntArray = ranks
-        ) -> int | None:
-            layer = Layer.of(instance, chunks)
+        layer = Layer.of(instance, chunks)
+
+        def least(tick_us: float, rows: int, layer: Layer = layer, ranks: IntArray = ranks) -> int | None:
             held = max_gathered(instance, [layer], tick_us, rows, view.backwards)[:, 0, ranks]
-            first = first_row(held >= len(chunks)).max()
+            first = first_row(held >= len(layer.chunks)).max()
             return int(first) if first < rows else None
 
-        width = problem.topology.num_links * min(len(chunks), problem.max_group)
-        value_us = in_ticks(problem, known_us, problem.topology.num_links, least, budget, width)
+        value_us = in_ticks(
+            *(problem, known_us, problem.topology.num_links, least, budget),
+            functools.partial(cells_to_gather, problem, layer),
+        )
         if value_us > best_us:
             best_us = value_us
             rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"

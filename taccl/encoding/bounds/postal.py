@@ -213,6 +213,18 @@ def max_informed(
     return w[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
+def cells_to_gather(problem: Problem, layer: Layer, rows: int) -> int:
+    """How many cells `max_gathered` fills for a layer."""
+    cells = int(_group_sizes(problem, [layer], _Columns.of(problem, [layer], outgoing=False)).sum()) * rows
+    return cells if cells <= _MOST_CELLS else problem.num_ranks * rows
+
+
+def _group_sizes(problem: Problem, layers: Sequence[Layer], columns: _Columns) -> IntArray:
+    """How many chunks can go as a group, for each column."""
+    many = np.array([layer.many_on() for layer in layers])[columns.layer, columns.link]
+    return np.asarray(np.minimum(many, problem.max_group))
+
+
 def max_gathered(
     instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int, backwards: bool = False
 ) -> IntArray:
@@ -225,8 +237,7 @@ def max_gathered(
     topology = problem.topology
     by_distance = _at_best(instance, layers, tick_us, rows)
     columns = _Columns.of(problem, layers, outgoing=False)
-    many = np.array([layer.many_on() for layer in layers])[columns.layer, columns.link]
-    many = np.minimum(many, problem.max_group)
+    many = _group_sizes(problem, layers, columns)
     if many.sum() * rows > _MOST_CELLS or not len(many):
         return by_distance.reshape(rows, len(layers), problem.num_ranks)
     row = np.repeat(np.arange(len(many)), many)

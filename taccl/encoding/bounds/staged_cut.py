@@ -67,6 +67,8 @@ _MOST_CUTS_OF_SUMS = 8
 #: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
 #: through again and again to find the least end.
 _PASSES = 30
+#: However few groups there are, going through their turns takes as long for each row as so many cells.
+_CELLS_OF_TURNS = 6_000
 
 
 def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
@@ -123,8 +125,8 @@ def _options(instance: Instance, crossing: Crossing) -> GroupOptions | None:
 
 def _in_ticks(view: View, known_us: float, staged: _Copies | _Sums, budget: Budget) -> float:
     width = len(staged.options.kind)
-    cells = _PASSES * width + 2 * view.problem.topology.num_links
-    return in_ticks(view.problem, known_us, width, staged.least_ticks, budget, cells)
+    each = _CELLS_OF_TURNS + _PASSES * width + 2 * view.problem.topology.num_links
+    return in_ticks(view.problem, known_us, width, staged.least_ticks, budget, lambda rows: each * rows)
 
 
 class _Copies:

@@ -25,8 +25,8 @@ _COARSE = 1.1
 _MOST_CELLS = 8_000_000
 #: So a table may have no more columns than this.
 MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
-#: Nominal units of work for filling tables, for each row of them and for each cell.
-_UNITS, _UNITS_PER_ROW, _UNITS_PER_CELL = 5.0, 0.05, 2e-5
+#: Units of work for choosing a tick, and for filling tables with it, for each row of them and for each cell.
+_UNITS, _UNITS_PER_ROW, _UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
 #: More than this at once is not worth it: beside such tables there is no look at the budget.
 _MOST_UNITS = 2000.0
 
@@ -42,7 +42,7 @@ def in_ticks(
     width: int,
     least: Callable[[float, int], int | None],
     budget: Budget,
-    cells_per_row: int | None = None,
+    cells: Callable[[int], int],
 ) -> float:
     """A time in microseconds that is found in ticks: coarse ones, to see how long it is, then fine ones.
 
@@ -50,7 +50,7 @@ def in_ticks(
     longer than that. The search begins at `known_us`, and what stays well below it is left coarse. `width`
     is the number of columns of the widest table. The result is 0 where tables would be too large, or the
     costs of links differ too widely; where the budget is over, it is what the ticks so far have shown.
-    `cells_per_row` tells what the tables cost, if that is more than `width`.
+    `cells` says what filling the tables takes, for so many rows: that of so many cells of one recurrence.
     """
     rows = min(_MOST_ROWS, _MOST_CELLS // max(1, width))
     if rows < _FEWEST_ROWS:
@@ -61,7 +61,7 @@ def in_ticks(
         if tick_us is None or horizon_us / tick_us > 5 * _MOST_ROWS:
             return 0.0
         rows = math.ceil(horizon_us / tick_us) + 1
-        if not _pays(budget, rows, cells_per_row or width):
+        if not _pays(budget, rows, cells(rows)):
             return 0.0
         ticks_needed = least(tick_us, rows)
         return None if ticks_needed is None else ticks_needed * tick_us
@@ -78,9 +78,9 @@ def in_ticks(
     return 0.0
 
 
-def _pays(budget: Budget, rows: int, cells_per_row: int) -> bool:
+def _pays(budget: Budget, rows: int, cells: int) -> bool:
     """Whether tables of that size can be filled in what is left; the work is spent if so."""
-    units = _UNITS + rows * (_UNITS_PER_ROW + _UNITS_PER_CELL * cells_per_row)
+    units = _UNITS + _UNITS_PER_ROW * rows + _UNITS_PER_CELL * cells
     if units > min(_MOST_UNITS, budget.remaining_s() * UNITS_PER_S):
         return False
     budget.spend(units)

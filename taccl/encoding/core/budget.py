@@ -18,6 +18,8 @@ from taccl.errors import SolverError
 MAX_TIME_LIMIT_S = 30 * 24 * 3600.0
 #: A unit of work is nominally one millisecond of one core.
 UNITS_PER_S = 1000.0
+#: Whoever does many small things looks at the budget after about so many units: a look costs one.
+UNITS_BETWEEN_LOOKS = 4.0
 MAX_EFFORT = int(MAX_TIME_LIMIT_S * UNITS_PER_S)
 
 
@@ -140,6 +142,10 @@ class Budget:
         """Note work that was done, or is about to be: nominally so many milliseconds of one core."""
         self._clock.spend(units)
 
+    def meter(self) -> Meter:
+        """Notes work that comes in small parts."""
+        return Meter(self)
+
     def share(self, fraction: float) -> Budget:
         """A budget of a part of what is left, on the same clock."""
         return self.at_most(self.remaining_s() * fraction)
@@ -147,3 +153,23 @@ class Budget:
     def at_most(self, seconds: float) -> Budget:
         """A budget of so many seconds, or of what is left if that is less, on the same clock."""
         return Budget(min(seconds, self.remaining_s()), self._clock)
+
+
+class Meter:
+    """Notes work that comes in parts of less than a unit, of which a look at the budget would cost one each.
+
+    It looks at the beginning, and then whenever `UNITS_BETWEEN_LOOKS` were done.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget, self._units, self._looked = budget, 0.0, False
+
+    def goes_on(self, units: float) -> bool:
+        """Note so much work; whether something of the budget was left at the last look."""
+        self._units += units
+        if self._looked and self._units < UNITS_BETWEEN_LOOKS:
+            return True
+        self._looked = True
+        self._budget.spend(max(0.0, self._units - 1))
+        self._units = 0.0
+        return self._budget.remaining_s() > 0

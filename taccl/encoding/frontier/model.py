@@ -211,15 +211,15 @@ def steps_share_the_rounds(model: Model) -> Iterator[_Bool]:
 def interchangeable_chunks_come_in_order(model: Model) -> Iterator[_Bool]:
     """Of chunks that start and are wanted at the same ranks, the first reaches the farthest one first."""
     collective = model.problem.collective
-    alike: dict[tuple[int, bytes, bytes], list[int]] = {}
+    classes: dict[tuple[int, bytes, bytes], list[int]] = {}
     for chunk in range(model.problem.num_chunks):
         key = (
             int(collective.owner[chunk]),
             collective.pre[chunk].tobytes(),
             collective.post[chunk].tobytes(),
         )
-        alike.setdefault(key, []).append(chunk)
-    for chunks in alike.values():
+        classes.setdefault(key, []).append(chunk)
+    for chunks in classes.values():
         wanted = collective.post[chunks[0]] & ~collective.pre[chunks[0]]
         if not wanted.any():
             continue

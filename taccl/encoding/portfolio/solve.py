@@ -227,7 +227,7 @@ class _Search:
                 if best is not None and not budget.remaining_s():
                     return
                 if stage.asks_quotient and phase.quotient_takes_s > budget.remaining_s():
-                    self._journal.declines(stage.engine, "no time was left to look for ranks that are alike")
+                    self._journal.declines(stage.engine, "no time was left to look for symmetries")
                     continue
                 if not (verdict := verdict_on(stage, phase)):
                     self._journal.declines(stage.engine, verdict.reason)

@@ -19,15 +19,37 @@ from taccl.encoding.engines.registry import (
     verdict_of,
 )
 from taccl.encoding.instance import Instance, Part
+from taccl.encoding.portfolio.shares import Case, Share, fixed, percent, usually
 from taccl.errors import TacclError
 from taccl.plugins import Note
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"
 
-#: The smaller messages are, the more of the time message combining has: at most this.
+#: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
+#: is enough for what takes longest: many chunks on hundreds of ranks.
+_FOR_TEXTBOOK = 0.15
+#: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
+#: it leaves is more than what it has.
+_FOR_ALL_PROGRAMS = 0.35
+#: Rows that could go on for ever leave a tenth, in which groups and orders of the best schedule are improved.
+_BEFORE_THE_LAST_STEP = 0.9
+#: Where all programs are searched once more after the phases, both have about as long.
+_BEFORE_ALL_PROGRAMS = _BEFORE_THE_LAST_STEP / 2
+#: The smaller messages are, the more of the time message combining has: at most this, so that greedy, MILP
+#: and CP have a turn even where alpha is all that counts.
 _MOST_FOR_COMBINING = 0.6
-_LEAST_FOR_EXCHANGE = 0.1
+#: Exchanging sums and sums by owners do as a whole what combining does in each phase after them: each has a
+#: part of what that would have. Exchanges also pay where messages are not so small, and have at least this.
+_OF_COMBINING, _LEAST_FOR_EXCHANGE = 0.5, 0.1
+#: With several pieces to spread, trees and flows are what comes nearest to the bandwidth of a machine; a
+#: single piece can only be rounded to one way, which they seldom find better than others: a short try.
+_FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
+#: Greedy passes find most of what they find soon; less where combining begins with what they found. What is
+#: too large for MILP and CP has nobody else to leave time to.
+_FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
+#: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
+_FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
 #: A problem with so many pairs of a chunk and a link is small: CP may be expected to end the search in
 #: seconds.
 _SMALL = 2_000
@@ -47,17 +69,16 @@ class Stage:
     Parameters
     ----------
     engine : its name, or `phases`.
-    condition, share_in_words : what `runs` and `share` compute, for people.
+    condition : what `runs` computes, for people.
     runs : whether it runs, or why not.
-    share : the part of the time that is left, from 0 to 1.
+    share : its part of the time that is left.
     asks_quotient : whether already the question if it runs takes the quotient, which can take seconds.
     """
 
     engine: str
     condition: str
-    share_in_words: str
     runs: Callable[[Instance], Verdict]
-    share: Callable[[Instance], float]
+    share: Share
     asks_quotient: bool = False
 
 
@@ -66,22 +87,13 @@ def always(_: Instance) -> Verdict:
     return YES
 
 
-def fixed(share: float) -> Callable[[Instance], float]:
-    """The same share for every problem."""
-    return lambda _: share
-
-
 def share_of_combining(instance: Instance) -> float:
     """The part of the time that goes to searching the sequence of few large sends."""
     return _MOST_FOR_COMBINING * instance.latency_fraction**2
 
 
-def _share_of_exchange(instance: Instance) -> float:
-    return max(_LEAST_FOR_EXCHANGE, share_of_combining(instance) / 2)
-
-
-def _share_of_phases(instance: Instance) -> float:
-    return 0.45 if engine_named("all-programs").can(instance) else 0.9
+def _serves(name: str) -> Callable[[Instance], bool]:
+    return lambda instance: bool(engine_named(name).can(instance))
 
 
 def is_huge(instance: Instance) -> bool:
@@ -107,14 +119,8 @@ def _has_pieces_or_quotient(instance: Instance) -> Verdict:
     return no("one chunk per rank, and ranks are not in one orbit")
 
 
-def _share_of_routed(instance: Instance) -> float:
-    return 0.4 if instance.problem.collective.chunks_per_rank > 1 else 0.1
-
-
-def _share_of_greedy(instance: Instance) -> float:
-    if is_huge(instance):
-        return 1.0
-    return 0.1 if engine_named("combining").can(instance) else 0.2
+def _has_one_piece(instance: Instance) -> bool:
+    return instance.problem.collective.chunks_per_rank == 1
 
 
 def _too_many_paths(instance: Instance) -> Verdict:
@@ -134,80 +140,94 @@ def _has_other_features(instance: Instance) -> Verdict:
     return no("other engines know this problem") if knows_phases(instance) else YES
 
 
+_COMBINING = Share(share_of_combining, f"{percent(_MOST_FOR_COMBINING)} times the square of alpha's part")
+_EXCHANGE = Share(
+    lambda instance: max(_LEAST_FOR_EXCHANGE, _OF_COMBINING * share_of_combining(instance)),
+    f"{percent(_OF_COMBINING)} of combining's, at least {percent(_LEAST_FOR_EXCHANGE)}",
+)
+_OWNERS = Share(
+    lambda instance: _OF_COMBINING * share_of_combining(instance),
+    f"{percent(_OF_COMBINING)} of combining's",
+)
+_PHASES = usually(
+    _BEFORE_THE_LAST_STEP, Case(_BEFORE_ALL_PROGRAMS, "before all-programs", _serves("all-programs"))
+)
+_ROUTES = usually(_FOR_ROUTES, Case(_FOR_ROUTES_OF_ONE_PIECE, "with one chunk per rank", _has_one_piece))
+_GREEDY = usually(
+    _FOR_GREEDY,
+    Case(_FOR_GREEDY_BEFORE_COMBINING, "before combining", _serves("combining")),
+    Case(_FOR_GREEDY_ALONE, "on larger problems than MILP and CP take", is_huge),
+)
+_REST = fixed(1.0)
+
 WHOLE: tuple[Stage, ...] = (
-    Stage(ALWAYS, "there are textbook algorithms for the demand", "15%", always, fixed(0.15)),
-    Stage("all-programs", "a small problem with sums that several ranks want", "35%", always, fixed(0.35)),
+    Stage(ALWAYS, "there are textbook algorithms for the demand", always, fixed(_FOR_TEXTBOOK)),
+    Stage(
+        "all-programs",
+        "a small problem with sums that several ranks want",
+        always,
+        fixed(_FOR_ALL_PROGRAMS),
+    ),
     Stage(
         "exchange",
         "small messages, all of them sums that several ranks want, at most 64 ranks",
-        "10% to 30%: half of combining's",
         always,
-        _share_of_exchange,
+        _EXCHANGE,
     ),
+    Stage("owners", "small messages, sums that several ranks want, nodes of equal size", always, _OWNERS),
+    Stage(PHASES, "always", always, _PHASES),
     Stage(
-        "owners",
-        "small messages, sums that several ranks want, nodes of equal size",
-        "half of combining's",
+        "all-programs",
+        "a small problem with sums that several ranks want",
         always,
-        lambda instance: share_of_combining(instance) / 2,
+        fixed(_BEFORE_THE_LAST_STEP),
     ),
-    Stage(PHASES, "always", "90%; 45% before all-programs", always, _share_of_phases),
-    Stage("all-programs", "a small problem with sums that several ranks want", "90%", always, fixed(0.9)),
     Stage(
         "shortest",
         "unequal chunks, late inputs, tails or helpers: what the engines above do not know",
-        "the rest",
         _has_other_features,
-        fixed(1.0),
+        _REST,
     ),
 )
 
 EACH_PHASE: tuple[Stage, ...] = (
-    Stage("cp", f"at most {_SMALL:,} pairs of a chunk and a link", "20%", _is_small, fixed(0.2)),
+    Stage("cp", f"at most {_SMALL:,} pairs of a chunk and a link", _is_small, fixed(_FOR_CP_FIRST)),
     Stage(
         "trees",
         "every chunk goes from one rank to all; several chunks per rank, or ranks in one orbit",
-        "40%; 10% with one chunk per rank",
         _has_pieces_or_quotient,
-        _share_of_routed,
+        _ROUTES,
         asks_quotient=True,
     ),
     Stage(
         "flows",
         "every chunk goes from one rank to one; several chunks per rank, or ranks in one orbit",
-        "40%; 10% with one chunk per rank",
         _has_pieces_or_quotient,
-        _share_of_routed,
+        _ROUTES,
         asks_quotient=True,
     ),
-    Stage(
-        "greedy",
-        "always",
-        "20%; 10% before combining; all of it on larger problems than MILP and CP take",
-        always,
-        _share_of_greedy,
-    ),
+    Stage("greedy", "always", always, _GREEDY),
     Stage(
         "combining",
         "small messages: alpha is more than 5% of a chunk's time on some link",
-        "60% times the square of alpha's part",
         _not_huge,
-        share_of_combining,
+        _COMBINING,
     ),
-    Stage("milp", _NOT_HUGE, "30%", _not_huge, fixed(0.3)),
-    Stage("cp", _NOT_HUGE, "the rest", _not_huge, fixed(1.0)),
+    Stage("milp", _NOT_HUGE, _not_huge, fixed(_FOR_MILP)),
+    Stage("cp", _NOT_HUGE, _not_huge, _REST),
     Stage(
         "greedy",
         f"more than {_MOST_ON_PATHS:,} pairs of a chunk and a link on short paths: MILP and CP decline",
-        "the rest",
         _too_many_paths,
-        fixed(1.0),
+        _REST,
     ),
 )
 
-#: The part of the time of an engine that another package adds, in `auto`.
+#: The part of the time of an engine that another package adds, in `auto`: as much as a first look of our own
+#: engines, since nothing is known of it.
 _ADDED = 0.2
-#: The part of the time for greedy passes, before the orders of the best of them are searched.
+#: The part of the time for greedy passes, before the orders of the best of them are searched: passes find
+#: most soon, and the search for an order is what was asked for.
 _BEFORE_ORDERS = 0.3
 
 
@@ -232,12 +252,12 @@ def plan_for(asked: Engine | None, note: Note | None = None) -> Plan:
     textbook = WHOLE[0]
     if asked is None:
         return Plan((textbook, *_added(note), *WHOLE[1:]), EACH_PHASE)
-    alone = Stage(asked.name, "it is asked for", "the rest", always, fixed(1.0))
+    alone = Stage(asked.name, "it is asked for", always, _REST)
     if asked.name == textbook.engine:
         return Plan((alone,), ())
     if asked.name == "orders":
-        before = Stage(PHASES, "always", f"{_BEFORE_ORDERS:.0%}", always, fixed(_BEFORE_ORDERS))
-        return Plan((textbook, before, alone), (Stage("greedy", "always", "all of it", always, fixed(1.0)),))
+        before = Stage(PHASES, "always", always, fixed(_BEFORE_ORDERS))
+        return Plan((textbook, before, alone), (Stage("greedy", "always", always, _REST),))
     if asked.takes_sums:
         return Plan((textbook, alone), ())
     parts = {stage.engine for stage in WHOLE if stage.engine != PHASES}
@@ -248,7 +268,7 @@ def plan_for(asked: Engine | None, note: Note | None = None) -> Plan:
 def _added(note: Note | None) -> Iterator[Stage]:
     """A row for each engine that another package adds."""
     for engine in added_engines(note):
-        yield Stage(engine.name, "another package adds it", f"{_ADDED:.0%}", always, fixed(_ADDED))
+        yield Stage(engine.name, "another package adds it", always, fixed(_ADDED))
 
 
 def verdict_on(stage: Stage, instance: Instance) -> Verdict:
@@ -317,14 +337,14 @@ def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine,
     """
     if not knows_phases(instance):
         whole = (engine for engine in all_engines(note) if engine.takes_sums)
-        return tuple(engine for engine in whole if _serves(engine, instance, note))
+        return tuple(engine for engine in whole if _answers(engine, instance, note))
     greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
     if greedy.is_quick(instance):
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     return (along_trees,) if along_trees.can(instance) else (combining, greedy)
 
 
-def _serves(engine: Engine, instance: Instance, note: Note | None) -> bool:
+def _answers(engine: Engine, instance: Instance, note: Note | None) -> bool:
     try:
         return bool(verdict_of(engine, instance))
     except TacclError as fault:

@@ -62,15 +62,16 @@ class Quotient:
     def lifted(self, schedule: Schedule) -> Schedule:
         """The schedule of the whole that a schedule of the quotient stands for."""
         images = len(self.link_map)
-        first = np.arange(images)[:, None] * (schedule.group.max(initial=0) + 1)
+        first = np.arange(images) * (schedule.group.max(initial=0) + 1)
+        # All images of a row stand together, so rows in order of time still are, which makes sorting cheap.
         lifted = Schedule(
             problem=self.whole,
-            chunk=self.chunk_map[:, schedule.chunk].ravel(),
-            link=self.link_map[:, schedule.link].ravel(),
-            start_us=np.tile(schedule.start_us, images),
-            end_us=np.tile(schedule.end_us, images),
-            reduce=np.tile(schedule.reduce, images),
-            group=(first + schedule.group).ravel(),
+            chunk=np.ascontiguousarray(self.chunk_map.T)[schedule.chunk].ravel(),
+            link=np.ascontiguousarray(self.link_map.T)[schedule.link].ravel(),
+            start_us=np.repeat(schedule.start_us, images),
+            end_us=np.repeat(schedule.end_us, images),
+            reduce=np.repeat(schedule.reduce, images),
+            group=np.add.outer(schedule.group, first).ravel(),
         ).sorted()
         return lifted if self.is_exact else in_order(self.whole, decisions_of(lifted))
 

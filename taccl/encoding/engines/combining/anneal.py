@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_BETWEEN_LOOKS, Budget
 from taccl.encoding.engines.combining.decode import Decoded, Decoder
 from taccl.encoding.engines.combining.orbit_instance import SendGene
 
@@ -19,8 +19,6 @@ from taccl.encoding.engines.combining.orbit_instance import SendGene
 _WARM, _COLD = 0.005, 0.0002
 #: What decoding a sequence takes, in units of work for each gene, beside what its transfers take.
 _UNITS_PER_GENE = 0.008
-#: The budget is looked at after about so many units. A look costs one, and a short sequence far less.
-_UNITS_BETWEEN_LOOKS = 4.0
 
 
 def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
@@ -29,11 +27,10 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
     It cools by the part of the budget that is used, be that time or work.
     """
     best = now = begin
-    transfers = math.prod(decoder.orbits.usable.shape[1:])
     whole = budget.remaining_s()
     while left := budget.remaining_s():
-        units = max(1, len(now.genes)) * (_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)
-        trials = max(1, int(_UNITS_BETWEEN_LOOKS / units))
+        units = decoding_units(decoder, now.genes)
+        trials = max(1, int(UNITS_BETWEEN_LOOKS / units))
         budget.spend(max(0.0, trials * units - 1))
         warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
         for _ in range(trials):
@@ -44,6 +41,12 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
                 if (now.unmet, now.score) < (best.unmet, best.score):
                     best = now
     return best
+
+
+def decoding_units(decoder: Decoder, genes: list[SendGene]) -> float:
+    """The units of work for decoding a sequence."""
+    transfers = math.prod(decoder.orbits.usable.shape[1:])
+    return max(1, len(genes)) * (_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)
 
 
 def _changed(decoder: Decoder, now: Decoded, random: np.random.Generator) -> tuple[list[SendGene], int]:

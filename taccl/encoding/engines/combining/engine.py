@@ -32,6 +32,8 @@ _FROM_OTHERS = 6
 #: The search ends when so many stages in a row, each from the best sequence, found nothing better.
 _MOST_STALE = 2
 _TRIALS, _BEGIN_PART = 40, 0.1
+#: Units of work for each gene of a sequence of doubling, and for each link and chunk of an orbit beside it.
+_UNITS_PER_DOUBLED, _UNITS_PER_CELL = 0.036, 1.7e-5
 #: For chunks that one rank wants, sequences of AllGathers are beginnings: how large their chunks are, beside
 #: those of the problem, and the part of the time for each.
 _GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
@@ -157,8 +159,9 @@ def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
 
 def _doublings(decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator) -> list[Decoded]:
     """Sequences of `doubling` of different times, the best first: at least one, and more as time allows."""
-    trials = [decoder.decode(doubling(decoder.orbits, random, few=False))]
-    while budget.remaining_s() and len(trials) < _TRIALS:
+    trials, meter = [decoder.decode(doubling(decoder.orbits, random, few=False))], budget.meter()
+    units = _UNITS_PER_DOUBLED + _UNITS_PER_CELL * decoder.orbits.usable.size
+    while len(trials) < _TRIALS and meter.goes_on(units * len(trials[-1].genes)):
         trials.append(decoder.decode(doubling(decoder.orbits, random)))
     different = {round(trial.score, 6): trial for trial in trials}
     return sorted(different.values(), key=_value)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taccl.collective import BoolArray
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import Meter
 from taccl.encoding.engines.combining.beginnings import some_slow
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
@@ -17,6 +17,8 @@ from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendG
 #: A link whose chunk takes so many times as long as the fastest one's is slow.
 _SLOW = 2.0
 _SAME_US = 1e-9
+#: Units of work for choosing a gene, and for each of the transfers that have to be looked at anew for it.
+_UNITS_PER_GENE, _UNITS_PER_TRANSFER = 0.02, 0.004
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class _Rule:
 def fullest(
     decoder: ExchangeDecoder,
     random: np.random.Generator,
-    budget: Budget,
+    meter: Meter,
     before: Decoded | None = None,
     hold: int | None = None,
 ) -> list[SendGene] | None:
@@ -47,15 +49,17 @@ def fullest(
 
     They go on after `before`. As long as anything else helps, no sum leaves or reaches a rank that has fewer
     than `hold` contributions to it (by default, some number on slow links, of which often only a few are
-    used). Then none leaves such a rank, or goes over slow links. None if that takes longer than the budget.
+    used). Then none leaves such a rank, or goes over slow links. None if that takes longer than the budget
+    that `meter` looks at.
     """
     genes, state = ([], decoder.start) if before is None else (list(before.genes), before.states[-1])
     for rule in _some_rules(decoder.orbits, random) if hold is None else _rules(decoder.orbits, hold):
         choosing = _Choosing(decoder, rule)
         while (gene := choosing.best(state, random)) is not None:
             step = decoder.step(state, gene)
-            if not budget.remaining_s():
+            if not meter.goes_on(_UNITS_PER_GENE + _UNITS_PER_TRANSFER * choosing.looked_at):
                 return None
+            choosing.looked_at = 0
             if step is None:
                 break
             genes.append(gene)
@@ -100,6 +104,8 @@ class _Choosing:
         self._into = [set(dst) for dst in orbits.dst.tolist()]
         self._open: dict[int, _Open] = {}
         self._gain: dict[int, _Gain] = {}
+        #: How many transfers were looked at since somebody asked.
+        self.looked_at = 0
 
     def forget(self, moved: int) -> None:
         """Note that a gene over an orbit of links has changed what its receivers have."""
@@ -129,6 +135,7 @@ class _Choosing:
     def _look(self, state: State, orbit: int) -> _Open:
         """Which transfers of an orbit the rule lets go."""
         decoder, rule = self._decoder, self._rule
+        self.looked_at += len(decoder.transfers[orbit])
         here, there, transfers = rule.least_here[orbit], rule.least_there[orbit], decoder.transfers[orbit]
         if here or there:
             transfers = [

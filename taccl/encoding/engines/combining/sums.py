@@ -16,7 +16,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.anneal import anneal, decoding_units
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.engine import SMALL
@@ -43,6 +43,8 @@ _FROM_OTHERS = 5
 #: The search ends when so many stages in a row, each from the best sequence, found nothing better.
 _MOST_STALE = 2
 _TRIALS, _TRIALS_OF_TEAMS = 24, 4
+#: Symmetries, by two orders of candidates, are found in a unit of work for so many pairs of rank and link.
+_SYMMETRIES_PER_UNIT = 750
 #: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
 #: would take more than so many times what is left of the budget is given up, unless it takes less than
 #: `_SOON_S`.
@@ -113,9 +115,12 @@ def _improving(
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     found: list[_Found] = []
     orbit_instances = list(_orbit_instances(instance))
+    topology = instance.problem.topology
+    budget.spend(topology.num_links * topology.num_ranks / _SYMMETRIES_PER_UNIT)
     for orbits in orbit_instances:
         decoder, share = ExchangeDecoder(orbits), budget.at_most(_BEGIN_PART * seconds / len(orbit_instances))
         for genes in _beginnings(decoder, share, random):
+            budget.spend(decoding_units(decoder, genes))
             found.append(_Found(decoder, decoder.decode(genes)))
         if found:
             yield min(found, key=lambda each: each.value)
@@ -193,8 +198,9 @@ def _fullest_of(
     before: Decoded | None = None,
     hold: int | None = None,
 ) -> Iterator[list[SendGene]]:
+    meter = budget.meter()
     for _ in range(trials):
-        genes = fullest(decoder, random, budget, before, hold)
+        genes = fullest(decoder, random, meter, before, hold)
         if genes is None:
             return
         yield genes

@@ -1,9 +1,9 @@
 """Small problems with sums among all programs: the fastest one, and the proof that none is faster.
 
-First, chunks that are alike go together, as few large ones (`sums_smaller`): that finds recursive doubling
-and its like in a moment; and ranks that are alike do alike. After a look for faster programs of all kinds,
-CP-SAT is asked whether any program ends before a given moment: hardly later than the bound, before the best
-one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
+First, interchangeable chunks go together, as few large ones (`sums_smaller`): that finds recursive doubling
+and its like in a moment; and programs keep a symmetry of the problem. After a look for faster programs of all
+kinds, CP-SAT is asked whether any program ends before a given moment: hardly later than the bound, before the
+best one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
 question it is first proved what each chunk needs by that moment with the network to itself, which the linear
 relaxation of the whole does not see. The rest of the time goes to the fastest program again.
 """
@@ -19,7 +19,6 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
-from taccl.encoding.engines.cp.sums_parts import alike
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
     as_one,
@@ -42,9 +41,9 @@ from taccl.tolerance import OPTIMAL_GAP
 #: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
 _MOST_ITEMS = 4_000
 _MOST_UNIONS = 4_000
-#: Shares of the time that is left: for each size of bundles, for ranks that do alike, for a look for faster
-#: programs, for each question, and for what chunks need before it.
-_BUNDLES_SHARE, _ALIKE_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
+#: Shares of the time that is left: for each size of bundles, for programs with a symmetry, for a look for
+#: faster programs, for each question, and for what chunks need before it.
+_BUNDLES_SHARE, _SYMMETRIC_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
 #: The same for a question about what is hardly later than the bound, and for one about the little left open.
 _NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound within this fraction of what could not be decided is near enough.
@@ -85,9 +84,9 @@ def _fits(problem: Problem) -> bool:
 
 
 def _alone(instance: Instance) -> list[tuple[list[int], Instance]]:
-    """Chunks that are alike, and one of them with the network to itself; `instance.once(_alone)`."""
+    """Interchangeable chunks, and one of them with the network to itself; `instance.once(_alone)`."""
     problem = instance.problem
-    return [(chunks, Instance(one_chunk(problem, chunks[0]))) for chunks in alike(problem)]
+    return [(chunks, Instance(one_chunk(problem, chunks[0]))) for chunks in interchangeable_chunks(problem)]
 
 
 def _is_soon_written(problem: Problem, ticks: Ticks, last: int, budget: Budget) -> bool:
@@ -141,7 +140,7 @@ class _Search:
             yield Update("cp", None, value_us, f"all programs, by CP-SAT: {chunks} chunks on {links} links")
 
     def _together(self) -> Iterator[Update]:
-        """Schedules in which chunks that are alike go together, and those in which ranks do alike."""
+        """Schedules in which interchangeable chunks go together, and those that keep a symmetry."""
         group = self.instance.once(symmetry_of)
         for smaller, together in self.instance.once(bundles):
             if smaller is self.instance:
@@ -157,7 +156,7 @@ class _Search:
     ) -> Iterator[Update]:
         ticks = ticks_of(smaller.problem, self.best.makespan_us)
         last = ticks.last_before(self.best.makespan_us)
-        budget = self.budget.share(_BUNDLES_SHARE if group is None else _ALIKE_SHARE)
+        budget = self.budget.share(_BUNDLES_SHARE if group is None else _SYMMETRIC_SHARE)
         if self._is_proved() or not _is_soon_written(smaller.problem, ticks, last, budget):
             return
         model = build(smaller, ticks, (0, last), in_order=group is None)

@@ -32,7 +32,7 @@ smaller, and nothing gets later. So that program passes every rule:
   and parts come to it, only before it has the whole (`_parts_come_before_the_whole`).
 - *A sum for one rank* leaves each rank once (`_a_sum_for_one_leaves_each_rank_once`). Of two sends of a rank
   on the way to the only output, the second can carry what the first does; then the first is left out.
-- *Chunks that are alike* can change names, so that one rank has them in the order of their numbers.
+- *Interchangeable chunks* can change names, so that one rank has them in the order of their numbers.
 - *How many sends.* Each keeps the slowest port of its link busy for one item at least, so only so many start
   in time (`_most_sends`), and no item goes over a link twice. Where a group can go piece by piece
   (`core.grouping`), each item has a send of its own, and there are no others.
@@ -50,7 +50,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taccl.encoding.engines.cp.sums_parts import alike, is_own, splits
+from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks, is_own, splits
 from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
 from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
@@ -79,12 +79,12 @@ def build(
     """The model of programs that last from `lasting[0]` to `lasting[1]` ticks: the fastest, or any.
 
     `needs` must be true of each of these programs. `in_order`: of programs that differ only by the names of
-    chunks that are alike, only one is kept.
+    interchangeable chunks, only one is kept.
     """
     model = SumModel(instance, ticks, lasting)
     model.add_rules(needs)
     if in_order:
-        model.do_chunks_that_are_alike_in_order()
+        model.keep_interchangeable_chunks_in_order()
     if minimise:
         model.cp.minimize(model.finish)
     return model
@@ -194,16 +194,16 @@ class SumModel(Variables):
                 out = [use for _, link, use in self.uses[chunk] if self.src[link] == rank]
                 self.cp.add(sum(out) <= (0 if self.post[chunk][rank] else 1))
 
-    def do_chunks_that_are_alike_in_order(self) -> None:
-        """One rank has chunks that are alike in the order of their numbers."""
+    def keep_interchangeable_chunks_in_order(self) -> None:
+        """One rank has interchangeable chunks in the order of their numbers."""
         for chunks, rank in self.in_order():
             for one, other in itertools.pairwise(chunks):
                 first, then = (self.at[chunk, self.candidates.whole[chunk], rank] for chunk in (one, other))
                 self.cp.add(first <= then)
 
     def in_order(self) -> Iterator[tuple[list[int], int]]:
-        """Chunks that are alike, and a rank that has them in the order of their numbers."""
-        for chunks in alike(self.problem):
+        """Interchangeable chunks, and a rank that has them in the order of their numbers."""
+        for chunks in interchangeable_chunks(self.problem):
             for rank in self.ranks:
                 waits = not is_own(self.problem, chunks[0], self.candidates.whole[chunks[0]], rank)
                 if self.post[chunks[0]][rank] and waits:

@@ -116,8 +116,10 @@ def splits(part: int, rank: int) -> Iterator[tuple[int, int]]:
         rest = (rest - 1) & others
 
 
-def alike(problem: Problem) -> list[list[int]]:
-    """The chunks, those together that can be exchanged: the same contributors, wanting ranks and links."""
+def interchangeable_chunks(problem: Problem) -> list[list[int]]:
+    """All chunks, in classes that any permutation of a class is a symmetry of: the same contributors, wanting
+    ranks and links.
+    """
     collective = problem.collective
     classes: dict[bytes, list[int]] = defaultdict(list)
     for chunk in range(problem.num_chunks):

@@ -105,7 +105,7 @@ class _Rows:
             self._came[self.chunk[row], self.dst[row]].setdefault(self.part[row], self.end[row])
 
     def rename(self, model: SumModel) -> None:
-        """Give chunks that are alike the names that the model gives them."""
+        """Give interchangeable chunks the names that the model gives them."""
         name = list(range(model.problem.num_chunks))
         for chunks, rank in model.in_order():
             done = [self.get((chunk, model.candidates.whole[chunk], rank), model) for chunk in chunks]

@@ -12,7 +12,7 @@ from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
-from taccl.encoding.engines.cp.sums_parts import Item, alike
+from taccl.encoding.engines.cp.sums_parts import Item, interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program
 from taccl.encoding.engines.cp.sums_variables import Sending
 from taccl.encoding.instance import Instance
@@ -33,12 +33,12 @@ def one_chunk(problem: Problem, chunk: int) -> Problem:
 
 
 def bundles(instance: Instance) -> tuple[tuple[Instance, list[list[int]]], ...]:
-    """The problem with chunks that are alike going together, the most first; which chunks each bundle has.
+    """The problem with interchangeable chunks going together, the most first; which chunks each bundle has.
 
     The last is the problem itself. `instance.once(bundles)`.
     """
     problem = instance.problem
-    classes = alike(problem)
+    classes = interchangeable_chunks(problem)
     most = gcd(*(len(chunks) for chunks in classes))
     made = []
     for size in range(most, 1, -1):
@@ -59,7 +59,7 @@ def symmetry_of(instance: Instance) -> SymmetryGroup | None:
 
 
 def as_one(group: SymmetryGroup) -> SymmetryGroup:
-    """What a symmetry does where all chunks, which are alike, go together as one."""
+    """What a symmetry does where all chunks, which are interchangeable, go together as one."""
     return replace(group, chunk_map=np.zeros((len(group), 1), dtype=np.int64))
 
 

@@ -251,7 +251,7 @@ def _elements_to_representatives(group: SymmetryGroup) -> IntArray:
 
 
 def _of_items(symmetry: SymmetryGroup, phases: int) -> SymmetryGroup:
-    """The group that moves the chunks of each phase alike."""
+    """The group that moves the chunks of each phase in the same way."""
     chunks = symmetry.chunk_map.shape[1]
     moved = np.hstack([symmetry.chunk_map + phase * chunks for phase in range(phases)])
     return SymmetryGroup(symmetry.rank_map, moved, symmetry.link_map)

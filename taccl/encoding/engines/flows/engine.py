@@ -1,7 +1,7 @@
 """The flow engine: a flow that keeps the busiest port least busy, taken apart into paths for whole chunks.
 
 It answers problems in which each chunk goes from one rank to one rank; of others it says nothing. Where
-ranks are alike, it answers the quotient (`quotient.py`), so the schedule keeps the symmetry that is
+ranks are in one orbit, it answers the quotient (`quotient.py`), so the schedule keeps the symmetry that is
 asked for; a symmetry that keeps a port in its place has no quotient, and then it says nothing.
 """
 

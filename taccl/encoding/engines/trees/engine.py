@@ -1,7 +1,7 @@
 """The tree engine: at most so many chunks over each link, trees within that, one tree for each chunk.
 
 It answers problems in which each chunk starts at one rank and all ranks want it; of others it says
-nothing, nor where trees do not fit a sketch's limits. Where ranks are alike, it answers the quotient
+nothing, nor where trees do not fit a sketch's limits. Where ranks are in one orbit, it answers the quotient
 (`quotient.py`), so the schedule keeps the symmetry that is asked for; a symmetry that keeps a port in its
 place has no quotient, and then it says nothing.
 """
