@@ -19,6 +19,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
+from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
     as_one,
