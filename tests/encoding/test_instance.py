@@ -70,11 +70,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str, calls: Counter[tuple[obj
 
 
 def count_instances(monkeypatch: pytest.MonkeyPatch, calls: Counter[tuple[object, ...]]) -> None:
-    make: Callable[[Instance, Problem], None] = Instance.__init__
+    make: Callable[..., None] = Instance.__init__
 
-    def counting(instance: Instance, stated: Problem) -> None:
+    def counting(instance: Instance, stated: Problem, *of: Any, **named: Any) -> None:
         calls["Instance", content(stated)] += 1
-        make(instance, stated)
+        make(instance, stated, *of, **named)
 
     monkeypatch.setattr(Instance, "__init__", counting)
 

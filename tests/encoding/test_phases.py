@@ -42,7 +42,10 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 def phases(stated: Problem) -> Phases[Problem]:
     """The phases of a problem, as problems."""
-    return Instance(stated).phases.each(lambda part: part.problem)
+    parts = Instance(stated).phases
+    return Phases(
+        *(None if part is None else part.problem for part in (parts.reduce_phase, parts.broadcast_phase))
+    )
 
 
 def first_of(part: Problem | None) -> Schedule | None:
