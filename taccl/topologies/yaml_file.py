@@ -1,4 +1,4 @@
-"""Machines described by hand in YAML (docs/topologies.md shows the language).
+"""Machines described by hand in YAML (docs/machines/yaml.md shows the language).
 
 A machine of nodes has a `node` template, a number of `nodes` and a `fabric` between the NICs of all
 nodes. A machine without nodes has the template's keys at the top level.

@@ -6,10 +6,18 @@ import pytest
 from taccl.errors import TopologyError
 from taccl.topologies import build_topology, catalogue, load_topology, ndv2, parse_topology
 
-PAGE = (Path(__file__).parents[2] / "docs" / "topologies.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-MACHINES = [text for kind, text in BLOCKS if kind == "yaml"]
-CATALOGUE_TABLE = PAGE.partition("## The catalogue")[2].partition("## ")[0]
+DOCS = Path(__file__).parents[2] / "docs"
+FRONT, YAML, CATALOGUE = (
+    (DOCS / page).read_text(encoding="utf-8")
+    for page in ("topologies.md", "machines/yaml.md", "machines/catalogue.md")
+)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+
+
+MACHINES = blocks(YAML, "yaml")
 
 
 def test_the_page_has_machines():
@@ -27,19 +35,19 @@ def test_the_first_machine_of_the_page_is_the_ndv2_of_the_catalogue():
     assert set(parse_topology(MACHINES[0]).links) == set(ndv2(2).links)
 
 
-@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
-def test_each_piece_of_python_of_the_page_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [*blocks(FRONT, "python"), *blocks(YAML, "python")])
+def test_each_piece_of_python_of_the_pages_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in MACHINES:
         if name := re.match(r"# (\S+\.yaml)\n", text):
             Path(name[1]).write_text(text)
     names = {}
-    exec(compile(code, "docs/topologies.md", "exec"), names)
+    exec(compile(code, "docs", "exec"), names)
     assert "machine" in names
 
 
 def test_every_machine_of_the_catalogue_is_listed_and_none_besides():
-    listed = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", CATALOGUE_TABLE, re.MULTILINE)))
+    listed = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", CATALOGUE, re.MULTILINE)))
     assert {entry.name for entry in catalogue()} <= set(listed)
     for name in listed:
         assert build_topology(name).name == name
@@ -52,5 +60,5 @@ def test_the_error_that_the_page_shows_is_the_error_that_is_raised(tmp_path, mon
     )
     with pytest.raises(TopologyError) as caught:
         load_topology("my.yaml")
-    shown = PAGE[PAGE.index("    my.yaml:7") :].splitlines()[:2]
+    shown = YAML[YAML.index("    my.yaml:7") :].splitlines()[:2]
     assert str(caught.value).splitlines() == [line.removeprefix("    ") for line in shown]
