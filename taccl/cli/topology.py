@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,7 +14,14 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.schemas import stamped
-from taccl.topologies import PhysicalTopology, catalogue, load_topology
+from taccl.topologies import (
+    CatalogueEntry,
+    Figure,
+    PhysicalTopology,
+    catalogue,
+    catalogue_entry,
+    load_topology,
+)
 from taccl.topologies.reach import check_pairs, may_reach
 
 #: Keys whose column has a shorter title.
@@ -28,13 +36,24 @@ def topology() -> None:
 @topology.command("list")
 @json_option
 def list_topologies(as_json: bool) -> None:
-    """List the machines that are known by name. A YAML file describes any other."""
+    """List the machines that are known by name. A YAML file describes any other.
+
+    \b
+    KNOWN is what stands behind a machine:
+      measured  its costs were measured and published
+      dump      its counts were read from a real machine's dump; its speeds are a library's constants
+      vendor    its counts are the vendor's or the cloud's; its speeds are a library's constants
+      model     a study published it as its model of a machine
+      shape     no machine, but a shape
+    """
     entries = catalogue()
     if as_json:
-        shown = [{"name": e.name, "summary": e.summary, "default_nodes": e.default_nodes} for e in entries]
+        keys = ("name", "summary", "default_nodes", "confidence", "source")
+        shown = [{key: getattr(entry, key) for key in keys} for entry in entries]
         show_json(stamped("taccl.topology.list/1", {"topologies": shown}))
-    else:
-        show_table(("NAME", "NODES", "ABOUT"), [(e.name, e.default_nodes, e.summary) for e in entries])
+        return
+    header = ("NAME", "NODES", "KNOWN", "SOURCE", "ABOUT")
+    show_table(header, [(e.name, e.default_nodes, e.confidence, e.source, e.summary) for e in entries])
 
 
 @topology.command()
@@ -46,9 +65,12 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     """Show a machine: NAME of the catalogue, or a YAML file."""
     machine = load_topology(name, nodes=nodes, profile=profile)
     check_pairs(machine)
-    facts, links, paths = _facts(machine), _link_classes(machine), _path_classes(machine)
+    entry = catalogue_entry(name) if machine.name == name and profile is None else None
+    facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
+    figures = () if entry is None else entry.figures
     if as_json:
-        show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths}))
+        known = {"figures": [asdict(figure) for figure in figures]}
+        show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
     for label, value in facts.items():
         if value is not None:
@@ -57,9 +79,18 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
+    if figures:
+        click.echo("\nFIGURES AND THEIR SOURCES")
+        show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
 
 
-def _facts(machine: PhysicalTopology) -> dict[str, object]:
+def _figure_row(figure: Figure) -> tuple[str, ...]:
+    value = f"{figure.value:g} {figure.unit}".rstrip()
+    peak = "" if figure.peak is None else f"{figure.peak:g}"
+    return figure.quantity, value, peak, figure.basis, figure.source
+
+
+def _facts(machine: PhysicalTopology, entry: CatalogueEntry | None) -> dict[str, object]:
     devices = Counter(device.kind for device in machine.devices)
     return {
         "name": machine.name,
@@ -68,6 +99,8 @@ def _facts(machine: PhysicalTopology) -> dict[str, object]:
         "devices": ", ".join(f"{count} {kind}" for kind, count in sorted(devices.items())),
         "occupancy": machine.occupancy,
         "chunk_bytes": machine.chunk_bytes,
+        "confidence": None if entry is None else entry.confidence,
+        "source": None if entry is None else entry.source,
     }
 
 

@@ -7,20 +7,24 @@ What a collective is, or which links an algorithm should use, is not known here.
 
 from taccl.topologies.automorphisms import automorphisms
 from taccl.topologies.bisection import Bisection, bisection
-from taccl.topologies.catalogue import CatalogueEntry, build_topology, catalogue
+from taccl.topologies.catalogue import CONFIDENCE, CatalogueEntry, build_topology, catalogue, catalogue_entry
 from taccl.topologies.explore import alltoall_loads_us, distances_us, hop_distances
 from taccl.topologies.load import load_topology
-from taccl.topologies.machines import dgx2, dgx2_teccl, ndv2, ndv2_teccl
+from taccl.topologies.machines.figures import Figure
+from taccl.topologies.machines.published import dgx2, ndv2
+from taccl.topologies.machines.teccl import dgx2_teccl, ndv2_teccl
 from taccl.topologies.model import NO_NODE, Device, Link, Path, PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile
 from taccl.topologies.summary import LinkClass
 from taccl.topologies.yaml_file import load_topology_file, parse_topology
 
 __all__ = [
+    "CONFIDENCE",
     "NO_NODE",
     "Bisection",
     "CatalogueEntry",
     "Device",
+    "Figure",
     "Link",
     "LinkClass",
     "Path",
@@ -31,6 +35,7 @@ __all__ = [
     "bisection",
     "build_topology",
     "catalogue",
+    "catalogue_entry",
     "dgx2",
     "dgx2_teccl",
     "distances_us",

@@ -5,61 +5,244 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
-from taccl.arguments import is_whole, shown
+from taccl.arguments import is_whole, shown, word
 from taccl.errors import TopologyError
-from taccl.topologies import generators, machines
+from taccl.topologies import generators
+from taccl.topologies.machines import amd, cloud, nvidia, pcie, published, teccl, tpu
+from taccl.topologies.machines.boxes import Box
+from taccl.topologies.machines.figures import Bandwidth, Figure
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import nearest
+
+Confidence = Literal["measured", "dump", "vendor", "model", "shape"]
+
+#: What stands behind a machine, from what is surest to what is nobody's machine.
+CONFIDENCE: dict[Confidence, str] = {
+    "measured": "its costs were measured and published",
+    "dump": "its counts were read from a real machine's dump; its speeds are a library's constants",
+    "vendor": "its counts are the vendor's or the cloud's; its speeds are a library's constants",
+    "model": "a study published it as its model of a machine",
+    "shape": "no machine, but a shape",
+}
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A name that `build_topology` takes. Of a shape, such as `ring:8`, the part after the colon varies."""
+    """A name that `build_topology` takes. Of a shape, such as `ring:8`, the part after the colon varies.
+
+    Parameters
+    ----------
+    summary : what it is.
+    default_nodes : how many, if nobody says.
+    confidence : a key of `CONFIDENCE`.
+    source : who says what it is like.
+    figures : its numbers, each with its source; of some machines only those that sources give.
+    """
 
     name: str
     summary: str
     default_nodes: int
+    confidence: Confidence = "shape"
+    source: str = ""
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """`build` takes the number of nodes, and of two speeds of each link, where it has two, which counts."""
+
+    build: Callable[[str, int, Bandwidth], PhysicalTopology]
+    summary: str
+    confidence: Confidence
+    source: str
+    figures: tuple[Figure, ...]
+    default_nodes: int = 2
+    has_peak: bool = True
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """`build` takes the sizes after the colon; `example` is a shape that it takes."""
+    """`build` takes the sizes after the colon: as many as `example` has, or with `any_sizes` any number."""
 
     build: Callable[..., PhysicalTopology]
     example: str
     summary: str
+    confidence: Confidence = "shape"
+    source: str = "0.5 us and 50 GB/s a hop, unless given"
+    figures: tuple[Figure, ...] = ()
+    any_sizes: bool = False
 
 
 def _one_way_ring(gpus: int, **params: Any) -> PhysicalTopology:
     return generators.ring(gpus, unidirectional=True, **params)
 
 
-_MACHINES: dict[str, tuple[Callable[[int], PhysicalTopology], str, int]] = {
-    "dgx2": (machines.dgx2, "NVIDIA DGX-2: 16 V100s behind NVSwitches, a NIC for each pair of GPUs", 2),
-    "ndv2": (machines.ndv2, "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC beside GPUs 0 and 1", 2),
-    "a100": (machines.a100, "DGX A100: 8 A100s behind NVSwitches, a NIC of 25 GB/s for each GPU", 2),
-    "dgx2-teccl": (machines.dgx2_teccl, "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined", 2),
-    "ndv2-teccl": (machines.ndv2_teccl, "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined", 4),
+def _published(
+    build: Callable[[int], PhysicalTopology],
+    summary: str,
+    confidence: Confidence,
+    source: str,
+    figures: tuple[Figure, ...],
+    nodes: int = 2,
+) -> _Machine:
+    return _Machine(
+        lambda _, count, __: build(count), summary, confidence, source, figures, nodes, has_peak=False
+    )
+
+
+def _box(box: Box, summary: str, confidence: Confidence, source: str, nodes: int = 2) -> _Machine:
+    return _Machine(box.build, summary, confidence, source, box.figures(), nodes)
+
+
+_MACHINES: dict[str, _Machine] = {
+    "dgx2": _published(
+        published.dgx2,
+        "NVIDIA DGX-2: 16 V100s behind NVSwitches, a NIC for each pair of GPUs",
+        *("measured", published.TACCL, published.DGX2_FIGURES),
+    ),
+    "ndv2": _published(
+        published.ndv2,
+        "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC beside GPUs 0 and 1",
+        *("measured", published.TACCL, published.NDV2_FIGURES),
+    ),
+    "a100": _published(
+        published.a100,
+        "DGX A100: 8 A100s behind NVSwitches, a NIC of 25 GB/s for each GPU",
+        *("model", published.FORESTCOLL, published.A100_FIGURES),
+    ),
+    "dgx-a100": _box(
+        nvidia.DGX_A100,
+        "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s",
+        "vendor",
+        "NVIDIA; links as in a dump",
+    ),
+    "hgx-a100": _box(
+        nvidia.DGX_A100,
+        "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s",
+        "vendor",
+        "NVIDIA; links as in a dump",
+    ),
+    "dgx-h100": _box(
+        nvidia.DGX_H100,
+        "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s",
+        "vendor",
+        "NVIDIA; links as in a dump",
+    ),
+    "dgx-h200": _box(
+        nvidia.DGX_H200,
+        "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s",
+        "vendor",
+        "NVIDIA; links as in a dump",
+    ),
+    "hgx-h800": _box(
+        nvidia.HGX_H800, "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
+    ),
+    "dgx-b200": _box(
+        nvidia.DGX_B200, "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
+    ),
+    "gb200-nvl72": _box(
+        nvidia.GB200_NVL72,
+        "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
+        *("vendor", "NVIDIA; trays as in a dump", 1),
+    ),
+    "p4d": _box(cloud.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each beside 2 GPUs", "dump", "AWS's file"),
+    "ndv4": _box(
+        cloud.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 beside 2 GPUs", "dump", "Azure's file"
+    ),
+    "ndv5": _box(
+        cloud.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
+    ),
+    "mi250x": _box(
+        amd.MI250X,
+        "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired alike; 8 NICs of 200 Gb/s",
+        *("dump", "RCCL's topology file"),
+    ),
+    "mi300x": _box(
+        amd.MI300X,
+        "8 AMD MI300X, all joined by xGMI, a NIC of 400 Gb/s for each GPU",
+        "dump",
+        "RCCL's topology file",
+    ),
+    "mi350x": _box(
+        amd.MI350X, "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
+    ),
+    "l40s": _Machine(
+        pcie.l40s,
+        "8 NVIDIA L40S on PCIe 4: 2 CPUs, 2 GPUs and a NIC of 200 Gb/s at each of 4 switches",
+        *("vendor", "NVIDIA's 2-8-5 design", pcie.L40S_FIGURES),
+    ),
+    "dgx2-teccl": _published(
+        teccl.dgx2_teccl,
+        "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined",
+        *("model", teccl.TECCL, teccl.DGX2_FIGURES),
+    ),
+    "ndv2-teccl": _published(
+        teccl.ndv2_teccl,
+        "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined",
+        *("model", teccl.TECCL, teccl.NDV2_FIGURES, 4),
+    ),
 }
 
 _SHAPES = {
     "switch": _Shape(generators.single_switch, "8", "N GPUs behind one switch"),
     "ring": _Shape(generators.ring, "8", "N GPUs in a ring, links both ways"),
     "ring-oneway": _Shape(_one_way_ring, "8", "N GPUs in a ring, links one way"),
-    "torus": _Shape(generators.torus, "4x4", "a grid whose lines are rings: AxB, AxBxC"),
-    "mesh": _Shape(generators.mesh, "4x4", "a grid with borders: AxB, AxBxC"),
+    "torus": _Shape(generators.torus, "4x4", "a grid whose lines are rings: AxB, AxBxC", any_sizes=True),
+    "mesh": _Shape(generators.mesh, "4x4", "a grid with borders: AxB, AxBxC", any_sizes=True),
     "full": _Shape(generators.fully_connected, "8", "N GPUs, a link from each to each"),
     "hub": _Shape(generators.hub_and_spoke, "8", "N GPUs, GPU 0 linked to each other one"),
+    "pcie": _Shape(
+        pcie.pcie_box,
+        "2x4",
+        "CxN: C CPUs, all joined, with N GPUs each, PCIe 4",
+        *("shape", "NCCL's constants", pcie.PCIE_BOX_FIGURES),
+    ),
+    "tpu-v4": _Shape(
+        tpu.TPU_V4.build,
+        "4x4x4",
+        "AxBxC chips of a TPU v4, a torus where all are multiples of 4",
+        *("vendor", "Google", tpu.TPU_V4.figures()),
+    ),
+    "tpu-v5p": _Shape(
+        tpu.TPU_V5P.build,
+        "4x4x4",
+        "AxBxC chips of a TPU v5p, a torus where all are multiples of 4",
+        *("vendor", "Google", tpu.TPU_V5P.figures()),
+    ),
+    "tpu-v6e": _Shape(
+        tpu.TPU_V6E.build,
+        "4x4",
+        "AxB chips of a TPU v6e, a ring along a dimension of 16",
+        *("vendor", "Google", tpu.TPU_V6E.figures()),
+    ),
 }
 
 
 def catalogue() -> tuple[CatalogueEntry, ...]:
     """Every machine, and one example of every shape."""
-    of_nodes = (CatalogueEntry(name, summary, n) for name, (_, summary, n) in _MACHINES.items())
-    shapes = (CatalogueEntry(f"{name}:{shape.example}", shape.summary, 1) for name, shape in _SHAPES.items())
-    return (*of_nodes, *shapes)
+    return (*map(_entry_of_machine, _MACHINES), *map(_entry_of_shape, _SHAPES))
+
+
+def catalogue_entry(name: str) -> CatalogueEntry | None:
+    """The entry that a name belongs to, which of `ring:5` is that of `ring:8`; None where there is none."""
+    family = name.partition(":")[0]
+    if family in _SHAPES:
+        return _entry_of_shape(family)
+    return _entry_of_machine(name) if name in _MACHINES else None
+
+
+def _entry_of_machine(name: str) -> CatalogueEntry:
+    each = _MACHINES[name]
+    return CatalogueEntry(name, each.summary, each.default_nodes, each.confidence, each.source, each.figures)
+
+
+def _entry_of_shape(family: str) -> CatalogueEntry:
+    each = _SHAPES[family]
+    return CatalogueEntry(
+        f"{family}:{each.example}", each.summary, 1, each.confidence, each.source, each.figures
+    )
 
 
 def is_catalogue_name(name: str) -> bool:
@@ -72,11 +255,12 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
 
     Parameters
     ----------
-    name : `ndv2`, `dgx2`, `a100`, `ndv2-teccl`, `dgx2-teccl`, or a shape and its size: `switch:8`, `ring:8`,
-        `ring-oneway:8`, `torus:4x4`, `mesh:3x3x3`, `full:8`, `hub:8`.
+    name : a machine of `catalogue()`, such as `dgx-h100`, or a shape and its size: `switch:8`, `ring:8`,
+        `torus:4x4`, `mesh:3x3x3`, `full:8`, `pcie:2x4`, `tpu-v4:4x4x4`.
     nodes : how many nodes (2 of most machines when not given); a shape is one node.
     params : for a shape, what its generator takes: `alpha_us`, `beta_us_per_mb` or
-        `bandwidth_gbps`, `occupancy`. For all others `occupancy` only.
+        `bandwidth_gbps`, `occupancy`. For all others `occupancy`, and for those whose figures have a peak
+        `bandwidth`: `nccl`, what kernels get of a link (the default), or `peak`, what the vendor says.
 
     Raises
     ------
@@ -99,9 +283,10 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
 
 
 def _build_machine(name: str, nodes: int | None, **params: Any) -> PhysicalTopology:
-    build, _, default_nodes = _MACHINES[name]
-    _check_params(name, params, ["occupancy"])
-    topology = build(default_nodes if nodes is None else nodes)
+    machine = _MACHINES[name]
+    _check_params(name, params, ["occupancy", "bandwidth"] if machine.has_peak else ["occupancy"])
+    bandwidth = word(params.get("bandwidth", "nccl"), "bandwidth", get_args(Bandwidth), TopologyError)
+    topology = machine.build(name, machine.default_nodes if nodes is None else nodes, bandwidth)
     return topology.with_occupancy(params["occupancy"]) if "occupancy" in params else topology
 
 
@@ -109,8 +294,7 @@ def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> P
     entry = _SHAPES[family]
     example = f"{family}:{entry.example}"
     sizes = [int(size) for size in shape.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})*", shape) else []
-    takes_one = "x" not in entry.example
-    if not sizes or (takes_one and len(sizes) > 1):
+    if not sizes or not (entry.any_sizes or len(sizes) == entry.example.count("x") + 1):
         what = f"{shape!r} is no shape of a {family}" if shape else f"{family} needs a shape"
         raise TopologyError(what, hint=example)
     if nodes is not None and not (is_whole(nodes) and nodes == 1):

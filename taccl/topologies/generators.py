@@ -32,7 +32,7 @@ def single_switch(
 ) -> PhysicalTopology:
     """GPUs that each have a link to and a link from one switch; half of the alpha is on each."""
     _check_count("switch", gpus)
-    alpha, beta = _cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
+    alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ups = [(f"gpu{gpu}", "switch") for gpu in range(gpus)]
     devices = [Device("switch", "switch", 0, 0)]
     return _machine(f"switch:{gpus}", gpus, _both_ways(ups), alpha / 2, beta, occupancy, devices)
@@ -50,7 +50,7 @@ def ring(
     """GPU i has a link to GPU i + 1 and, unless `unidirectional`, one back; the last meets the first."""
     name = "ring-oneway" if unidirectional else "ring"
     _check_count(name, gpus)
-    alpha, beta = _cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
+    alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ends = [(f"gpu{gpu}", f"gpu{(gpu + 1) % gpus}") for gpu in range(gpus)]
     return _machine(
         f"{name}:{gpus}", gpus, ends if unidirectional else _both_ways(ends), alpha, beta, occupancy
@@ -68,7 +68,9 @@ def torus(
 
     A dimension of size 2 has one link each way between its two GPUs, not two.
     """
-    return _grid("torus", sizes, True, _cost(alpha_us, beta_us_per_mb, bandwidth_gbps), occupancy)
+    return grid(
+        "torus", sizes, (True,) * len(sizes), hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps), occupancy
+    )
 
 
 def mesh(
@@ -79,7 +81,9 @@ def mesh(
     occupancy: Occupancy = "serial",
 ) -> PhysicalTopology:
     """A grid with borders, in any number of dimensions; ranks are row-major."""
-    return _grid("mesh", sizes, False, _cost(alpha_us, beta_us_per_mb, bandwidth_gbps), occupancy)
+    return grid(
+        "mesh", sizes, (False,) * len(sizes), hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps), occupancy
+    )
 
 
 def fully_connected(
@@ -97,7 +101,7 @@ def fully_connected(
             f"full:{gpus} has {gpus * (gpus - 1)} links, which is too large to build: {MAX_LINKS} fit",
             hint=f"full:{_most_linked()} or smaller",
         )
-    alpha, beta = _cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
+    alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ends = permutations((f"gpu{gpu}" for gpu in range(gpus)), 2)
     return _machine(f"full:{gpus}", gpus, ends, alpha, beta, occupancy)
 
@@ -112,14 +116,29 @@ def hub_and_spoke(
 ) -> PhysicalTopology:
     """GPU 0 has a link to and from each of the others, which have no other links."""
     _check_count("hub", gpus)
-    alpha, beta = _cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
+    alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ends = _both_ways(("gpu0", f"gpu{gpu}") for gpu in range(1, gpus))
     return _machine(f"hub:{gpus}", gpus, ends, alpha, beta, occupancy)
 
 
-def _grid(
-    name: str, sizes: Sequence[int], closed: bool, cost: tuple[float, float], occupancy: Occupancy
+def grid(
+    name: str,
+    sizes: Sequence[int],
+    closed: Sequence[bool],
+    cost: tuple[float, float],
+    occupancy: Occupancy,
 ) -> PhysicalTopology:
+    """A grid with a link both ways between neighbours, of alpha and beta `cost`.
+
+    Parameters
+    ----------
+    name : what the machine is called before its sizes.
+    closed : for each dimension, whether its lines are rings; one of size 2 has one link each way still.
+
+    Raises
+    ------
+    TopologyError : a size below 1, fewer than 2 GPUs or too many.
+    """
     if not sizes or not all(is_whole(size) and size >= 1 for size in sizes):
         raise TopologyError(f"a grid has sizes of 1 or more, not '{name}:{'x'.join(map(shown, sizes))}'")
     _check_count(name, math.prod(sizes))
@@ -128,7 +147,7 @@ def _grid(
     for place in product(*map(range, sizes)):
         for dimension, size in enumerate(sizes):
             step = place[dimension] + 1
-            if step < size or (closed and size > 2):
+            if step < size or (closed[dimension] and size > 2):
                 neighbour = (*place[:dimension], step % size, *place[dimension + 1 :])
                 ends.append((_grid_gpu(place, sizes), _grid_gpu(neighbour, sizes)))
     return _machine(name, math.prod(sizes), _both_ways(ends), *cost, occupancy)
@@ -151,7 +170,15 @@ def _most_linked() -> int:
     return (1 + math.isqrt(1 + 4 * MAX_LINKS)) // 2
 
 
-def _cost(alpha_us: float, beta_us_per_mb: float | None, bandwidth_gbps: float | None) -> tuple[float, float]:
+def hop_cost(
+    alpha_us: float, beta_us_per_mb: float | None, bandwidth_gbps: float | None
+) -> tuple[float, float]:
+    """Alpha and beta of a hop, 50 GB/s where neither a beta nor a bandwidth is given.
+
+    Raises
+    ------
+    TopologyError : both are given, or a cost is not finite and positive.
+    """
     if beta_us_per_mb is not None and bandwidth_gbps is not None:
         raise TopologyError("beta_us_per_mb and bandwidth_gbps say the same thing; give one of them")
     if beta_us_per_mb is None:

@@ -1,7 +1,7 @@
 import pytest
 
 from taccl.errors import TopologyError
-from taccl.topologies import build_topology, catalogue
+from taccl.topologies import CONFIDENCE, build_topology, catalogue, catalogue_entry
 
 
 def test_every_entry_of_the_catalogue_can_be_built_by_its_name():
@@ -26,7 +26,7 @@ def test_costs_and_occupancy_are_parameters():
 @pytest.mark.parametrize(
     ("name", "nodes", "params", "message", "hint"),
     [
-        ("ndv3", None, {}, "no machine called 'ndv3'", "'ndv2'"),
+        ("nvd2", None, {}, "no machine called 'nvd2'", "'ndv2'"),
         ("toros:4x4", None, {}, "no machine called 'toros:4x4'", "'torus'"),
         ("cray", None, {}, "no machine called 'cray'", "torus:4x4"),
         ("ring", None, {}, "ring needs a shape", "ring:8"),
@@ -35,6 +35,12 @@ def test_costs_and_occupancy_are_parameters():
         ("torus:-4", None, {}, "no shape of a torus", "torus:4x4"),
         ("ndv2:4", None, {}, "takes no shape", "nodes"),
         ("ring:8", 2, {}, "is one node", "nodes"),
+        ("pcie:8", None, {}, "no shape of a pcie", "pcie:2x4"),
+        ("pcie:1x1", None, {}, "has CPUs and GPUs at each", "pcie:2x4"),
+        ("tpu-v4:4x4", None, {}, "no shape of a tpu-v4", "tpu-v4:4x4x4"),
+        ("tpu-v6e:32x16", None, {}, "tpu-v6e takes 2 to 256 chips", None),
+        ("dgx-h100", None, {"bandwidth": "fast"}, "bandwidth", "peak"),
+        ("ndv2", None, {"bandwidth": "peak"}, "takes no parameter 'bandwidth'", "occupancy"),
         ("ring:8", None, {"alpha": 1}, "takes no parameter 'alpha'", "'alpha_us'"),
         ("ndv2", None, {"alpha_us": 1}, "takes no parameter 'alpha_us'", "occupancy"),
     ],
@@ -43,4 +49,18 @@ def test_a_name_or_parameter_that_is_none_is_refused_with_advice(name, nodes, pa
     with pytest.raises(TopologyError) as caught:
         build_topology(name, nodes=nodes, **params)
     assert message in caught.value.message
-    assert hint in caught.value.hint
+    assert hint is None or hint in caught.value.hint
+
+
+@pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+def test_every_entry_says_how_it_is_known_and_who_says_so(entry):
+    assert entry.confidence in CONFIDENCE
+    assert entry.source
+    assert all(figure.source and figure.value > 0 for figure in entry.figures)
+    assert entry.figures or entry.confidence == "shape"
+
+
+def test_a_name_with_other_numbers_belongs_to_the_entry_of_its_shape():
+    assert catalogue_entry("ring:5").name == "ring:8"
+    assert catalogue_entry("ndv2").name == "ndv2"
+    assert catalogue_entry("my-machine") is None

@@ -2,9 +2,11 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from taccl.cli.main import main
 from taccl.errors import TopologyError
-from taccl.topologies import build_topology, catalogue, load_topology, ndv2, parse_topology
+from taccl.topologies import CONFIDENCE, build_topology, catalogue, load_topology, ndv2, parse_topology
 
 DOCS = Path(__file__).parents[2] / "docs"
 FRONT, YAML, CATALOGUE = (
@@ -47,7 +49,8 @@ def test_each_piece_of_python_of_the_pages_runs(code, tmp_path, monkeypatch):
 
 
 def test_every_machine_of_the_catalogue_is_listed_and_none_besides():
-    listed = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", CATALOGUE, re.MULTILINE)))
+    tables = CATALOGUE[CATALOGUE.index("## Machines") : CATALOGUE.index("## Speeds")]
+    listed = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", tables, re.MULTILINE)))
     assert {entry.name for entry in catalogue()} <= set(listed)
     for name in listed:
         assert build_topology(name).name == name
@@ -62,3 +65,10 @@ def test_the_error_that_the_page_shows_is_the_error_that_is_raised(tmp_path, mon
         load_topology("my.yaml")
     shown = YAML[YAML.index("    my.yaml:7") :].splitlines()[:2]
     assert str(caught.value).splitlines() == [line.removeprefix("    ") for line in shown]
+
+
+def test_the_page_and_the_help_say_what_stands_behind_a_machine_in_the_same_words():
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", CATALOGUE.partition("## ")[0], re.MULTILINE))
+    assert rows == CONFIDENCE
+    told = " ".join(CliRunner().invoke(main, ["topology", "list", "--help"]).output.split())
+    assert all(f"{word} {meaning}" in told for word, meaning in CONFIDENCE.items())

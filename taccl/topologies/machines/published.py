@@ -1,19 +1,22 @@
-"""The machines that sketches and results are published for: DGX-2 and NDv2, and TE-CCL's readings of them.
+"""The machines that TACCL's sketches and throughput studies are published for: DGX-2, NDv2 and DGX A100.
 
 Link costs are those published with TACCL (NSDI 2023): an NVLink has alpha 0.3 us and beta 8 us/MB
 (DGX-2, through the switch), 23 (NDv2, two links) or 46 (NDv2, one link); GPU to GPU over InfiniBand
-alpha 2.6 us and beta 105 us/MB. TE-CCL's are those of its SIGCOMM 2024 experiments.
+alpha 2.6 us and beta 105 us/MB. Results are compared on them, so nothing newer may change a number here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from taccl.arguments import is_whole, shown
-from taccl.errors import TopologyError
-from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
+from taccl.topologies.devices import Device, Link
+from taccl.topologies.machines.figures import Figure
+from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import beta_from_bandwidth
+
+TACCL = "TACCL (NSDI 2023)"
+FORESTCOLL = "ForestColl (2024)"
 
 NVLINK_ALPHA_US = 0.3
 DGX2_NVLINK_BETA = 8.0
@@ -24,29 +27,27 @@ INFINIBAND_ALPHA_US, INFINIBAND_BETA = 2.6, 105.0
 NDV2_DOUBLE_PAIRS = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 NDV2_SINGLE_PAIRS = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 
-
-def check_nodes(nodes: int, gpus_per_node: int) -> None:
-    """Raise TopologyError unless there is at least one node, and not more GPUs than MAX_GPUS."""
-    if not is_whole(nodes) or nodes < 1:
-        raise TopologyError(f"a machine has 1 or more nodes, not {shown(nodes)}")
-    if nodes * gpus_per_node > MAX_GPUS:
-        raise TopologyError(f"{shown(nodes)} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS} GPUs")
-
-
-def gpu_name(node: int, local: int) -> str:
-    """The name of a GPU of a machine made of nodes: node1.gpu0."""
-    return f"node{node}.gpu{local}"
-
-
-def both_ways(a: str, b: str, alpha_us: float, beta_us_per_mb: float) -> tuple[Link, Link]:
-    """A link from `a` to `b` and one back."""
-    return Link(a, b, alpha_us, beta_us_per_mb), Link(b, a, alpha_us, beta_us_per_mb)
-
-
-def fabric(nics: Iterable[str], alpha_us: float, beta_us_per_mb: float) -> tuple[list[Device], list[Link]]:
-    """The fabric that every NIC has a link to and from; `alpha_us` is from NIC to NIC."""
-    links = [link for nic in nics for link in both_ways(nic, "fabric", alpha_us / 2, beta_us_per_mb)]
-    return [Device("fabric", "fabric", NO_NODE, 0)], links
+_INFINIBAND_FIGURES = (
+    Figure("InfiniBand, GPU to GPU", INFINIBAND_ALPHA_US, "us", "measured", TACCL),
+    Figure("InfiniBand, GPU to GPU", INFINIBAND_BETA, "us/MB", "measured", TACCL),
+)
+DGX2_FIGURES = (
+    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "measured", TACCL),
+    Figure("NVLink, GPU to GPU", DGX2_NVLINK_BETA, "us/MB", "measured", TACCL),
+    *_INFINIBAND_FIGURES,
+)
+NDV2_FIGURES = (
+    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "measured", TACCL),
+    Figure("two NVLinks, GPU to GPU", NDV2_DOUBLE_BETA, "us/MB", "measured", TACCL),
+    Figure("one NVLink, GPU to GPU", NDV2_SINGLE_BETA, "us/MB", "measured", TACCL),
+    *_INFINIBAND_FIGURES,
+)
+A100_FIGURES = (
+    Figure("a GPU to all others together", 300, "GB/s", "published", FORESTCOLL),
+    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "assumed", "as dgx2"),
+    Figure("a NIC", 25, "GB/s", "published", FORESTCOLL),
+    Figure("InfiniBand, GPU to GPU", INFINIBAND_ALPHA_US, "us", "assumed", "as dgx2"),
+)
 
 
 def dgx2(nodes: int = 2) -> PhysicalTopology:
@@ -109,13 +110,14 @@ def ndv2(nodes: int = 2) -> PhysicalTopology:
         pcie, nic = f"node{node}.pcie", f"node{node}.nic0"
         devices += [Device(gpu_name(node, local), "gpu", node, local) for local in range(8)]
         devices += [Device(pcie, "pcie", node, 0), Device(nic, "nic", node, 0)]
-        links += _ndv2_nvlinks(node, NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
+        links += ndv2_nvlinks(node, NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
         for end in (gpu_name(node, 0), gpu_name(node, 1), nic):
             links += both_ways(end, pcie, 0.0, INFINIBAND_BETA)
     return _connected("ndv2", nodes, devices, links)
 
 
-def _ndv2_nvlinks(node: int, alpha_us: float, double_beta: float, single_beta: float) -> Iterator[Link]:
+def ndv2_nvlinks(node: int, alpha_us: float, double_beta: float, single_beta: float) -> Iterator[Link]:
+    """The cube mesh of a node: links of `double_beta` where two NVLinks join GPUs, else `single_beta`."""
     for pairs, beta in ((NDV2_DOUBLE_PAIRS, double_beta), (NDV2_SINGLE_PAIRS, single_beta)):
         for a, b in pairs:
             yield from both_ways(gpu_name(node, a), gpu_name(node, b), alpha_us, beta)
@@ -130,55 +132,3 @@ def _connected(
         more_devices, more_links = fabric(nics, INFINIBAND_ALPHA_US, beta)
         devices, links = devices + more_devices, links + more_links
     return PhysicalTopology(name, tuple(devices), tuple(links))
-
-
-def dgx2_teccl(nodes: int = 2) -> PhysicalTopology:
-    """TE-CCL's DGX-2: no NICs, but a link from each odd GPU 2k+1 to GPU 2k of the other node.
-
-    125 GB/s and 0.35 us between a GPU and its switch, each way; 12.5 GB/s and 2.6 us between nodes;
-    pipelined occupancy.
-
-    Raises
-    ------
-    TopologyError : more than the 2 nodes that its experiments have.
-    """
-    check_nodes(nodes, 16)
-    if nodes > 2:
-        raise TopologyError(
-            f"dgx2-teccl has 1 or 2 nodes, not {nodes}", hint="dgx2 takes any number of nodes"
-        )
-    devices: list[Device] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        switch = f"node{node}.nvswitch"
-        devices += [Device(gpu_name(node, local), "gpu", node, local) for local in range(16)]
-        devices.append(Device(switch, "switch", node, 0))
-        for local in range(16):
-            links += both_ways(gpu_name(node, local), switch, 0.35, beta_from_bandwidth(125))
-    if nodes == 2:
-        links += [
-            Link(gpu_name(node, 2 * k + 1), gpu_name(1 - node, 2 * k), 2.6, beta_from_bandwidth(12.5))
-            for node in range(2)
-            for k in range(8)
-        ]
-    return PhysicalTopology("dgx2-teccl", tuple(devices), tuple(links), occupancy="pipelined")
-
-
-def ndv2_teccl(nodes: int = 4) -> PhysicalTopology:
-    """TE-CCL's NDv2: no NICs, but GPU 0 of each node -> a network switch -> GPU 1 of each node.
-
-    NVLinks of 50 and 25 GB/s and 0.7 us; 12.5 GB/s and 1.3 us to the network switch, and again from
-    it; pipelined occupancy.
-    """
-    check_nodes(nodes, 8)
-    devices: list[Device] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        devices += [Device(gpu_name(node, local), "gpu", node, local) for local in range(8)]
-        links += _ndv2_nvlinks(node, 0.7, beta_from_bandwidth(50), beta_from_bandwidth(25))
-    if nodes > 1:
-        devices.append(Device("fabric", "fabric", NO_NODE, 0))
-        for node in range(nodes):
-            links.append(Link(gpu_name(node, 0), "fabric", 1.3, beta_from_bandwidth(12.5)))
-            links.append(Link("fabric", gpu_name(node, 1), 1.3, beta_from_bandwidth(12.5)))
-    return PhysicalTopology("ndv2-teccl", tuple(devices), tuple(links), occupancy="pipelined")

@@ -1,0 +1,5 @@
+"""The machines of the catalogue, a module for each vendor, with the source of every number.
+
+`published` and `teccl` are those that results are compared on; `nvidia`, `amd`, `cloud`, `pcie` and `tpu` are
+machines that people have. What they are called together is the catalogue's business.
+"""

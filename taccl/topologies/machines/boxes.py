@@ -1,0 +1,125 @@
+"""A node as data, and the machine of so many such nodes: GPUs, the links between them, NICs beside them.
+
+It knows how a node becomes devices and links, and no vendor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taccl.topologies.devices import Device, Link
+from taccl.topologies.machines.figures import Alpha, Bandwidth, Basis, Figure, Rate
+from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.model import PhysicalTopology
+from taccl.units import beta_from_bandwidth
+
+#: GPUs (by their number in the node) and how many links join them: (0, 1, 4).
+Bundle = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node whose GPUs have fast links, through one switch or to each other.
+
+    Parameters
+    ----------
+    gpus : how many.
+    link, link_alpha : one link between GPUs, or from a GPU to the switch; the alpha is from GPU to GPU.
+    switch_links : links of each GPU into the switch between all of them; 0: there is none.
+    bundles : links between GPUs, of which each pair stands once.
+    nics : for each NIC, the GPUs beside it.
+    nic, network_alpha : of a NIC's port, and from NIC to NIC.
+    pcie : between a GPU and a NIC beside it.
+    counts, counts_source : how the numbers of GPUs, links and NICs are known.
+    """
+
+    gpus: int
+    link: Rate
+    link_alpha: Alpha
+    nics: tuple[tuple[int, ...], ...]
+    nic: Rate
+    network_alpha: Alpha
+    pcie: Rate
+    counts: Basis
+    counts_source: str
+    switch_links: int = 0
+    bundles: tuple[Bundle, ...] = ()
+
+    def build(self, name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
+        """The machine of `nodes` such nodes, whose NICs one fabric joins.
+
+        Raises
+        ------
+        TopologyError : no number of nodes, or more GPUs than a machine may have.
+        """
+        check_nodes(nodes, self.gpus)
+        devices: list[Device] = []
+        links: list[Link] = []
+        for node in range(nodes):
+            devices += self._devices(node)
+            links += self._links(node, bandwidth)
+        if nodes > 1:
+            nics = [device.name for device in devices if device.kind == "nic"]
+            beta = beta_from_bandwidth(self.nic.of(bandwidth))
+            more_devices, more_links = fabric(nics, self.network_alpha.us, beta)
+            devices, links = devices + more_devices, links + more_links
+        return PhysicalTopology(name, tuple(devices), tuple(links))
+
+    def figures(self) -> tuple[Figure, ...]:
+        """All numbers of the machine that `build` makes, each with its source."""
+        return (*self._gpu_figures(), *self._nic_figures())
+
+    def _devices(self, node: int) -> Iterator[Device]:
+        for gpu in range(self.gpus):
+            yield Device(gpu_name(node, gpu), "gpu", node, gpu)
+        if self.switch_links:
+            yield Device(f"node{node}.nvswitch", "switch", node, 0)
+        for nic in range(len(self.nics)):
+            yield Device(f"node{node}.nic{nic}", "nic", node, nic)
+
+    def _links(self, node: int, bandwidth: Bandwidth) -> Iterator[Link]:
+        gbps = self.link.of(bandwidth)
+        for gpu in range(self.gpus if self.switch_links else 0):
+            beta = beta_from_bandwidth(self.switch_links * gbps)
+            yield from both_ways(gpu_name(node, gpu), f"node{node}.nvswitch", self.link_alpha.us / 2, beta)
+        for a, b, count in self.bundles:
+            beta = beta_from_bandwidth(count * gbps)
+            yield from both_ways(gpu_name(node, a), gpu_name(node, b), self.link_alpha.us, beta)
+        beta = beta_from_bandwidth(self.pcie.of(bandwidth))
+        for nic, beside in enumerate(self.nics):
+            for gpu in beside:
+                yield from both_ways(gpu_name(node, gpu), f"node{node}.nic{nic}", 0.0, beta)
+
+    def _gpu_figures(self) -> Iterator[Figure]:
+        yield self._count("GPUs of a node", self.gpus)
+        if self.switch_links:
+            per_gpu = self.switch_links
+            yield self._count(f"{self.link.name}s of a GPU, to the switch", per_gpu)
+        else:
+            degrees = {sum(count for *ends, count in self.bundles if gpu in ends) for gpu in range(self.gpus)}
+            per_gpu = max(degrees)
+            yield self._count(f"{self.link.name} links of a GPU, to other GPUs", per_gpu)
+        yield self.link.figure(f"one {self.link.name} link")
+        yield self.link.figure("a GPU to all others together", per_gpu)
+        yield self.link_alpha.figure("GPU to GPU in a node")
+
+    def _nic_figures(self) -> Iterator[Figure]:
+        yield self._count("NICs of a node", len(self.nics))
+        yield self._count("GPUs beside a NIC", max(len(beside) for beside in self.nics))
+        yield self.nic.figure("a NIC")
+        yield self.pcie.figure(f"GPU to the NIC beside it ({self.pcie.name})")
+        yield self.network_alpha.figure("NIC to NIC")
+
+    def _count(self, quantity: str, count: int) -> Figure:
+        return Figure(quantity, count, "", self.counts, self.counts_source)
+
+
+def one_each(gpus: int) -> tuple[tuple[int, ...], ...]:
+    """A NIC beside each GPU."""
+    return tuple((gpu,) for gpu in range(gpus))
+
+
+def full_mesh(gpus: int, count: int = 1) -> tuple[Bundle, ...]:
+    """`count` links between any two GPUs."""
+    return tuple((a, b, count) for a in range(gpus) for b in range(a + 1, gpus))

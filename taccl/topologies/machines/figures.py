@@ -1,0 +1,73 @@
+"""A number of the catalogue and how it is known: what it is of, its unit, its source.
+
+It knows no machine; those that have numbers make figures of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: How a number is known. `measured`: somebody measured and published it; `dump`: real machines say so of
+#: themselves; `library`: NCCL or RCCL count on it; `vendor`: the maker of the part, or the cloud, says so;
+#: `published`: a study models the machine so; `inferred`: it follows from others; `assumed`: by us.
+Basis = Literal["measured", "dump", "library", "vendor", "published", "inferred", "assumed"]
+Unit = Literal["", "GB/s", "us", "us/MB"]
+
+#: Which speed of a link counts: what the library's kernels get of it, or what the vendor says.
+Bandwidth = Literal["nccl", "peak"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a machine, of one link and direction unless `quantity` says otherwise.
+
+    Parameters
+    ----------
+    quantity : what it is of, in a few words.
+    value : in `unit`; GB/s are 10**9 bytes per second, us/MB microseconds per 2**20 bytes.
+    basis, source : how it is known, and who says so.
+    peak : the vendor's figure, where `value` is what is got of it.
+    """
+
+    quantity: str
+    value: float
+    unit: Unit
+    basis: Basis
+    source: str
+    peak: float | None = None
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a kind of link moves in one direction, GB/s: what kernels get of it, and what the vendor says."""
+
+    name: str
+    gbps: float
+    peak_gbps: float
+    basis: Basis
+    source: str
+
+    def of(self, bandwidth: Bandwidth) -> float:
+        """The one that counts."""
+        return self.gbps if bandwidth == "nccl" else self.peak_gbps
+
+    def figure(self, quantity: str, links: int = 1) -> Figure:
+        """The rate of so many of these links together."""
+        basis: Basis = self.basis if links == 1 else "inferred"
+        source = self.source if links == 1 else f"{links} x {self.gbps:g}"
+        gbps, peak = round(links * self.gbps, 6), round(links * self.peak_gbps, 6)
+        return Figure(quantity, gbps, "GB/s", basis, source, peak if peak != gbps else None)
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """A latency, microseconds."""
+
+    us: float
+    basis: Basis
+    source: str
+
+    def figure(self, quantity: str) -> Figure:
+        """The latency as a figure."""
+        return Figure(quantity, self.us, "us", self.basis, self.source)

@@ -1,0 +1,129 @@
+"""Boxes of GPUs that only PCIe joins: L40S servers, and any number of CPUs with GPUs at their root ports."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from taccl.arguments import is_whole, shown
+from taccl.buildable import MAX_LINKS
+from taccl.errors import TopologyError
+from taccl.network import Occupancy
+from taccl.topologies.devices import MAX_GPUS, Device, Link
+from taccl.topologies.generators import hop_cost
+from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.rates import (
+    BETWEEN_CPUS_ALPHA,
+    BETWEEN_INTEL_SPR,
+    NETWORK_ALPHA,
+    NIC_200G,
+    PCIE4_X16,
+    PCIE4_X16_INTEL,
+    PCIE_ALPHA,
+)
+from taccl.topologies.model import PhysicalTopology
+from taccl.units import beta_from_bandwidth
+
+_L40S_COUNTS = "NVIDIA's 2-8-5 design: 2 CPUs, 8 GPUs, 5 NICs, one of them not for GPUs"
+
+
+def l40s(name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
+    """8 L40S: two CPUs with two PCIe switches each, and two GPUs and a NIC at each switch.
+
+    The two GPUs of a switch share its way up to the CPU, and their NIC's port. PCIe's alpha is from GPU to
+    GPU, half at each; a network's is from NIC to NIC, so the halves of both GPUs come to it.
+    """
+    check_nodes(nodes, 8)
+    below, up, between, port = (
+        beta_from_bandwidth(rate.of(bandwidth))
+        for rate in (PCIE4_X16, PCIE4_X16_INTEL, BETWEEN_INTEL_SPR, NIC_200G)
+    )
+    devices: list[Device] = []
+    links: list[Link] = []
+    for node in range(nodes):
+        cpus = [f"node{node}.cpu{cpu}" for cpu in range(2)]
+        switches = [f"node{node}.pcie{switch}" for switch in range(4)]
+        nics = [f"node{node}.nic{nic}" for nic in range(4)]
+        devices += [Device(gpu_name(node, gpu), "gpu", node, gpu) for gpu in range(8)]
+        devices += [Device(bridge, "pcie", node, local) for local, bridge in enumerate([*cpus, *switches])]
+        devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
+        for gpu in range(8):
+            links += both_ways(gpu_name(node, gpu), switches[gpu // 2], PCIE_ALPHA.us / 2, below)
+        for local, switch in enumerate(switches):
+            links += both_ways(switch, cpus[local // 2], 0.0, up)
+            links += both_ways(switch, nics[local], 0.0, below)
+        links += both_ways(cpus[0], cpus[1], BETWEEN_CPUS_ALPHA.us, between)
+    if nodes > 1:
+        nics = [device.name for device in devices if device.kind == "nic"]
+        more_devices, more_links = fabric(nics, NETWORK_ALPHA.us, port)
+        devices, links = devices + more_devices, links + more_links
+    return PhysicalTopology(name, tuple(devices), tuple(links))
+
+
+L40S_FIGURES = (
+    Figure("GPUs of a node", 8, "", "vendor", _L40S_COUNTS),
+    Figure("GPUs at a PCIe switch", 2, "", "assumed", "as in a dump of 16 L20"),
+    PCIE4_X16.figure("GPU to its PCIe switch"),
+    PCIE4_X16_INTEL.figure("PCIe switch to CPU"),
+    BETWEEN_INTEL_SPR.figure("CPU to CPU"),
+    PCIE_ALPHA.figure("GPU to GPU at one CPU"),
+    BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
+    Figure("NICs of a node", 4, "", "vendor", _L40S_COUNTS),
+    Figure("GPUs beside a NIC", 2, "", "assumed", "as in a dump of 16 L20"),
+    Figure("a NIC", NIC_200G.gbps, "GB/s", "assumed", "200 Gb/s / 8"),
+    NETWORK_ALPHA.figure("NIC to NIC"),
+)
+
+
+def pcie_box(
+    cpus: int,
+    gpus: int,
+    *,
+    alpha_us: float = PCIE_ALPHA.us,
+    beta_us_per_mb: float | None = None,
+    bandwidth_gbps: float | None = None,
+    occupancy: Occupancy = "serial",
+) -> PhysicalTopology:
+    """CPUs that are all joined, each with as many GPUs at its root ports; GPUs of one CPU share nothing else.
+
+    Parameters
+    ----------
+    gpus : at each CPU.
+    alpha_us : from GPU to GPU at one CPU; between CPUs 0.5 more.
+    beta_us_per_mb, bandwidth_gbps : of a GPU's PCIe link; by default 20 GB/s, PCIe 4 x16 through an Intel
+        CPU. CPU to CPU are 22 GB/s.
+
+    Raises
+    ------
+    TopologyError : fewer than 2 GPUs or too many, a cost that is not finite and positive.
+    """
+    if not (is_whole(cpus) and is_whole(gpus) and cpus >= 1 and gpus >= 1 and cpus * gpus >= 2):
+        raise TopologyError(
+            f"a PCIe box has CPUs and GPUs at each, not 'pcie:{shown(cpus)}x{shown(gpus)}'", hint="pcie:2x4"
+        )
+    if cpus * gpus > MAX_GPUS:
+        raise TopologyError(f"pcie takes 2 to {MAX_GPUS} GPUs, not {shown(cpus * gpus)}")
+    if cpus * (cpus - 1) > MAX_LINKS:
+        raise TopologyError(f"pcie:{cpus}x{gpus} is too large to build", hint="fewer CPUs: pcie:2x4")
+    if beta_us_per_mb is None and bandwidth_gbps is None:
+        bandwidth_gbps = PCIE4_X16_INTEL.gbps
+    alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
+    devices = [Device(f"gpu{gpu}", "gpu", 0, gpu) for gpu in range(cpus * gpus)]
+    devices += [Device(f"cpu{cpu}", "pcie", 0, cpu) for cpu in range(cpus)]
+    links = [
+        link
+        for gpu in range(cpus * gpus)
+        for link in both_ways(f"gpu{gpu}", f"cpu{gpu // gpus}", alpha / 2, beta)
+    ]
+    between = beta_from_bandwidth(BETWEEN_INTEL_SPR.gbps)
+    for a, b in combinations(range(cpus), 2):
+        links += both_ways(f"cpu{a}", f"cpu{b}", BETWEEN_CPUS_ALPHA.us, between)
+    return PhysicalTopology(f"pcie:{cpus}x{gpus}", tuple(devices), tuple(links), occupancy)
+
+
+PCIE_BOX_FIGURES = (
+    PCIE4_X16_INTEL.figure("GPU to its CPU, unless given"),
+    BETWEEN_INTEL_SPR.figure("CPU to CPU"),
+    PCIE_ALPHA.figure("GPU to GPU at one CPU, unless given"),
+    BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
+)

@@ -1,0 +1,39 @@
+"""What a link of each kind moves and how late it delivers, where nothing was measured.
+
+Rates are those that NCCL 2.30.7 and RCCL count on for their kernels, with the vendor's beside them. It knows
+links, and no machine.
+"""
+
+from __future__ import annotations
+
+from taccl.topologies.machines.figures import Alpha, Rate
+
+_NCCL, _RCCL = "NCCL 2.30.7's constant", "RCCL's constant"
+
+NVLINK3 = Rate("NVLink 3", 20.0, 25.0, "library", _NCCL)
+NVLINK4 = Rate("NVLink 4", 20.6, 25.0, "library", _NCCL)
+NVLINK5 = Rate("NVLink 5", 40.1, 50.0, "library", _NCCL)
+
+XGMI_MI250X = Rate("xGMI", 36.0, 50.0, "library", _RCCL)
+XGMI_MI300X = Rate("xGMI", 48.0, 64.0, "library", _RCCL)
+XGMI_MI350X = Rate("xGMI", 48.0, 77.0, "library", _RCCL)
+
+PCIE4_X16 = Rate("PCIe 4 x16", 24.0, 31.5, "library", _NCCL)
+PCIE4_X8 = Rate("PCIe 4 x8", 12.0, 15.75, "library", _RCCL)
+PCIE5_X16 = Rate("PCIe 5 x16", 48.0, 63.0, "library", _NCCL)
+#: What NCCL counts on where GPUs of an Intel machine reach each other through the CPU: 5/6 of PCIe.
+PCIE4_X16_INTEL = Rate("PCIe 4 x16 through an Intel CPU", 20.0, 31.5, "library", "NCCL 2.30.7: 5/6 of 24")
+BETWEEN_INTEL_SPR = Rate("between Sapphire Rapids CPUs", 22.0, 22.0, "library", _NCCL)
+
+#: The line rate of a NIC: bits per second over 8, which is what NCCL counts on, too.
+NIC_100G = Rate("100 Gb/s", 12.5, 12.5, "vendor", "100 Gb/s / 8")
+NIC_200G = Rate("200 Gb/s", 25.0, 25.0, "vendor", "200 Gb/s / 8")
+NIC_400G = Rate("400 Gb/s", 50.0, 50.0, "vendor", "400 Gb/s / 8")
+
+NVLINK_ALPHA = Alpha(0.7, "measured", "TACCL (NSDI 2023); NCCL 2.30.7 has 0.6 with LL")
+XGMI_ALPHA = Alpha(0.7, "assumed", "as NVLink")
+PCIE_ALPHA = Alpha(1.0, "library", "NCCL 2.30.7, LL")
+BETWEEN_CPUS_ALPHA = Alpha(0.5, "assumed", "added where a way passes both CPUs")
+NETWORK_ALPHA = Alpha(2.7, "library", "NCCL 2.30.7, LL ring; 1.7-2.6 in TACCL, 2.1-3.3 measured with OSU")
+#: aws-ofi-nccl's tuner counts on this for EFA of p4d.
+EFA_P4D_ALPHA = Alpha(20.0, "library", "aws-ofi-nccl's tuner, p4d")
