@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -69,7 +68,7 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
     figures = () if entry is None else entry.figures
     if as_json:
-        known = {"figures": [asdict(figure) for figure in figures]}
+        known = {"figures": [_figure_values(figure) for figure in figures]}
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
     for label, value in facts.items():
@@ -84,10 +83,19 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
         show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
 
 
+#: What the value of a figure is called by its unit.
+_VALUES = {"": "count", "GB/s": "bandwidth_gbps", "us": "alpha_us", "us/MB": "beta_us_per_mb"}
+
+
+def _figure_values(figure: Figure) -> dict[str, object]:
+    values = dict.fromkeys(_VALUES.values()) | {_VALUES[figure.unit]: figure.value, "peak_gbps": figure.peak}
+    return {"quantity": figure.quantity, **values, "how": figure.how, "source": figure.source}
+
+
 def _figure_row(figure: Figure) -> tuple[str, ...]:
     value = f"{figure.value:g} {figure.unit}".rstrip()
     peak = "" if figure.peak is None else f"{figure.peak:g}"
-    return figure.quantity, value, peak, figure.basis, figure.source
+    return figure.quantity, value, peak, figure.how, figure.source
 
 
 def _facts(machine: PhysicalTopology, entry: CatalogueEntry | None) -> dict[str, object]:

@@ -64,7 +64,7 @@ def test_with_peak_each_link_has_the_vendors_speed():
 def test_figures_of_so_many_links_say_what_they_are_made_of():
     figures = {figure.quantity: figure for figure in box(bundles=full_mesh(4, 2)).figures()}
     together = figures["a GPU to all others together"]
-    assert (together.value, together.peak, together.basis, together.source) == (60, 120, "inferred", "6 x 10")
+    assert (together.value, together.peak, together.how, together.source) == (60, 120, "inferred", "6 x 10")
     assert figures["one link link"].source == "a library"
     assert figures["a NIC"].peak is None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.topologies.devices import Device, Link
-from taccl.topologies.machines.figures import Alpha, Bandwidth, Basis, Figure, Rate
+from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, How, Rate
 from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
 from taccl.units import beta_from_bandwidth
@@ -41,7 +41,7 @@ class Box:
     nic: Rate
     network_alpha: Alpha
     pcie: Rate
-    counts: Basis
+    counts: How
     counts_source: str
     switch_links: int = 0
     bundles: tuple[Bundle, ...] = ()

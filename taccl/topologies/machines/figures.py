@@ -11,7 +11,7 @@ from typing import Literal
 #: How a number is known. `measured`: somebody measured and published it; `dump`: real machines say so of
 #: themselves; `library`: NCCL or RCCL count on it; `vendor`: the maker of the part, or the cloud, says so;
 #: `published`: a study models the machine so; `inferred`: it follows from others; `assumed`: by us.
-Basis = Literal["measured", "dump", "library", "vendor", "published", "inferred", "assumed"]
+How = Literal["measured", "dump", "library", "vendor", "published", "inferred", "assumed"]
 Unit = Literal["", "GB/s", "us", "us/MB"]
 
 #: Which speed of a link counts: what the library's kernels get of it, or what the vendor says.
@@ -26,14 +26,14 @@ class Figure:
     ----------
     quantity : what it is of, in a few words.
     value : in `unit`; GB/s are 10**9 bytes per second, us/MB microseconds per 2**20 bytes.
-    basis, source : how it is known, and who says so.
+    how, source : how it is known, and who says so.
     peak : the vendor's figure, where `value` is what is got of it.
     """
 
     quantity: str
     value: float
     unit: Unit
-    basis: Basis
+    how: How
     source: str
     peak: float | None = None
 
@@ -45,7 +45,7 @@ class Rate:
     name: str
     gbps: float
     peak_gbps: float
-    basis: Basis
+    how: How
     source: str
 
     def of(self, bandwidth: Bandwidth) -> float:
@@ -54,10 +54,10 @@ class Rate:
 
     def figure(self, quantity: str, links: int = 1) -> Figure:
         """The rate of so many of these links together."""
-        basis: Basis = self.basis if links == 1 else "inferred"
+        how: How = self.how if links == 1 else "inferred"
         source = self.source if links == 1 else f"{links} x {self.gbps:g}"
         gbps, peak = round(links * self.gbps, 6), round(links * self.peak_gbps, 6)
-        return Figure(quantity, gbps, "GB/s", basis, source, peak if peak != gbps else None)
+        return Figure(quantity, gbps, "GB/s", how, source, peak if peak != gbps else None)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Alpha:
     """A latency, microseconds."""
 
     us: float
-    basis: Basis
+    how: How
     source: str
 
     def figure(self, quantity: str) -> Figure:
         """The latency as a figure."""
-        return Figure(quantity, self.us, "us", self.basis, self.source)
+        return Figure(quantity, self.us, "us", self.how, self.source)
