@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
+    from taccl.machine_check import MachineCheck, check_machine
     from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
@@ -40,6 +41,7 @@ __all__ = [
     "Collective",
     "Explanation",
     "Frontier",
+    "MachineCheck",
     "OutputOptions",
     "PhysicalTopology",
     "Problem",
@@ -52,6 +54,7 @@ __all__ = [
     "StatedProblem",
     "TacclError",
     "bounds",
+    "check_machine",
     "explain",
     "json_schema",
     "load_sketch",
@@ -70,6 +73,7 @@ _HOME = {
     "Collective": "collective",
     "Explanation": "explained",
     "Frontier": "frontier",
+    "MachineCheck": "machine_check",
     "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
@@ -82,6 +86,7 @@ _HOME = {
     "StatedProblem": "api",
     "TacclError": "errors",
     "bounds": "proofs",
+    "check_machine": "machine_check",
     "explain": "explained",
     "json_schema": "schemas",
     "load_sketch": "sketch",

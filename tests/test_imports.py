@@ -50,6 +50,7 @@ TOP = (
     "result",
     "api",
     "proofs",
+    "machine_check",
     "claims",
     "simulated_subject",
     "simulated",

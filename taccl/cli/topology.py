@@ -12,6 +12,7 @@ from taccl import units
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.topology_check import check
 from taccl.schemas import stamped
 from taccl.topologies import (
     CatalogueEntry,
@@ -29,7 +30,10 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one."""
+    """Machines: list the catalogue, show one, check one."""
+
+
+topology.add_command(check)
 
 
 @topology.command("list")

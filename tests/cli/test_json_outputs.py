@@ -22,6 +22,7 @@ Taccl = Callable[..., Result]
 RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
@@ -75,6 +76,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "show", "ndv2"),
         ("topology", "show", "pair.yaml"),
         ("topology", "show", "alone.yaml"),
+        ("topology", "show", "dgx-h100", "--nodes", "1"),
+    ),
+    "taccl.topology.check/1": (
+        ("topology", "check", "ring:3", "--size", "1KB,4MB"),
+        ("topology", "check", "mi250x", "--nodes", "1", "--size", "2,1MB", "--time-limit", "2"),
+        ("topology", "check", "alone.yaml"),
+        ("topology", "check", "apart.yaml"),
     ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
@@ -107,7 +115,13 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    for name, text in (("pair", PAIR), ("alone", ALONE), ("shift", SHIFT), ("cut-off", CUT_OFF)):
+    for name, text in (
+        ("pair", PAIR),
+        ("alone", ALONE),
+        ("apart", APART),
+        ("shift", SHIFT),
+        ("cut-off", CUT_OFF),
+    ):
         Path(f"{name}.yaml").write_text(text)
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr

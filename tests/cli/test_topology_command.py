@@ -58,3 +58,54 @@ def test_an_unknown_machine_exits_2(taccl: Taccl) -> None:
     done = taccl("topology", "show", "dgx3")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
+
+
+def test_list_says_how_each_machine_is_known(taccl: Taccl) -> None:
+    rows = {line.split()[0]: line.split()[2] for line in taccl("topology", "list").stdout.splitlines()}
+    assert (rows["ndv2"], rows["mi250x"], rows["dgx-b200"]) == ("measured", "dump", "vendor")
+
+
+def test_show_gives_each_number_of_the_catalogue_with_its_source(taccl: Taccl) -> None:
+    machine = json.loads(taccl("topology", "show", "dgx-h100", "--json").stdout)
+    assert machine["confidence"] == "vendor"
+    whole = next(f for f in machine["figures"] if f["quantity"] == "a GPU to all others together")
+    assert (whole["bandwidth_gbps"], whole["peak_gbps"]) == (370.8, 450)
+    assert (whole["how"], whole["source"]) == ("inferred", "18 x 20.6")
+    assert "18 x 20.6" in taccl("topology", "show", "dgx-h100").stdout
+
+
+def test_show_claims_no_source_of_a_file_or_of_costs_from_a_profile(taccl: Taccl) -> None:
+    Path("mi300x.yaml").write_text("name: mi300x\ngpus: 1\nlinks: []\n")
+    shown = json.loads(taccl("topology", "show", "mi300x.yaml", "--json").stdout)
+    assert (shown["confidence"], shown["source"], shown["figures"]) == (None, None, [])
+
+
+HALF = (
+    "name: half\ngpus: 4\nlinks:\n  - {pairs: [0-1, 1-2, 2-3, 3-0, 0-2], alpha_us: 1, bandwidth_gbps: 20}\n"
+    "  - {pairs: [1-3], alpha_us: 1, bandwidth_gbps: 10}\n"
+)
+
+
+def test_check_tells_what_is_odd_and_what_limits(taccl: Taccl) -> None:
+    Path("half.yaml").write_text(HALF)
+    done = taccl("topology", "check", "half.yaml", "--size", "1KB,64MB")
+    assert done.exit_code == 0
+    assert "half, 1 node, 4 GPUs: 1 thing odd" in done.stdout
+    assert "link gpu1 - gpu3 at 10 GB/s, 50% of the 20" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("1KB", "64MB"))]
+    assert [row[1] for row in rows] == 2 * ["allgather", "reducescatter", "allreduce", "alltoall"]
+    assert all(row[5] == ("latency" if row[0] == "1KB" else "bandwidth") for row in rows)
+
+
+def test_check_exits_4_where_gpus_have_no_way_to_each_other(taccl: Taccl) -> None:
+    Path("apart.yaml").write_text("name: apart\ngpus: 2\nlinks: []\n")
+    done = taccl("topology", "check", "apart.yaml")
+    assert done.exit_code == 4
+    assert "no way: the GPUs fall into 2 parts" in done.stdout
+    assert json.loads(taccl("topology", "check", "apart.yaml", "--json").stdout)["is_whole"] is False
+
+
+def test_check_refuses_a_size_that_is_none(taccl: Taccl) -> None:
+    done = taccl("topology", "check", "ring:4", "--size", "1KB,,")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
