@@ -14,7 +14,7 @@ from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
-from taccl.topologies.machines.parts import check_nodes, fabric
+from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
