@@ -6,6 +6,7 @@ taken for right, and where there is no most, that is all that is said.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 _End = tuple[str, str]
 #: Of a GPU: kind of the other end and GB/s of each link, sorted.
 _Profile = tuple[tuple[str, float], ...]
-#: Classes of fast links: those in a node, and those to a switch that several nodes hang at.
-_FAST = (("gpu", "gpu", False), ("gpu", "switch", False), ("gpu", "switch", True))
+#: What fast links of a GPU lead to, in its node or, of a switch, beyond.
+_FAST = ("gpu", "switch")
 
 
 @dataclass(frozen=True)
@@ -98,25 +99,33 @@ class _Machine:
         for link in topology.links:
             self.leaving[link.src].append(link)
         #: Whether GPUs have links to GPUs or switches of their node, and not PCIe alone.
-        self.has_fast_links = any(self.kinds(link) in _FAST for link in topology.links)
+        self.has_fast_links = any(self._is_fast(link) for link in topology.links)
         #: Of each link that is slow, the speed that most like it have.
         self.usual_of_slow: dict[_End, float] = {}
-        for links in _grouped(topology.links, lambda link: _unordered(self.kinds(link))).values():
+        for links in _grouped(topology.links, self.kinds).values():
             usual = _most([_gbps(link) for link in links])
             if usual is not None:
                 slow = [link for link in links if _gbps(link) < SLOW * usual]
                 self.usual_of_slow |= {(link.src, link.dst): usual for link in slow}
         self.has_nics = any(device.kind == "nic" for device in topology.devices)
 
-    def kinds(self, link: Link) -> tuple[str, str, bool]:
-        """The class of a link: kinds of its ends, and whether it joins nodes."""
+    def _is_fast(self, link: Link) -> bool:
         src, dst = self.device[link.src], self.device[link.dst]
-        return src.kind, dst.kind, src.node != dst.node
+        return src.kind == "gpu" and dst.kind in _FAST and dst.node in (src.node, NO_NODE)
+
+    def kinds(self, link: Link) -> tuple[str, str, bool]:
+        """The class of a link: what its ends are, in the order of the words, and whether it joins nodes.
+
+        Bridges and switches are told apart by their names without digits, as cpu and bridge, leaf and spine.
+        """
+        src, dst = self.device[link.src], self.device[link.dst]
+        one, other = sorted(_what(device) for device in (src, dst))
+        return one, other, src.node != dst.node
 
 
 def _one_way(machine: _Machine) -> Iterator[Oddity]:
     """Links without one back, where most links between such devices have one."""
-    for links in _grouped(machine.topology.links, lambda link: _unordered(machine.kinds(link))).values():
+    for links in _grouped(machine.topology.links, machine.kinds).values():
         alone = [link for link in links if (link.dst, link.src) not in machine.link]
         if alone and len(alone) < len(links) / 2:
             yield Oddity(
@@ -129,7 +138,7 @@ def _one_way(machine: _Machine) -> Iterator[Oddity]:
 
 def _unequal_ways(machine: _Machine) -> Iterator[Oddity]:
     """Pairs of links there and back at different costs, where most such pairs are equal."""
-    for links in _grouped(machine.topology.links, lambda link: _unordered(machine.kinds(link))).values():
+    for links in _grouped(machine.topology.links, machine.kinds).values():
         both = [link for link in links if (link.dst, link.src) in machine.link and link.src < link.dst]
         unequal = [link for link in both if not _alike(link, machine.link[link.dst, link.src])]
         if unequal and len(unequal) <= len(both) / 2:
@@ -148,7 +157,7 @@ def _slow_links(machine: _Machine) -> Iterator[Oddity]:
     """Links below SLOW of the speed that more than half of their class have."""
     usual_of = machine.usual_of_slow
     slow = [machine.link[end] for end in usual_of]
-    groups = _grouped(slow, lambda link: (_unordered(machine.kinds(link)), _gbps(link)))
+    groups = _grouped(slow, lambda link: (machine.kinds(link), _gbps(link)))
     for (_, gbps), some in sorted(groups.items()):
         usual = usual_of[some[0].src, some[0].dst]
         yield Oddity(
@@ -198,7 +207,7 @@ def _profile(machine: _Machine, gpu: Device) -> _Profile:
 
     Those to PCIe bridges count only where no GPU has other links: else they lead to NICs.
     """
-    kinds = ("gpu", "switch") if machine.has_fast_links else ("pcie",)
+    kinds = _FAST if machine.has_fast_links else ("pcie",)
     ends = [
         (machine.device[link.dst], machine.usual_of_slow.get((link.src, link.dst), _gbps(link)))
         for link in machine.leaving[gpu.name]
@@ -340,8 +349,11 @@ def _most(values: Sequence[_Key]) -> _Key | None:
     return value if count > len(values) / 2 else None
 
 
-def _unordered(kinds: tuple[str, str, bool]) -> tuple[str, str, bool]:
-    return (*sorted(kinds[:2]), kinds[2])  # type: ignore[return-value]
+def _what(device: Device) -> str:
+    """`gpu`, `nic`, or what a bridge or a switch is called without the numbers: `cpu`, `leaf.rail`."""
+    if device.kind in ("gpu", "nic"):
+        return device.kind
+    return device.kind + " " + re.sub(r"\d+", "", device.name)
 
 
 def _alike(link: Link, back: Link) -> bool:

@@ -62,6 +62,19 @@ def test_a_link_into_the_switch_is_slow_below_four_fifths(factor, gpu):
     assert ("slow link" in found) == (round(370.8 / factor, 3) < 0.8 * 370.8)
 
 
+def test_bridges_and_cpus_have_links_of_their_own_speeds():
+    text = (
+        "name: m\ngpus: 4\npcie: [cpu0, cpu1, bridge0, bridge1, bridge2, bridge3]\nlinks:\n"
+        "  - {pairs: [0-bridge0, 1-bridge1, 2-bridge2, 3-bridge3], alpha_us: 1, bandwidth_gbps: 24}\n"
+        "  - {from: [bridge0, bridge1], to: cpu0, alpha_us: 0, bandwidth_gbps: 24}\n"
+        "  - {from: [bridge2, bridge3], to: cpu1, alpha_us: 0, bandwidth_gbps: 24}\n"
+        "  - {pairs: [cpu0-cpu1], alpha_us: 0, bandwidth_gbps: 6}\n"
+    )
+    assert not oddities(parse_topology(text))
+    (oddity,) = oddities(slowed(parse_topology(text), "bridge2", "cpu1", 2))
+    assert oddity.message == "link bridge2 - cpu1 at 12 GB/s, 50% of the 24 that most like it have"
+
+
 def test_a_link_that_is_slow_in_one_direction_has_unequal_ways():
     machine = slowed(build_topology("mi300x", 1), "node0.gpu2", "node0.gpu3", 2, both=False)
     assert kinds(machine) == ["unequal ways", "slow link"]
