@@ -119,7 +119,7 @@ def test_bash_keeps_the_names_beside_the_files(tmp_path: Path) -> None:
     command.chmod(0o755)
     typed = (
         'eval "$(_TACCL_COMPLETE=bash_source taccl)"; '
-        "COMP_WORDS=(taccl bound --topology dg); COMP_CWORD=3; _taccl_completion taccl 2>/dev/null; "
+        "COMP_WORDS=(taccl bound --topology dgx2); COMP_CWORD=3; _taccl_completion taccl 2>/dev/null; "
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
