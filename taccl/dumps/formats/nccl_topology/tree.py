@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from taccl.dumps.facts import Place
+from taccl.dumps.busid import normal_busid
+from taccl.dumps.facts import Cpu, Place
 from taccl.errors import TopologyError
 from taccl.xml_elements import Dialect, Element, parse_elements
 
@@ -29,8 +30,8 @@ _UNKNOWN_LANE, _UNKNOWN_WIDTH = 60, 16
 _SPEED = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*GT/s", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,18}))\s*")
 
-_GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
-_NIC_CLASSES = ("0x02",)
+GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+NIC_CLASSES = ("0x02",)
 
 
 @dataclass(eq=False)
@@ -65,11 +66,11 @@ class Device:
 
     @property
     def is_gpu_class(self) -> bool:
-        return self.kind.startswith(_GPU_CLASSES)
+        return self.kind.startswith(GPU_CLASSES)
 
     @property
     def is_nic_class(self) -> bool:
-        return self.kind.startswith(_NIC_CLASSES)
+        return self.kind.startswith(NIC_CLASSES)
 
     @property
     def bridges(self) -> tuple[Device, ...]:
@@ -88,6 +89,11 @@ class Device:
             device = device.above
         return device
 
+    @property
+    def way_up(self) -> tuple[Device, ...]:
+        """Itself and its bridges, from below."""
+        return (self, *self.bridges)
+
     def here(self, path: str | None) -> Place:
         return Place(path, self.element.line)
 
@@ -102,6 +108,7 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
     ------
     TopologyError : it is not well formed, is no topology, or has no CPU.
     """
+    text = text.lstrip("\ufeff")
     roots = parse_elements(text.encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
     root = roots[0]
     if root.tag != "system":
@@ -113,7 +120,10 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
             line=roots[1].line,
             hint="give one file for each machine",
         )
-    return tuple(_cpu(element, path) for element in root.children if element.tag == "cpu")
+    cpus = tuple(_cpu(element, path) for element in root.children if element.tag == "cpu")
+    if not cpus:
+        raise TopologyError("<system> has no <cpu> in it", path=path, line=root.line)
+    return cpus
 
 
 def all_below(device: Device) -> Iterator[Device]:
@@ -141,6 +151,13 @@ def whole(element: Element, name: str, path: str | None) -> int | None:
     return -value if match[1] == "-" else value
 
 
+def processor(cpu: Device, path: str | None) -> Cpu:
+    """What the file tells of a CPU. A vendor's spaces around its name are dropped."""
+    vendor, arch = (cpu.element.attributes.get(name, "").strip() or None for name in ("vendor", "arch"))
+    family, model = (whole(cpu.element, name, path) for name in ("familyid", "modelid"))
+    return Cpu(cpu.here(path), cpu.numa, arch, vendor, family, model)
+
+
 def _cpu(element: Element, path: str | None) -> Device:
     host = element.attributes.get("host_hash", "").strip().lower()
     cpu = Device(element, None, numa=whole(element, "numaid", path), host=host)
@@ -156,7 +173,7 @@ def _add_below(device: Device, path: str | None) -> None:
         child = Device(
             element,
             device,
-            busid=element.attributes.get("busid", "").strip().lower(),
+            busid=_busid(element),
             kind=element.attributes.get("class", "").strip().lower(),
             chip=f"{vendor}:{chip}" if vendor and chip else "",
             gbps=(width if width > 0 else _UNKNOWN_WIDTH) * lane / 80,
@@ -166,6 +183,11 @@ def _add_below(device: Device, path: str | None) -> None:
         )
         device.below.append(child)
         _add_below(child, path)
+
+
+def _busid(element: Element) -> str:
+    text = element.attributes.get("busid", "").strip().lower()
+    return normal_busid(text) or text
 
 
 def _lane(text: str) -> tuple[int, bool]:
