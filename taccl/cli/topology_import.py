@@ -10,6 +10,7 @@ import click
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
 from taccl.dumps.machine import Imported, make_machine
+from taccl.dumps.merge import merge
 from taccl.dumps.rates import BANDWIDTHS, PROTOCOLS, Bandwidth, Protocol
 from taccl.dumps.registry import read_dump
 from taccl.schemas import stamped
@@ -46,9 +47,8 @@ def import_machine(
     contradict each other, both lines are told.
     """
     err = claim_outputs([output], list(files), as_json=as_json)
-    machine = make_machine(
-        read_dump(files[0]), _name(files[0]), nodes=nodes, bandwidth=bandwidth, protocol=protocol
-    )
+    dump = merge([read_dump(file) for file in files])
+    machine = make_machine(dump, _name(files[0]), nodes=nodes, bandwidth=bandwidth, protocol=protocol)
     if output is not None:
         write_output(output, machine.yaml)
     if as_json:

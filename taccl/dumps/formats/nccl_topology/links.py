@@ -110,8 +110,8 @@ def _agree(stated: dict[tuple[int, int], Stated], found: Links, gpus: int) -> No
                 if told is None:
                     continue
                 found.warnings.append(
-                    f"{told.place}: {told.count} links between GPUs {a} and {b}, but GPU {silent} states none: left"
-                    " out, for a link that is up is seen from both ends"
+                    f"{told.place}: {told.count} links between GPUs {a} and {b}, GPU {silent} states none:"
+                    " they are down, and left out"
                 )
                 continue
             if one.count != other.count:
@@ -138,8 +138,8 @@ def _pair_by_order(stated: dict[tuple[int, int], Stated], placed: Sequence[Place
             found.between[min(a, b), max(a, b)] = own[min(a, b)]
         pairs = ", ".join(f"{a}-{b}" for a, b in zip(order[::2], order[1::2], strict=True))
         found.warnings.append(
-            f"{own[0].place}: every GPU states links to itself, as in virtual machines that hide the far end"
-            f" of NVLink bridges: inferred that neighbours are bridged ({pairs}); `nvidia-smi topo -m` would tell"
+            f"{own[0].place}: every GPU states links to itself, as in virtual machines that hide the far"
+            f" end of NVLink bridges: inferred that neighbours are bridged ({pairs})"
         )
         return
     for gpu, one in own.items():

@@ -78,7 +78,7 @@ def shared_bridges(
 
 
 def own_link(device: Device, shared: Sequence[SharedBridge]) -> Device | None:
-    """Whose link is the narrowest of those told from a device up to the first shared bridge, or to its CPU."""
+    """Whose link is the narrowest told from a device up to the first shared bridge, or to its CPU."""
     names = {bridge.name for bridge in shared}
     links = [device] if device.told else []
     for bridge in device.bridges:
