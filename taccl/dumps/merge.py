@@ -8,13 +8,13 @@ which CPU a NIC is) must agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from taccl.dumps.facts import Dump, Gpu, GpuLink, Nearness, Nic, Place, SharedBridge
+from taccl.dumps.facts import Dump, Gpu, Nearness, Nic, SharedBridge
 from taccl.dumps.figures import arch_of
-from taccl.errors import TopologyError
+from taccl.dumps.merged_links import contradiction, merged_links
 
 _Row = TypeVar("_Row")
 #: Ports that a tool counts and does not name.
@@ -24,8 +24,8 @@ _NUMBERED = re.compile(r"nic\d+", re.IGNORECASE)
 def merge(dumps: Sequence[Dump]) -> Dump:
     """All of them as one, in the order of the GPUs of the first.
 
-    GPUs are the same by bus id, else by the vendor's index, else by their place in the order. A later dump may
-    tell of fewer GPUs than the first, but of none besides them.
+    GPUs are the same by bus id, else by the vendor's index, else by their place in the order. A later dump
+    may tell of fewer GPUs than the first, but of none besides them.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def _refined(whole: Dump, later: Dump) -> Dump:
         gpus[here] = _one_gpu(gpus[here], later.gpus[there], here)
     nics, nics_at, notes = _nics(whole, later)
     at = _Map(gpus_at, nics_at)
-    links, has_switch = _links(whole, later, at)
+    links, has_switch = merged_links(whole, later, gpus_at)
     return Dump(
         format=f"{whole.format}+{later.format}",
         gpus=tuple(gpus),
@@ -101,7 +101,7 @@ def _same_gpus(whole: Dump, later: Dump) -> tuple[int, ...]:
         busids = [(a.busid, b.busid) for a, b in zip(whole.gpus, later.gpus, strict=True)]
         if not any(a and b and a != b for a, b in busids):
             return tuple(range(len(later.gpus)))
-    raise _contradiction(
+    raise contradiction(
         f"{len(later.gpus)} GPUs",
         later.gpus[0].place,
         f"these are not among the {len(whole.gpus)} GPUs",
@@ -113,7 +113,7 @@ def _one_gpu(one: Gpu, other: Gpu, number: int) -> Gpu:
     """A GPU as two dumps know it."""
     for what, a, b in (("bus id", one.busid, other.busid), ("architecture", arch_of(one), arch_of(other))):
         if a is not None and b is not None and a != b:
-            raise _contradiction(f"GPU {number} has {what} {b}", other.place, f"it has {what} {a}", one.place)
+            raise contradiction(f"GPU {number} has {what} {b}", other.place, f"it has {what} {a}", one.place)
     pcie = one if one.pcie_gbps is not None else other
     return Gpu(
         one.place,
@@ -147,7 +147,7 @@ def _nics(whole: Dump, later: Dump) -> tuple[tuple[Nic, ...] | None, tuple[int, 
 
 def _one_nic(one: Nic, other: Nic) -> Nic:
     if one.gbps is not None and other.gbps is not None and abs(one.gbps - other.gbps) > 0.02 * one.gbps:
-        raise _contradiction(
+        raise contradiction(
             f"{one.name} has {other.gbps:g} GB/s", other.place, f"it has {one.gbps:g} GB/s", one.place
         )
     return Nic(
@@ -158,100 +158,6 @@ def _one_nic(one: Nic, other: Nic) -> Nic:
         one.card_gbps if one.card_gbps is not None else other.card_gbps,
         one.numa if one.numa is not None else other.numa,
         one.card_place if one.card_gbps is not None else other.card_place or other.place,
-    )
-
-
-def _links(whole: Dump, later: Dump, at: _Map) -> tuple[tuple[GpuLink, ...] | None, bool | None]:
-    """The links that both tell of, each told by the one that knows more of it."""
-    if later.links is None:
-        return whole.links, whole.has_switch if whole.has_switch is not None else later.has_switch
-    theirs = tuple(_moved(link, at.gpus) for link in later.links)
-    if whole.links is None:
-        return theirs, later.has_switch
-    seen = {*at.gpus}
-    if whole.has_switch is None or later.has_switch is None:
-        return _with_totals(whole, later, theirs, seen)
-    if whole.has_switch != later.has_switch and whole.links and theirs:
-        raise _contradiction(
-            "links lead " + ("to a switch" if later.has_switch else "from GPU to GPU"),
-            theirs[0].place,
-            "they lead " + ("to a switch" if whole.has_switch else "from GPU to GPU"),
-            whole.links[0].place,
-        )
-    mine, others = _by_ends(whole.links), _by_ends(theirs)
-    found = []
-    for ends in dict.fromkeys((*mine, *others)):
-        one, other = mine.get(ends), others.get(ends)
-        if one is not None and other is not None:
-            found.append(_one_link(one, other))
-        elif one is not None and ends[0] in seen and (ends[1] is None or ends[1] in seen):
-            raise _no_such_link(one, later.gpus[at.gpus.index(ends[0])].place)
-        elif other is not None:
-            raise _no_such_link(other, whole.gpus[ends[0]].place)
-        elif one is not None:
-            found.append(one)
-    return tuple(found), whole.has_switch
-
-
-def _with_totals(
-    whole: Dump, later: Dump, theirs: Sequence[GpuLink], seen: Iterable[int]
-) -> tuple[tuple[GpuLink, ...], bool | None]:
-    """One says only how many links each GPU has, the other where they lead: they must add up."""
-    exact, totals = (whole.links or (), theirs) if later.has_switch is None else (theirs, whole.links or ())
-    for gpu in seen:
-        one, other = ([link for link in links if gpu in (link.a, link.b)] for links in (exact, totals))
-        if any(link.count is None for link in (*one, *other)):
-            continue
-        a, b = sum(link.count or 0 for link in one), sum(link.count or 0 for link in other)
-        if a != b:
-            place = other[0].place if other else later.gpus[0].place
-            first = one[0].place if one else whole.gpus[gpu].place
-            raise _contradiction(f"GPU {gpu} has {b} links", place, f"it has {a}", first)
-    speeds = {link.a: link for link in totals if link.gbps is not None}
-    return tuple(
-        replace(link, gbps=speeds[link.a].gbps) if link.gbps is None and link.a in speeds else link
-        for link in exact
-    ), whole.has_switch if later.has_switch is None else later.has_switch
-
-
-def _by_ends(links: Iterable[GpuLink]) -> dict[tuple[int, int | None], GpuLink]:
-    return {(link.a, link.b): link for link in links}
-
-
-def _moved(link: GpuLink, gpus: Sequence[int]) -> GpuLink:
-    ends = [gpus[link.a], *([gpus[link.b]] if link.b is not None else [])]
-    return replace(link, a=min(ends), b=max(ends) if link.b is not None else None)
-
-
-def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
-    where = f"GPU {one.a} " + ("and the switch" if one.b is None else f"and GPU {one.b}")
-    if one.kind != other.kind:
-        raise _contradiction(
-            f"between {where} is {other.kind}", other.place, f"between them is {one.kind}", one.place
-        )
-    if one.count is not None and other.count is not None and one.count != other.count:
-        raise _contradiction(
-            f"between {where} are {other.count} links",
-            other.place,
-            f"between them are {one.count}",
-            one.place,
-        )
-    best = one if one.count is not None or other.count is None else other
-    return replace(best, gbps=one.gbps if one.gbps is not None else other.gbps)
-
-
-def _no_such_link(link: GpuLink, place: Place) -> TopologyError:
-    ends = f"GPU {link.a} " + ("and the switch" if link.b is None else f"and GPU {link.b}")
-    many = "links" if link.count is None else f"{link.count} links"
-    return _contradiction(f"between {ends} are {many}", link.place, "there are none", place)
-
-
-def _contradiction(says: str, place: Place, other: str, other_place: Place) -> TopologyError:
-    return TopologyError(
-        f"{says}, but {other_place} says: {other}",
-        path=place.path,
-        line=place.line,
-        hint="files of one node only, taken at one time",
     )
 
 
@@ -278,7 +184,7 @@ def _nic_nearness(
             if near is None or other is None or (near == Nearness.SYS) == (other == Nearness.SYS):
                 continue
             if min(near, other) <= Nearness.PXB:
-                raise _contradiction(
+                raise contradiction(
                     f"{nics[nic].name} is {other.name} from GPU {gpu}",
                     later.gpus[at.gpus.index(gpu)].place,
                     f"it is {near.name}",
