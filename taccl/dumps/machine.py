@@ -157,11 +157,6 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
     half = Figure(
         costs.link_us / 2, "assumed", f"half of {costs.link_us:g} us on each side, {costs.link_source}"
     )
-    if dump.has_switch is None and any(link.b is None for link in dump.links or ()):
-        layout.warnings.append(
-            "where the links of GPUs lead is not told: the machine has one switch that they all lead to;"
-            " add `nvidia-smi topo -m`"
-        )
     for each in rated_links(dump, bandwidth):
         link = each.link
         kind = {"nvlink": "NVLink", "xgmi": "xGMI", "pcie": "PCIe"}[link.kind]
