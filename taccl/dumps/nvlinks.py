@@ -69,4 +69,6 @@ def must_be_switched(models: Sequence[str | None], links: Sequence[int]) -> bool
     if len(links) <= 4 or not all(models):
         return False
     new = ("A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300")
-    return all(any(name in (model or "") for name in new) for model in models) and min(links) == max(links) > 0
+    return (
+        all(any(name in (model or "") for name in new) for model in models) and min(links) == max(links) > 0
+    )

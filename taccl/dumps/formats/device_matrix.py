@@ -21,6 +21,8 @@ _LINE_END = re.compile(r"\r+\n|\n|\r")
 _TAIL_WORDS = ("CPU", "NUMA", "GPU", "Affinity", "ID", "CPUAffinity", "NUMAAffinity")
 #: A header may be wrapped, and a paste may double the line ends: so far below it the first row must stand.
 _HEADER_LINES = 8
+#: No node has more devices, and no two cells joined have more letters.
+_MOST_DEVICES, _LONGEST = 1024, 16
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _header_words(line: str, wrapped: bool = False) -> tuple[list[str], list[str
     devices: list[str] = []
     while words and words[0] not in _TAIL_WORDS and _DEVICE.fullmatch(words[0]):
         devices.append(words.pop(0))
-    if any(word not in _TAIL_WORDS for word in words):
+    if len(devices) > _MOST_DEVICES or any(word not in _TAIL_WORDS for word in words):
         return None
     rest = " ".join(words).replace("CPUAffinity", "CPU Affinity").replace("NUMAAffinity", "NUMA Affinity")
     return devices, re.findall(r"CPU Affinity|GPU NUMA ID|NUMA Affinity", rest)
@@ -165,6 +167,8 @@ def _taken_apart(word: str, is_cell: Callable[[str], bool]) -> tuple[str, ...]:
     """A cell, or two that lost the space between them in the one way that makes cells of both."""
     if is_cell(word):
         return (word,)
+    if len(word) > _LONGEST:
+        return ()
     ways = [(word[:k], word[k:]) for k in range(1, len(word)) if is_cell(word[:k]) and is_cell(word[k:])]
     return ways[0] if len(ways) == 1 else ()
 

@@ -34,7 +34,7 @@ _NEARNESS = {
 }
 _NVLINKS = re.compile(r"NV(\d{1,3})")
 _LEGEND = re.compile(r"\b(NIC\d+)\s*[:=]\s*(\S+)")
-_PCIE_ONLY = re.compile(r"topo\s+(?:-mp\b|--matrix_pci)")
+_COMMAND = re.compile(r"topo\s+(-mp?\b|--matrix(?:_pci)?)")
 
 
 def looks_like(text: str) -> bool:
@@ -69,7 +69,7 @@ def read(text: str, path: str | None) -> Dump:
         place = Place(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
     counts = _link_counts(table, gpus, path, warnings)
-    pcie_only = any(_PCIE_ONLY.search(line) for line in lines)
+    pcie_only = _is_pcie_only(lines, table) and not any(any(row) for row in counts)
     wires = wiring(counts)
     links = None if pcie_only else _links(table, gpus, counts, wires, path)
     if pcie_only:
@@ -93,6 +93,16 @@ def read(text: str, path: str | None) -> Dump:
     )
 
 
+def _is_pcie_only(lines: list[str], table: DeviceMatrix) -> bool:
+    """Whether this is `topo -mp`: the command stands above the table, or the legend below lacks `NV#`."""
+    commands = [found[1] for line in lines[: table.line] for found in _COMMAND.finditer(line)]
+    if commands:
+        return commands[-1] in ("-mp", "--matrix_pci")
+    below = lines[table.end - 1 : None if table.another is None else table.another - 1]
+    words = {line.split()[0] for line in below if "=" in line and line.split()}
+    return {"SYS", "PIX"} <= words and "NV#" not in words
+
+
 def _is_cell(word: str) -> bool:
     return word in _NEARNESS or _NVLINKS.fullmatch(word) is not None
 
@@ -104,9 +114,7 @@ def _gpu(name: str, row: Row, path: str | None) -> Gpu:
     )
 
 
-def _nics(
-    lines: list[str], table: DeviceMatrix, nics: tuple[str, ...], path: str | None
-) -> tuple[Nic, ...]:
+def _nics(lines: list[str], table: DeviceMatrix, nics: tuple[str, ...], path: str | None) -> tuple[Nic, ...]:
     """Ports with the names that the legend below the table gives them."""
     names: dict[str, str] = {}
     for line in lines[table.end - 1 : None if table.another is None else table.another - 1]:
@@ -170,7 +178,8 @@ def _links(
     if wires.apart is not None:
         a, b = wires.apart
         raise TopologyError(
-            f"{gpus[a]} and {gpus[b]} have NVLinks to a switch, and none to each other ({_cell(table, gpus[a], gpus[b])})",
+            f"{gpus[a]} and {gpus[b]} have NVLinks to a switch, but towards each other"
+            f" {_cell(table, gpus[a], gpus[b])}",
             path=path,
             line=table.rows[gpus[a]].line,
             hint="one switch joins all; give the GPUs of one NVLink domain, or the whole table as printed",
@@ -196,8 +205,8 @@ def _odd_counts(
     found = []
     if wires.has_switch is None:
         found.append(
-            f"{Place(path, table.line)}: two GPUs look the same with a switch between them and without: taken as"
-            " linked directly"
+            f"{Place(path, table.line)}: two GPUs look the same with a switch between them and without:"
+            " taken as linked directly"
         )
     totals = wires.ports or [sum(row) for row in counts]
     for name, total in zip(gpus, totals, strict=True):
