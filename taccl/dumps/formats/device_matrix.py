@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from taccl.errors import TopologyError
 
@@ -47,7 +48,8 @@ class Row:
 class DeviceMatrix:
     """The first table of a text: `rows[name].cells[i]` is what `name` has towards `columns[i]`.
 
-    `end` is the line after the last row; `another` the line where a second table begins.
+    `end` is the line after the last row; `another` the line where a second table begins. Of a table without
+    a header, the columns are named by where its rows have themselves, and the others NIC0, NIC1, ...
     """
 
     line: int
@@ -55,6 +57,7 @@ class DeviceMatrix:
     rows: dict[str, Row]
     end: int
     another: int | None
+    is_headless: bool
 
 
 def plain_lines(text: str) -> list[str]:
@@ -65,7 +68,7 @@ def plain_lines(text: str) -> list[str]:
 
 def has_matrix(lines: Sequence[str], is_cell: Callable[[str], bool]) -> bool:
     """Whether a table whose cells are such words stands in the text."""
-    return _find(lines, 0, is_cell) is not None
+    return _find(lines, 0, is_cell) is not None or _headless(lines, is_cell) is not None
 
 
 def read_matrix(
@@ -84,7 +87,8 @@ def read_matrix(
     ------
     TopologyError : no table, a cell that is none, a row of another length, a row missing or told twice.
     """
-    found = _find(lines, 0, is_cell)
+    with_header = _find(lines, 0, is_cell)
+    found = with_header or _headless(lines, is_cell)
     if found is None:
         raise TopologyError(
             f"no table of {what} stands here", path=path, hint="give the tool's output as it was printed"
@@ -101,7 +105,8 @@ def read_matrix(
             hint="give the whole table, as it was printed",
         )
     another = _find(lines, end, is_cell)
-    return DeviceMatrix(header + 1, columns, rows, end + 1, None if another is None else another[0] + 1)
+    next_begins = None if another is None else another[0] + 1
+    return DeviceMatrix(header + 1, columns, rows, end + 1, next_begins, with_header is None)
 
 
 _Header = tuple[int, tuple[str, ...], tuple[str, ...], int]
@@ -128,6 +133,30 @@ def _find(lines: Sequence[str], begin: int, is_cell: Callable[[str], bool]) -> _
             devices += more[0]
             titles += more[1]
     return None
+
+
+def _headless(lines: Sequence[str], is_cell: Callable[[str], bool]) -> _Header | None:
+    """As `_find`, of a table whose first rows are there and whose header is not."""
+    names: dict[int, str] = {}
+    first = width = 0
+    for index, line in enumerate(lines):
+        words = _words(line) if "X" in line else []
+        start = next((place for place, word in enumerate(words) if _DEVICE.fullmatch(word)), 0)
+        cells = list(takewhile(is_cell, words[start + 1 : start + 2 + _MOST_DEVICES]))
+        if not cells or is_cell(words[start]):
+            if names and line.strip():
+                break
+            continue
+        if not names:
+            first, width = index, len(cells)
+        if len(cells) != width or cells.count("X") != 1 or cells.index("X") in names:
+            break
+        names[cells.index("X")] = words[start]
+    gpus = [place for place, name in names.items() if GPU.fullmatch(name)]
+    if len(gpus) < 2 or gpus != list(range(len(gpus))):
+        return None
+    columns = [names.get(place, f"NIC{place - len(gpus)}") for place in range(width)]
+    return first, tuple(columns), ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID"), first
 
 
 def _words(line: str) -> list[str]:

@@ -217,7 +217,9 @@ def _ports(block: Block, named: _Named) -> list[tuple[Nic, Node]]:
             continue
         real = card.gbps < _NO_CARD_GBPS
         busid = busid_of(card.name) if real else None
-        ports = [(_port_name(net, named), net.gbps, net.place) for net in card.below if net.kind == "NET"]
+        ports: list[tuple[str, float | None, Place]] = [
+            (_port_name(net, named), net.gbps or None, net.place) for net in card.below if net.kind == "NET"
+        ]
         if not ports:
             unnamed = f"nic_{card.name.rpartition('-')[2].lower()}"
             names = _merged(named.cards.get(busid or "", [])) or [unnamed]

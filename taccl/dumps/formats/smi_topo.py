@@ -33,6 +33,8 @@ _NEARNESS = {
     "SOC": Nearness.SYS,  # as old drivers said it
 }
 _NVLINKS = re.compile(r"NV(\d{1,3})")
+#: A node, or several of which the first has the CPU: memory of a Grace Hopper's GPU is nodes of its own.
+_FIRST_NUMA = re.compile(r"(\d{1,4})(?:,[\d,-]*)?")
 _LEGEND = re.compile(r"\b(NIC\d+)\s*[:=]\s*(\S+)")
 _COMMAND = re.compile(r"topo\s+(-mp?\b|--matrix(?:_pci)?)")
 
@@ -65,6 +67,8 @@ def read(text: str, path: str | None) -> Dump:
         for name, row in table.rows.items()
         for column in row.split
     ]
+    if table.is_headless:
+        warnings.append(f"{Place(path, table.line)}: the table has no header; columns are named by its rows")
     if table.another is not None:
         place = Place(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
@@ -108,10 +112,8 @@ def _is_cell(word: str) -> bool:
 
 
 def _gpu(name: str, row: Row, path: str | None) -> Gpu:
-    numa = row.tail.get("NUMA Affinity", "")
-    return Gpu(
-        Place(path, row.line), numa=int(numa) if re.fullmatch(r"\d{1,4}", numa) else None, dev=int(name[3:])
-    )
+    numa = _FIRST_NUMA.fullmatch(row.tail.get("NUMA Affinity", ""))
+    return Gpu(Place(path, row.line), numa=None if numa is None else int(numa[1]), dev=int(name[3:]))
 
 
 def _nics(lines: list[str], table: DeviceMatrix, nics: tuple[str, ...], path: str | None) -> tuple[Nic, ...]:
