@@ -63,7 +63,10 @@ def ports(dump):
 def nearest(dump):
     """Of each GPU, the numbers of the NICs that are nearest, and how near."""
     return [
-        (min(row), [int(nic.name.rpartition("_")[2]) for nic, near in zip(dump.nics, row) if near == min(row)])
+        (
+            min(row),
+            [int(nic.name.rpartition("_")[2]) for nic, near in zip(dump.nics, row) if near == min(row)],
+        )
         for row in dump.nic_nearness
     ]
 
@@ -97,9 +100,7 @@ def test_eight_h200_with_ten_nics_in_colours_and_tabs():
     dump = shared("h200-8-10nic-ansi.txt")
     assert dump.has_switch
     assert ports(dump) == [18] * 8
-    assert nearest(dump) == [
-        (Nearness.PIX, nics) for nics in ([3], [5], [4], [0, 1, 2], [7], [9], [8], [6])
-    ]
+    assert nearest(dump) == [(Nearness.PIX, nics) for nics in ([3], [5], [4], [0, 1, 2], [7], [9], [8], [6])]
     assert [gpu.numa for gpu in dump.gpus] == [0] * 4 + [1] * 4
 
 
@@ -191,7 +192,9 @@ def test_cells_that_lost_their_space_are_taken_apart_when_the_other_end_says_the
 
 
 def test_ways_by_pcie_that_differ_at_their_ends_are_a_damaged_paste():
-    with pytest.raises(TopologyError, match="GPU0 to NIC0 is NODE in line 2, and NIC0 to GPU0 is PIX") as error:
+    with pytest.raises(
+        TopologyError, match="GPU0 to NIC0 is NODE in line 2, and NIC0 to GPU0 is PIX"
+    ) as error:
         read(PAIR.replace("NIC0\tNODE", "NIC0\tPIX"))
     assert error.value.line == 4
 
