@@ -58,17 +58,3 @@ def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LIN
             if a < b and not counts[a][b]:
                 return Wiring(True, apart=(a, b))
     return Wiring(True, ports=tuple(max(counts[gpu]) for gpu in gpus))
-
-
-def must_be_switched(models: Sequence[str | None], links: Sequence[int]) -> bool:
-    """Whether GPUs whose links lead nobody knows where are behind a switch all the same.
-
-    More than four GPUs of one generation since A100, all with all their links, were built only so (a board
-    of four may be a mesh, and eight V100 or P100 are a cube mesh).
-    """
-    if len(links) <= 4 or not all(models):
-        return False
-    new = ("A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300")
-    return (
-        all(any(name in (model or "") for name in new) for model in models) and min(links) == max(links) > 0
-    )

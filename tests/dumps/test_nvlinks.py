@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taccl.dumps.nvlinks import links_of_model, must_be_switched, wiring
+from taccl.dumps.nvlinks import links_of_model, wiring
 
 
 def all_to_all(gpus, count):
@@ -68,19 +68,3 @@ def test_direct_links_never_exceed_what_a_gpu_has_unless_it_has_one_peer(gpus, d
             assert found.has_switch
     if found.has_switch and found.apart is None:
         assert all(port <= max(row) for port, row in zip(found.ports, counts, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("models", "links", "switched"),
-    [
-        (["A100-SXM4-80GB"] * 8, [12] * 8, True),
-        (["H200"] * 8, [18] * 8, True),
-        (["A100-SXM4-80GB"] * 4, [12] * 4, False),  # a board of four is a mesh, or half of eight
-        (["Tesla V100-SXM2-16GB"] * 8, [6] * 8, False),  # a cube mesh, or half of a DGX-2
-        (["H200"] * 8, [18] * 7 + [12], False),
-        ([None] * 8, [18] * 8, False),
-        (["RTX A6000"] * 8, [4] * 8, False),  # four bridges
-    ],
-)
-def test_only_boards_that_were_built_so_are_behind_switches_without_a_table(models, links, switched):
-    assert must_be_switched(models, links) is switched

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from taccl.dumps.facts import Nearness
 from taccl.dumps.formats import smi_topo
 from taccl.dumps.registry import format_of, read_text
+from taccl.dumps.settle import settled
 from taccl.errors import TopologyError
 
 DUMPS = Path(__file__).parents[2] / ".." / "shared" / "data" / "dumps" / "smi-topo"
@@ -142,11 +143,14 @@ def test_a_cube_mesh_is_linked_directly():
     assert (0, 5) not in counts
 
 
-def test_two_gpus_are_taken_as_linked_directly_and_that_is_told():
+def test_two_gpus_do_not_tell_what_is_between_them():
     dump = read(PAIR)
     assert dump.has_switch is None
-    assert [(link.a, link.b, link.count, link.place.line) for link in dump.links] == [(0, 1, 4, 2)]
-    assert "taken as linked directly" in dump.warnings[0]
+    assert [(link.a, link.b, link.count, link.place.line) for link in dump.links] == [
+        (0, None, 4, 2),
+        (1, None, 4, 3),
+    ]
+    assert [(link.a, link.b, link.count) for link in settled(dump).links] == [(0, 1, 4)]
 
 
 def test_a_gpu_without_links_where_others_have_them_is_told():
@@ -158,7 +162,7 @@ def test_a_gpu_without_links_where_others_have_them_is_told():
 @pytest.mark.parametrize(("here", "there", "count"), [("NV12", "NV1", [1]), ("NV12", "SYS", [])])
 def test_of_a_pair_that_counts_differently_at_its_ends_the_smaller_count_holds(here, there, count):
     dump = read(f" GPU0 GPU1\nGPU0 X {here}\nGPU1 {there} X\n")
-    assert [link.count for link in dump.links] == count
+    assert [link.count for link in settled(dump).links] == count
     assert "topo.txt:2" in dump.warnings[0]
     assert "line 3" in dump.warnings[0]
 

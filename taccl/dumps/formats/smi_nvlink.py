@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from taccl.dumps.facts import Dump, Gpu, GpuLink, Place
 from taccl.dumps.formats.device_matrix import plain_lines
-from taccl.dumps.nvlinks import must_be_switched
 from taccl.errors import TopologyError
 
 NAME = "nvidia-smi-nvlink"
@@ -64,31 +63,18 @@ def read(text: str, path: str | None) -> Dump:
         )
     listed.sort(key=lambda each: each.dev)
     totals = [len(each.rates) for each in listed]
-    models = [each.model or None for each in listed]
-    switched = must_be_switched(models, totals)
     links = []
     for position, each in enumerate(listed):
-        for rate, count in sorted(Counter(each.rates.values()).items(), reverse=True):
+        for rate, count in sorted(Counter(each.rates.values()).items()):
             line = min(each.lines[link] for link, value in each.rates.items() if value == rate)
             links.append(GpuLink(Place(path, line), position, None, "nvlink", count, rate))
-    warnings = _odd(listed, path)
-    if switched:
-        warnings.append(
-            f"{Place(path, listed[0].line)}: {len(listed)} GPUs with {totals[0]} links each: inferred to be"
-            " behind NVSwitches, since no board joins so many directly"
-        )
-    elif any(totals):
-        warnings.append(
-            f"{Place(path, listed[0].line)}: where the NVLinks lead does not stand here: give"
-            " `nvidia-smi topo -m` too"
-        )
     return Dump(
         NAME,
         tuple(Gpu(Place(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
         links=tuple(links),
-        has_switch=True if switched else (None if any(totals) else False),
+        has_switch=None if any(totals) else False,
         order="as `nvidia-smi` counts GPUs",
-        warnings=tuple(warnings),
+        warnings=tuple(_odd(listed, path)),
     )
 
 

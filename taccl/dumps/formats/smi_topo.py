@@ -186,9 +186,10 @@ def _links(
             line=table.rows[gpus[a]].line,
             hint="one switch joins all; give the GPUs of one NVLink domain, or the whole table as printed",
         )
-    if wires.has_switch:
+    ports = [max(row) for row in counts] if wires.has_switch is None else wires.ports
+    if ports:
         return tuple(
-            GpuLink(places[gpu], gpu, None, "nvlink", count) for gpu, count in enumerate(wires.ports) if count
+            GpuLink(places[gpu], gpu, None, "nvlink", count) for gpu, count in enumerate(ports) if count
         )
     return tuple(
         GpuLink(places[a], a, b, "nvlink", counts[a][b])
@@ -205,11 +206,6 @@ def _odd_counts(
     if not any(any(row) for row in counts):
         return []
     found = []
-    if wires.has_switch is None:
-        found.append(
-            f"{Place(path, table.line)}: two GPUs look the same with a switch between them and without:"
-            " taken as linked directly"
-        )
     totals = wires.ports or [sum(row) for row in counts]
     for name, total in zip(gpus, totals, strict=True):
         if total < max(totals):
