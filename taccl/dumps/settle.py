@@ -30,7 +30,7 @@ def settled(dump: Dump) -> Dump:
     if len(mine) == 1:
         return dump
     if len(mine) == 2:
-        rule = f"{place}: two GPUs look alike with and without a switch between them: taken as linked directly"
+        rule = f"{place}: two GPUs look alike with and without a switch: taken as linked directly"
         pair = (_direct(mine[0], mine[1]),) if all(mine) else ()
         return replace(dump, links=pair, has_switch=False, warnings=(*dump.warnings, rule))
     if must_be_switched([gpu.model for gpu in dump.gpus], totals):
