@@ -143,6 +143,19 @@ class Cpu:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What a library chose to do on a machine: no description of it, but something to check one by.
+
+    Parameters
+    ----------
+    paths : place, `Gpu.dev` of two neighbours in a ring, and the worst kind of way that the ring takes
+        between GPUs, in NCCL's words (`NVL`, `PIX`, `SYS`).
+    """
+
+    paths: tuple[tuple[Place, int, int, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Dump:
     """All that one dump tells, or several together.
 
@@ -161,6 +174,7 @@ class Dump:
         one has all that the other has, or they have nothing in common.
     peer_access : shape (gpus, gpus), whether one GPU may read and write the other's memory, whatever the way.
     cpus : where processors are told.
+    plan : the dump is a plan only: it can check others, and is no machine on its own.
     is_hint : somebody wrote it to place devices; its link speeds mean nothing.
     order : how the GPUs were put in order, in a few words.
     warnings : in plain sentences, with their lines.
@@ -177,6 +191,7 @@ class Dump:
     bridges: tuple[SharedBridge, ...] | None = None
     peer_access: tuple[tuple[bool | None, ...], ...] | None = None
     cpus: tuple[Cpu, ...] | None = None
+    plan: Plan | None = None
     is_hint: bool = False
     order: str = ""
     warnings: tuple[str, ...] = ()

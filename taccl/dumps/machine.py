@@ -15,6 +15,7 @@ from taccl.dumps.machine_yaml import machine_yaml
 from taccl.dumps.pcie_tree import add_pcie_tree
 from taccl.dumps.rates import Alphas, Bandwidth, Protocol, alphas
 from taccl.dumps.report import known_values, nearest_names
+from taccl.dumps.settle import settled, without_open_links
 from taccl.errors import TopologyError
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
@@ -81,8 +82,16 @@ def make_machine(
 
     Raises
     ------
-    TopologyError : several nodes without a NIC, or more GPUs than a machine may have.
+    TopologyError : several nodes without a NIC, more GPUs than a machine may have, or a plan alone.
     """
+    if dump.plan is not None:
+        raise TopologyError(
+            "this is a plan that NCCL made, which tells no link and no speed of a machine",
+            path=dump.gpus[0].place.path,
+            line=1,
+            hint="give the file of NCCL_TOPO_DUMP_FILE too: the plan checks it",
+        )
+    dump = settled(dump)
     if nodes > 1 and not dump.nics:
         raise TopologyError(
             f"{nodes} nodes cannot be joined: {dump.gpus[0].place.path or 'the file'} tells of no NIC",
@@ -93,7 +102,7 @@ def make_machine(
             f"a machine has 1 or more nodes and at most {MAX_GPUS} GPUs, not {nodes} such nodes"
         )
     costs = alphas(protocol)
-    layout = _lay_out(dump, costs, bandwidth)
+    layout = _lay_out(without_open_links(dump), costs, bandwidth)
     warnings = (*dump.warnings, *layout.warnings)
     header = [
         f"Made by `taccl topology import` from {dump.format}; bandwidths: {bandwidth}, one direction.",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from taccl.arguments import file_path
 from taccl.dumps.facts import Dump
-from taccl.dumps.formats import nccl_topology
+from taccl.dumps.formats import nccl_graph, nccl_log, nccl_topology, smi_nvlink, smi_p2p, smi_topo
 from taccl.errors import FileError, TopologyError
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
@@ -44,6 +44,21 @@ FORMATS: tuple[Format, ...] = (
         "NCCL or RCCL topology XML (NCCL_TOPO_DUMP_FILE)",
         nccl_topology.looks_like,
         nccl_topology.read,
+    ),
+    Format(
+        nccl_graph.NAME,
+        "NCCL graph XML (NCCL_GRAPH_DUMP_FILE), to check others by",
+        nccl_graph.looks_like,
+        nccl_graph.read,
+    ),
+    Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
+    Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
+    Format(smi_nvlink.NAME, "`nvidia-smi nvlink -s`", smi_nvlink.looks_like, smi_nvlink.read),
+    Format(
+        nccl_log.NAME,
+        "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
+        nccl_log.looks_like,
+        nccl_log.read,
     ),
 )
 

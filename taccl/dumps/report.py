@@ -32,7 +32,8 @@ def known_values(
     ).values():
         first = rated[wires[0]]
         if first.link.b is None:
-            who = f"GPUs {runs(rated[i].link.a for i in wires)} to the switch"
+            to = "to the switch" if dump.has_switch else "to ends that are not told"
+            who = f"GPUs {runs(rated[i].link.a for i in wires)} {to}"
         else:
             who = "GPUs " + ", ".join(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires[:8])
             who += f" and {len(wires) - 8} pairs more" if len(wires) > 8 else ""
