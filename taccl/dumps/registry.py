@@ -12,7 +12,7 @@ from pathlib import Path
 
 from taccl.arguments import file_path
 from taccl.dumps.facts import Dump
-from taccl.dumps.formats import nccl_topology
+from taccl.dumps.formats import amd_smi, hwloc, nccl_topology, rocm_smi
 from taccl.errors import FileError, TopologyError
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
@@ -45,6 +45,9 @@ FORMATS: tuple[Format, ...] = (
         nccl_topology.looks_like,
         nccl_topology.read,
     ),
+    Format("hwloc", "hwloc XML (`lstopo topology.xml`)", hwloc.looks_like, hwloc.read),
+    Format("amd-smi", "`amd-smi topology` or `amd-smi xgmi`", amd_smi.looks_like, amd_smi.read),
+    Format("rocm-smi", "`rocm-smi --showtopo`", rocm_smi.looks_like, rocm_smi.read),
 )
 
 

@@ -1,8 +1,8 @@
-"""What AMD's words for two GPUs mean: which are linked by xGMI, by how many links, and how far apart they are.
+"""What AMD's words for two GPUs mean: which have xGMI links, how many, and how far apart they are by PCIe.
 
-It knows the vocabulary that rocm-smi and amd-smi share (they ask the same driver), and neither's layout. Where
-the driver tells nothing, no link is made up: hops of 1 and a type of XGMI stand also for GPUs that only other
-GPUs join, as in an MI250X; weights and bandwidths tell them apart.
+It knows the vocabulary that rocm-smi and amd-smi share (they ask the same driver), and neither's layout.
+No link is made up: hops of 1 and a type of XGMI stand also for GPUs that only other GPUs join, as in an
+MI250X; weights and bandwidths tell them apart.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def pair_facts(
             "no table here tells whether any two GPUs are joined by xGMI or by PCIe",
             path=path,
             line=min(table.line for table in tables),
-            hint="give all of `rocm-smi --showtopo` or of `amd-smi topology`; a partitioned GPU may tell none",
+            hint="give all of `rocm-smi --showtopo` or `amd-smi topology`; partitioned GPUs may tell none",
         )
     facts.links = tuple(_links(pairs, names, path, facts.warnings))
     facts.nearness = _nearness(pairs, gpus)
@@ -124,7 +124,9 @@ class _Reader:
             if table is not None and table.is_whole:
                 self._tables[kind] = table
             elif table is not None:
-                warnings.append(f"{Place(path, table.line)}: the table of the {kind} is cut short and not used")
+                warnings.append(
+                    f"{Place(path, table.line)}: the table of the {kind} is cut short and not used"
+                )
 
     def pairs(self, names: Sequence[str]) -> list[_Pair]:
         """Every two GPUs, once."""
@@ -253,8 +255,8 @@ def _links(
         warnings.append(f"a weight of one hop and a bandwidth of 0: taken as no link: {_few(against)}")
     if uncounted:
         warnings.append(
-            f"how many xGMI links join two GPUs is not told for {len(uncounted)} pairs: an MI250X has 1, 2 or 4; "
-            "`rocm-smi --shownodesbw`, `amd-smi topology` or RCCL's topology XML may tell"
+            f"how many xGMI links join two GPUs is not told for {len(uncounted)} pairs (an MI250X has 1, 2 "
+            "or 4); `rocm-smi --shownodesbw`, `amd-smi topology` or RCCL's topology XML may tell"
         )
     if by_hops:
         warnings.append(

@@ -1,7 +1,7 @@
-"""What amd-smi prints of how GPUs are joined: `amd-smi topology` as text, JSON (old and new) and CSV, `amd-smi xgmi`.
+"""What amd-smi prints of how GPUs are joined: `amd-smi topology` and `amd-smi xgmi`, as text, JSON and CSV.
 
-It knows amd-smi's layouts; what the words in its tables mean is told by `amd_pairs`, and the tables of `xgmi` are
-read by `amd_xgmi`.
+It knows amd-smi's layouts, old and new; what the words in its tables mean is told by `amd_pairs`, and the
+tables of `xgmi` are read by `amd_xgmi`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ _BDF = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])", r
 _GPU = re.compile(r"gpu_?([0-9]{1,4})", re.IGNORECASE)
 _CSV_COLUMN = re.compile(rf"({'|'.join(_OLD_KEYS)})_gpu_([0-9]{{1,4}})", re.IGNORECASE)
 _TEXT_MARK = re.compile(
-    r"^\s*(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW|LINK METRIC) TABLE\s*:?|^\s*XGMI LINK STATUS\s*:?", re.MULTILINE
+    r"^\s*(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW|LINK METRIC) TABLE\s*:?|^\s*XGMI LINK STATUS\s*:?",
+    re.MULTILINE,
 )
 _CSV_MARK = re.compile(rf"^\s*gpu,.*(?:{'|'.join(_OLD_KEYS)})_gpu_[0-9]", re.MULTILINE | re.IGNORECASE)
-_JSON_MARK = re.compile(r'"(?:link_accessibility|link_status|link_type|num_hops|numa_bandwidth|link_metrics)"')
+_JSON_MARK = re.compile(
+    r'"(?:link_accessibility|link_status|link_type|num_hops|numa_bandwidth|link_metrics)"'
+)
 _BEGINNING = 2**18
 
 
@@ -88,7 +91,7 @@ def read(text: str, path: str | None) -> Dump:
 
 
 def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str | None) -> Dump:
-    """The tables of `amd-smi topology`; `numbers` are amd-smi's of the GPUs, where they are not just counted."""
+    """The tables of `amd-smi topology`; `numbers` are amd-smi's of the GPUs where the output has them."""
     names = names_of(tables, path)
     if numbers:
         names = tuple(sorted(names, key=lambda name: numbers.get(name, -1)))
@@ -192,7 +195,9 @@ def _new_cells(entry: Located, path: str | None) -> Iterator[tuple[str, int, Any
 def _old_cells(entry: Located) -> Iterator[tuple[str, int, Any, int]]:
     for key, kind in _OLD_KEYS.items():
         row = entry.get(key)
-        for name, value in row.items() if isinstance(row, Located) else ():
+        if not isinstance(row, Located):
+            continue
+        for name, value in row.items():
             match = _GPU.fullmatch(name)
             if match is not None:
                 yield kind, int(match[1]), value, row.line

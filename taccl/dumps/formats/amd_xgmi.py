@@ -1,7 +1,7 @@
-"""What `amd-smi xgmi` prints: which GPUs count traffic on a link to each other, how fast a link is, which are down.
+"""What `amd-smi xgmi` prints: which GPUs count traffic to each other, how fast a link is, which are down.
 
-It knows that command's table and JSON. Counters are kept for each neighbour and not for each link, so how many
-links there are is not told.
+It knows that command's table and JSON. Counters are kept for each neighbour and not for each link, so how
+many links there are is not told.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _TITLE = re.compile(r"\s*LINK METRIC TABLE\s*:?\s*")
 _STATUS = re.compile(r"\s*XGMI LINK STATUS\s*:?\s*")
 _END = re.compile(r"\s*[A-Z][A-Z -]* (?:TABLE|STATUS)\s*:?\s*")
 _HEADER = re.compile(r"\s*(?:gpu\s+)?bdf\s+bit_rate\s+max_bandwidth\s+link_type\s+(.*)")
-_STATUS_HEADER = re.compile(r"\s*(?:gpu\s+)?bdf\s+(.*)")
-_ROW = re.compile(r"\s*GPU\s*([0-9]{1,4})\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\s*(.*)", re.IGNORECASE)
+_ROW = re.compile(
+    r"\s*GPU\s*([0-9]{1,4})\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\s*(.*)", re.IGNORECASE
+)
 _COUNTERS = re.compile(r"\s*(Read|Write)\s+(.*)", re.IGNORECASE)
 _COUNTER = re.compile(r"N/A|[0-9]+(?:\.[0-9]+)?\s*[KMGTPE]?i?B", re.IGNORECASE)
 _RATE = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,6})?)\s*Gb/s", re.IGNORECASE)
@@ -120,13 +121,16 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
                 )
             elif (a, b) in down:
                 where = Place(path, down[a, b])
-                warnings.append(f"{where}: the link of GPU{row.dev} and GPU{rows[b].dev} is down and left out")
+                warnings.append(
+                    f"{where}: the link of GPU{row.dev} and GPU{rows[b].dev} is down and left out"
+                )
             elif row.linked[b]:
                 rates = [gbps for gbps in (row.gbps, rows[b].gbps) if gbps is not None]
                 links.append(GpuLink(Place(path, row.line), a, b, "xgmi", None, min(rates, default=None)))
     if links:
         warnings.append(
-            "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's topology XML may"
+            "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's "
+            "topology XML may"
         )
     return Dump(
         format="amd-smi",

@@ -53,7 +53,9 @@ def parse_objects(text: str, path: str | None) -> Any:
         ) from None
     except (RecursionError, ValueError) as fault:
         raise TopologyError(
-            f"this JSON cannot be read: {type(fault).__name__}", path=path, line=text.count("\n", 0, begin) + 1
+            f"this JSON cannot be read: {type(fault).__name__}",
+            path=path,
+            line=text.count("\n", 0, begin) + 1,
         ) from None
 
 

@@ -46,7 +46,9 @@ class PairTable:
 
     @property
     def is_whole(self) -> bool:
-        return all((a, b) in self.cells or (b, a) in self.cells for a in self.names for b in self.names if a != b)
+        return all(
+            (a, b) in self.cells or (b, a) in self.cells for a in self.names for b in self.names if a != b
+        )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ It knows rocm-smi's titles and keys; what the words in its tables mean is told b
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from taccl.dumps.formats.amd_pairs import (
     names_of,
     pair_facts,
 )
+from taccl.dumps.formats.json_objects import begins_json, parse_objects
 from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, read_tables
 from taccl.errors import TopologyError
 
@@ -37,12 +37,18 @@ _TITLE = re.compile(
 _RULE = re.compile(r"\s*(?:={4,}|-{8,})")
 _NAME = re.compile(r"GPU\[?([0-9]{1,4})\]?", re.IGNORECASE)
 #: `GPU[0]  : (Topology) Numa Node: 0`
-_FACT = re.compile(r"\s*GPU\[([0-9]{1,4})\]\s*:\s*(?:\(Topology\)\s*)?([^:]{1,60}?)\s*:\s*(.*?)\s*", re.IGNORECASE)
+_FACT = re.compile(
+    r"\s*GPU\[([0-9]{1,4})\]\s*:\s*(?:\(Topology\)\s*)?([^:]{1,60}?)\s*:\s*(.*?)\s*", re.IGNORECASE
+)
 _JSON_PAIR = re.compile(
-    r"\s*(?:\(Topology\)\s*)?(weight|hops|link type|min-max bandwidth) between DRM devices ([0-9]{1,4}) and ([0-9]{1,4})\s*",
+    r"\s*(?:\(Topology\)\s*)?(weight|hops|link type|min-max bandwidth) between DRM devices "
+    r"([0-9]{1,4}) and ([0-9]{1,4})\s*",
     re.IGNORECASE,
 )
-_MARK = re.compile(r"between two gpus|\(Topology\)|between DRM devices|ROCm System Management Interface|ROCm SMI Log", re.I)
+_MARK = re.compile(
+    r"between two gpus|\(Topology\)|between DRM devices|ROCm System Management Interface|ROCm SMI Log",
+    re.IGNORECASE,
+)
 #: What stands before the first table is at most a few screens of other output.
 _BEGINNING = 2**18
 _ABSENT = ("", "N/A", "-1", "4294967295", "UNKNOWN")
@@ -75,7 +81,8 @@ def read(text: str, path: str | None) -> Dump:
     ------
     TopologyError : what is wrong with it, with the line.
     """
-    tables, facts = _read_json(text, path) if text.lstrip()[:1] == "{" else _read_text(text, path)
+    is_json = begins_json(text) and not _TITLE.search(text)
+    tables, facts = _read_json(text, path) if is_json else _read_text(text, path)
     if not tables:
         raise TopologyError(
             "this is of rocm-smi, and has no table that tells how GPUs are joined",
@@ -130,18 +137,11 @@ def _read_text(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
 
 
 def _read_json(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as fault:
-        raise TopologyError(
-            f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint="give all that rocm-smi printed"
-        ) from None
-    except (RecursionError, ValueError) as fault:
-        raise TopologyError(f"this JSON cannot be read: {fault}", path=path, line=1) from None
+    document = parse_objects(text, path)
     line_of = {match[1]: number for number, match in _quoted(text)}
     found: dict[str, dict[tuple[str, str], Cell]] = {}
     facts = _Facts()
-    for card, entries in document.items():
+    for card, entries in document.items() if isinstance(document, dict) else ():
         for key, value in entries.items() if isinstance(entries, dict) else ():
             cell = Cell(str(value).strip(), line_of.get(key, 1))
             match, gpu = _JSON_PAIR.fullmatch(key), re.fullmatch(r"card([0-9]{1,4})", card)

@@ -1,4 +1,4 @@
-"""hwloc's XML (`lstopo topology.xml`) of versions 1 to 3: what the operating system and the drivers told of one node.
+"""The XML of hwloc 1 to 3 (`lstopo topology.xml`): what the system and its drivers told of one node.
 
 It knows hwloc's objects and matrices, and what its backends put into them; no constant of a link.
 """

@@ -38,7 +38,8 @@ def find_gpus(tree: Tree, path: str | None, warnings: list[str]) -> tuple[list[P
     for device in displays if driven else ():
         if device not in driven:
             warnings.append(
-                f"{device.here(path)}: {device.busid or 'a display device'} is left out, no driver of GPUs names it"
+                f"{device.here(path)}: {device.busid or 'a display device'} is left out, "
+                "no driver of GPUs names it"
             )
     found = [_placed(device, path) for device in driven or displays]
     if not found:
@@ -57,6 +58,9 @@ def has_nvswitch(tree: Tree) -> bool:
 
 
 def is_nvswitch(device: PciDevice) -> bool:
+    """By its class; a driver can hide that, and then hwloc's own word is left."""
+    if device.element.attributes.get("subtype") == "NVSwitch":
+        return True
     return device.kind == _NVSWITCH and device.chip.startswith(_NVIDIA)
 
 
@@ -92,7 +96,10 @@ def _loose_gpus(tree: Tree, path: str | None) -> tuple[list[PlacedGpu], str]:
     """GPUs of a file without PCI devices (filtered, or of a container): those of one backend."""
     for backend in _BACKENDS:
         numbered = {
-            number: each for each in tree.loose for name, number in _numbers([each]).items() if name == backend
+            number: each
+            for each in tree.loose
+            for name, number in _numbers([each]).items()
+            if name == backend
         }
         if numbered:
             placed = [
@@ -104,6 +111,4 @@ def _loose_gpus(tree: Tree, path: str | None) -> tuple[list[PlacedGpu], str]:
 
 
 def _loose_gpu(software: Software, number: int, path: str | None) -> Gpu:
-    return Gpu(
-        Place(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number
-    )
+    return Gpu(Place(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number)

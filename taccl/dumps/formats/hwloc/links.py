@@ -1,4 +1,4 @@
-"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` where it is one."""
+"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` if it is real."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NVLINK_FIRST, _NVLINK, _NVLINK_FIFTH = 20_000, 25_000, 50_000
 _FIRST_MODELS, _FIFTH_MODELS = ("P100",), ("B100", "B200", "B300")
 #: MB/s that the ROCm driver states for one xGMI link.
 _XGMI = 50_000
-#: What hwloc put down for every two GPUs of a hive before it asked the driver, whether they have a link or not.
+#: What hwloc put down for every two GPUs of a hive, linked or not, before it asked the driver.
 _XGMI_PLACEHOLDER = 100_000
 _MOST_OBJECTS = 1024
 
@@ -38,11 +38,6 @@ class _Matrix:
     place: Place
     ends: tuple[int | str | None, ...]
     values: tuple[int, ...]
-
-    def between(self, row: int, column: int) -> int:
-        """What both directions have."""
-        size = len(self.ends)
-        return min(self.values[row * size + column], self.values[column * size + row])
 
 
 def find_links(tree: Tree, placed: Sequence[PlacedGpu], path: str | None) -> Links:
@@ -70,42 +65,41 @@ def find_links(tree: Tree, placed: Sequence[PlacedGpu], path: str | None) -> Lin
 
 
 def _nvlinks(matrix: _Matrix, placed: Sequence[PlacedGpu]) -> Links:
-    found = Links([], any(end == "switch" for end in matrix.ends))
+    warnings: list[str] = []
+    links: list[GpuLink] = []
     to_switch: dict[int, int] = {}
-    for a, b, value in _pairs(matrix, found.warnings):
+    for a, b, value in _pairs(matrix, warnings):
         if b is None:
             to_switch[a] = to_switch.get(a, 0) + value
         else:
-            _add(found, matrix.place, a, b, "nvlink", value, _one_nvlink(placed[a], value))
+            links.append(_link(matrix.place, a, b, "nvlink", value, _one_nvlink(placed[a], value), warnings))
     for a, value in sorted(to_switch.items()):
-        _add(found, matrix.place, a, None, "nvlink", value, _one_nvlink(placed[a], value))
-    without = [a for a in range(len(placed)) if a not in to_switch]
-    if to_switch and without:
-        names = " ".join(str(a) for a in without)
-        found.warnings.append(f"{matrix.place}: these GPUs have no link to the NVSwitches that others have: {names}")
-    return found
+        links.append(_link(matrix.place, a, None, "nvlink", value, _one_nvlink(placed[a], value), warnings))
+    most = max(to_switch.values(), default=0)
+    fewer = [str(a) for a in range(len(placed)) if to_switch.get(a, 0) < most]
+    if fewer:
+        warnings.append(
+            f"{matrix.place}: these GPUs have fewer links to the NVSwitches than others, "
+            f"which may be down: {' '.join(fewer)}"
+        )
+    return Links(links, any(end == "switch" for end in matrix.ends), warnings)
 
 
 def _xgmi_links(matrix: _Matrix, placed: Sequence[PlacedGpu]) -> Links:
-    found = Links([], False)
-    pairs = [*_pairs(matrix, found.warnings)]
+    warnings: list[str] = []
+    pairs = [(a, b, value) for a, b, value in _pairs(matrix, warnings) if b is not None]
     if pairs and all(value == _XGMI_PLACEHOLDER for _, _, value in pairs):
-        return Links(
-            None,
-            False,
-            [
-                f"{matrix.place}: XGMIBandwidth has {_XGMI_PLACEHOLDER} for every pair, linked or not, so which GPUs "
-                f"have an xGMI link is not told; {_hives(placed)}"
-            ],
+        told = (
+            f"{matrix.place}: XGMIBandwidth has {_XGMI_PLACEHOLDER} for every pair, linked or not, "
+            f"so which GPUs have an xGMI link is not told; {_hives(placed)}"
         )
-    for a, b, value in pairs:
-        if b is not None:
-            _add(found, matrix.place, a, b, "xgmi", value, _XGMI)
-    return found
+        return Links(None, False, [told])
+    links = [_link(matrix.place, a, b, "xgmi", value, _XGMI, warnings) for a, b, value in pairs]
+    return Links(links, False, warnings)
 
 
 def _pairs(matrix: _Matrix, warnings: list[str]) -> Iterator[tuple[int, int | None, int]]:
-    """GPU and GPU (the lower first), or GPU and None for a switch, with the MB/s that both directions have."""
+    """GPU and GPU (the lower first), or GPU and None for a switch, with the MB/s of the slower direction."""
     size, odd = len(matrix.ends), []
     for row, end in enumerate(matrix.ends):
         for column in range(row + 1, size):
@@ -121,17 +115,19 @@ def _pairs(matrix: _Matrix, warnings: list[str]) -> Iterator[tuple[int, int | No
     if odd:
         more = f", and {len(odd) - 3} more" if len(odd) > 3 else ""
         warnings.append(
-            f"{matrix.place}: the two directions differ (a broken link), the weaker is taken: {'; '.join(odd[:3])}{more}"
+            f"{matrix.place}: the two directions differ (a broken link), the weaker is taken: "
+            f"{'; '.join(odd[:3])}{more}"
         )
 
 
-def _add(found: Links, place: Place, a: int, b: int | None, kind: LinkKind, value: int, one: int) -> None:
-    count, rest = divmod(value, one)
-    whole = count > 0 and rest == 0
-    if not whole:
-        found.warnings.append(f"{place}: {value} MB/s is no whole number of links of {one}; taken as one link")
-    assert found.links is not None
-    found.links.append(GpuLink(place, a, b, kind, count if whole else 1, (one if whole else value) / 1000))
+def _link(
+    place: Place, a: int, b: int | None, kind: LinkKind, value: int, one: int, warnings: list[str]
+) -> GpuLink:
+    """As many links of `one` MB/s as the value has; one link of the value where that is no whole number."""
+    if value % one == 0:
+        return GpuLink(place, a, b, kind, value // one, one / 1000)
+    warnings.append(f"{place}: {value} MB/s is no multiple of {one}, which is one link; taken as one link")
+    return GpuLink(place, a, b, kind, 1, value / 1000)
 
 
 def _one_nvlink(gpu: PlacedGpu, value: int) -> int:
@@ -164,7 +160,7 @@ def _matrix(element: Element, tree: Tree, placed: Sequence[PlacedGpu], path: str
     values = _words(element, "u64values")
     if not keys or len(keys) > _MOST_OBJECTS or len(values) != len(keys) ** 2:
         raise TopologyError(
-            f"the matrix {element.attributes.get('name', '')} has {len(keys)} objects and {len(values)} values",
+            f"{element.attributes.get('name', '')} has {len(keys)} objects and {len(values)} values",
             path=path,
             line=element.line,
             hint="give the file whole",

@@ -11,7 +11,9 @@ from taccl.dumps.formats.hwloc.tree import PciDevice, Software, Tree
 
 _NETWORK_CLASS = "02"
 #: Names of devices that programs open for RDMA; what the kernel calls a network interface is none of them.
-_RDMA = re.compile(r"(?:mlx|mthca|hfi|qib|bnxt_re|efa|rdmap|irdma|ionic|rocep|ibp|roceo|rxe|siw|cxi|opa|hns|erdma)[a-z]*_?[0-9]")
+_RDMA = re.compile(
+    r"(?:mlx|mthca|hfi|qib|bnxt_re|efa|rdmap|irdma|ionic|rocep|ibp|roceo|rxe|siw|cxi|opa|hns|erdma)[a-z]*_?[0-9]"
+)
 #: HPE's Slingshot is no OpenFabrics device; its ports are network interfaces of these names.
 _SLINGSHOT = re.compile(r"(?:hsi|hsn)[0-9]+")
 _SLINGSHOT_VENDOR = "17db"
@@ -65,8 +67,7 @@ def _ports(device: PciDevice, path: str | None) -> list[PlacedNic]:
 
 
 def _port(device: PciDevice, software: Software, is_rdma: bool, path: str | None) -> PlacedNic:
-    states = [value.strip() for name, value in software.infos.items() if re.fullmatch(r"Port[0-9]+State", name)]
-    lids = [value.strip() for name, value in software.infos.items() if re.fullmatch(r"Port[0-9]+LID", name)]
+    states, lids = (_of_ports(software, what) for what in ("State", "LID"))
     is_down = all(state in _DOWN for state in states) if states else bool(lids) and {*lids} == {"0xffff"}
     nic = Nic(
         place=device.here(path),
@@ -78,8 +79,17 @@ def _port(device: PciDevice, software: Software, is_rdma: bool, path: str | None
     return PlacedNic(nic, device, is_rdma, is_down)
 
 
+def _of_ports(software: Software, what: str) -> list[str]:
+    """What is told of each port: `Port1State`, `Port2State`."""
+    return [
+        value.strip()
+        for name, value in software.infos.items()
+        if re.fullmatch(rf"Port[0-9]{{1,3}}{what}", name)
+    ]
+
+
 def _without_slow(found: Sequence[PlacedNic]) -> list[PlacedNic]:
-    """Where some ports are of a fabric, those; else all but what PCIe holds to 10 Gb/s, if there are faster ones."""
+    """Those of a fabric, if there are any; else all that PCIe does not hold to 10 Gb/s, if any."""
     fabric = [each for each in found if each.is_rdma]
     if fabric:
         return fabric

@@ -42,6 +42,8 @@ def read(text: str, path: str | None) -> Dump:
     if not nics:
         warnings.append("there is no network port in this file; hwloc leaves them out when it filters I/O")
     devices = [each.device for each in placed if each.device is not None]
+    gpu_near = tuple(tuple(nearness(a, b) for b in devices) for a in devices)
+    nic_near = tuple(tuple(nearness(a, b.device) for b in nics) for a in devices)
     known = len(devices) == len(placed)
     return Dump(
         format="hwloc",
@@ -49,8 +51,8 @@ def read(text: str, path: str | None) -> Dump:
         nics=tuple(each.nic for each in nics) if nics else None,
         links=None if links.links is None else tuple(links.links),
         has_switch=links.has_switch,
-        gpu_nearness=tuple(tuple(nearness(a, b) for b in devices) for a in devices) if known else None,
-        nic_nearness=tuple(tuple(nearness(a, b.device) for b in nics) for a in devices) if known and nics else None,
+        gpu_nearness=gpu_near if known else None,
+        nic_nearness=nic_near if known and nics else None,
         order=order,
         warnings=(*warnings, *links.warnings),
     )

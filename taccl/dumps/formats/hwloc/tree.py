@@ -1,4 +1,4 @@
-"""The PCI devices of an hwloc file, each with the bridges above it and the part of the machine that it hangs at.
+"""The PCI devices of an hwloc file, each with the bridges above it and the part of the machine it hangs at.
 
 It knows the attributes of objects in all versions, and not which devices are GPUs or ports.
 """
@@ -80,7 +80,7 @@ class PciDevice:
         return _speed(self.element)
 
     def gbps(self, least: float) -> float | None:
-        """Of its way to the CPU as NCCL reckons it; None if a link of it is below `least` (raw): idle, or not told."""
+        """Of its way to the CPU as NCCL reckons it; None if a link of it is unknown or (raw) below `least`."""
         speeds = [_speed(element) for element in (self.element, *self.bridges)]
         known = [speed for speed in speeds if speed is not None]
         if len(known) < len(speeds) or min(known) < least:
@@ -156,9 +156,7 @@ def nearness(a: PciDevice, b: PciDevice) -> Nearness:
 def children(element: Element, kind: str) -> Iterator[Element]:
     """The objects of a type directly below."""
     return (
-        child
-        for child in element.children
-        if child.tag == "object" and child.attributes.get("type") == kind
+        child for child in element.children if child.tag == "object" and child.attributes.get("type") == kind
     )
 
 
@@ -226,7 +224,7 @@ def _chip(bridge: Element) -> str:
 
 
 def _speed(element: Element) -> float | None:
-    """hwloc writes 0 where it knows none."""
+    """Raw GB/s of the link above; 0 in the file is one that hwloc does not know."""
     match = _SPEED.match(element.attributes.get("pci_link_speed", ""))
     return None if match is None or float(match[1]) <= 0 else float(match[1])
 
