@@ -25,6 +25,9 @@ _SURELY_XGMI = (13, 15)
 #: Weight of two GPUs below one host bridge; more of it crosses sockets.
 _ONE_ROOT = 40
 
+#: Between two GPUs; an MI250X has 4, and more of them is a damaged number.
+_MOST_LINKS = 8
+
 _XGMI, _PCIE, _NOTHING = "XGMI", "PCIE", ""
 _UNKNOWN = {"XXXX", "N/A", "NA", "-", "UNKNOWN", "INTERNAL", "NOT_APPLICABLE"}
 _SELF = {"0", "X", "SELF"}
@@ -156,7 +159,7 @@ class _Reader:
             kind=kind,
             weight=weight,
             hops=hops,
-            bandwidth=min(bandwidths, key=lambda each: each[1], default=None),
+            bandwidth=_weaker(bandwidths),
             access=all(access) if access else None,
             line=self._line(both),
         )
@@ -225,6 +228,13 @@ def _bandwidth(text: str) -> tuple[int, int] | None:
     raise ValueError(text)
 
 
+def _weaker(bandwidths: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Of what two directions say, the fewer and slower."""
+    if len(bandwidths) < 2 or (0, 0) in bandwidths:
+        return min(bandwidths, default=None)
+    return max(one for one, _ in bandwidths), min(total for _, total in bandwidths)
+
+
 def _access(text: str) -> bool | None:
     word = text.upper()
     if word in _TRUE or word in _FALSE:
@@ -239,9 +249,10 @@ def _links(
 ) -> Iterator[GpuLink]:
     """The pairs with links of their own, and how many."""
     told = any(pair.bandwidth is not None and pair.bandwidth[1] > 0 for pair in pairs)
+    weighed = any(pair.weight for pair in pairs)
     uncounted, by_hops, against = [], False, []
     for pair in pairs:
-        if pair.kind != _XGMI or not _is_direct(pair, told):
+        if pair.kind != _XGMI or not _is_direct(pair, told, weighed):
             continue
         if told and pair.bandwidth == (0, 0):
             against.append(_both(pair, names))
@@ -265,18 +276,19 @@ def _links(
         )
 
 
-def _is_direct(pair: _Pair, told: bool) -> bool:
+def _is_direct(pair: _Pair, told: bool, weighed: bool) -> bool:
     """Whether two GPUs of one hive have a link of their own.
 
     Parameters
     ----------
     told : whether the table of bandwidths tells any; then 0-0 in it means no link, else nothing.
+    weighed : whether any weight is told; then a pair without one has no link.
     """
     if pair.bandwidth is not None and pair.bandwidth[1] > 0:
         return True
     if told and pair.bandwidth == (0, 0):
         return pair.weight in _ONE_HOP
-    if pair.weight is not None:
+    if weighed:
         return pair.weight in _ONE_HOP
     return pair.hops == 1
 
@@ -286,9 +298,8 @@ def _count(pair: _Pair) -> tuple[int | None, float | None]:
     if pair.bandwidth is None or pair.bandwidth[0] == 0:
         return None, None
     one, total = pair.bandwidth
-    if total % one:
-        return None, one / 1000
-    return total // one, one / 1000
+    count, rest = divmod(total, one)
+    return (count if rest == 0 and 0 < count <= _MOST_LINKS else None), one / 1000
 
 
 def _nearness(pairs: Sequence[_Pair], gpus: Sequence[Gpu]) -> tuple[tuple[Nearness | None, ...], ...]:

@@ -80,7 +80,10 @@ class PciDevice:
         return _speed(self.element)
 
     def gbps(self, least: float) -> float | None:
-        """Of its way to the CPU as NCCL reckons it; None if a link of it is unknown or (raw) below `least`."""
+        """Of its way to the CPU, as NCCL reckons it.
+
+        None if a link of it is unknown, or below `least` (raw).
+        """
         speeds = [_speed(element) for element in (self.element, *self.bridges)]
         known = [speed for speed in speeds if speed is not None]
         if len(known) < len(speeds) or min(known) < least:
