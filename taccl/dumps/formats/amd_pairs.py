@@ -252,10 +252,11 @@ def _links(
     weighed = any(pair.weight for pair in pairs)
     uncounted, by_hops, against = [], False, []
     for pair in pairs:
-        if pair.kind != _XGMI or not _is_direct(pair, told, weighed):
+        if pair.kind != _XGMI or not _is_direct(pair, weighed):
             continue
         if told and pair.bandwidth == (0, 0):
-            against.append(_both(pair, names))
+            if pair.weight is not None:
+                against.append(_both(pair, names))
             continue
         count, gbps = _count(pair)
         by_hops = by_hops or not (pair.weight or count)
@@ -276,21 +277,13 @@ def _links(
         )
 
 
-def _is_direct(pair: _Pair, told: bool, weighed: bool) -> bool:
-    """Whether two GPUs of one hive have a link of their own.
-
-    Parameters
-    ----------
-    told : whether the table of bandwidths tells any; then 0-0 in it means no link, else nothing.
-    weighed : whether any weight is told; then a pair without one has no link.
-    """
+def _is_direct(pair: _Pair, weighed: bool) -> bool:
+    """Whether two GPUs of one hive have a link of their own; `weighed` if any pair has a weight."""
+    if pair.weight is not None:
+        return pair.weight in _ONE_HOP
     if pair.bandwidth is not None and pair.bandwidth[1] > 0:
         return True
-    if told and pair.bandwidth == (0, 0):
-        return pair.weight in _ONE_HOP
-    if weighed:
-        return pair.weight in _ONE_HOP
-    return pair.hops == 1
+    return not weighed and pair.hops == 1
 
 
 def _count(pair: _Pair) -> tuple[int | None, float | None]:
