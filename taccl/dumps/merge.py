@@ -15,6 +15,7 @@ from typing import TypeVar
 from taccl.dumps.facts import Dump, Gpu, Nearness, Nic, SharedBridge
 from taccl.dumps.figures import arch_of
 from taccl.dumps.merged_links import contradiction, merged_links
+from taccl.dumps.plan_check import disagreements
 
 _Row = TypeVar("_Row")
 #: Ports that a tool counts and does not name.
@@ -27,14 +28,21 @@ def merge(dumps: Sequence[Dump]) -> Dump:
     GPUs are the same by bus id, else by the vendor's index, else by their place in the order. A later dump
     may tell of fewer GPUs than the first, but of none besides them.
 
+    A plan is no description: what a machine lacks of it is a warning.
+
     Raises
     ------
     TopologyError : two say different things of one device or link; the message names both lines.
     """
-    whole = dumps[0]
-    for each in dumps[1:]:
+    plans = [dump for dump in dumps if dump.plan is not None]
+    machines = [dump for dump in dumps if dump.plan is None]
+    if not machines:
+        return dumps[0]
+    whole = machines[0]
+    for each in machines[1:]:
         whole = _refined(whole, each)
-    return whole
+    unlike = tuple(words for plan in plans for words in disagreements(plan, whole))
+    return replace(whole, warnings=(*whole.warnings, *unlike)) if unlike else whole
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,17 @@ from pathlib import Path
 
 from taccl.arguments import file_path
 from taccl.dumps.facts import Dump
-from taccl.dumps.formats import nccl_graph, nccl_log, nccl_topology, smi_nvlink, smi_p2p, smi_topo
+from taccl.dumps.formats import (
+    amd_smi,
+    hwloc,
+    nccl_graph,
+    nccl_log,
+    nccl_topology,
+    rocm_smi,
+    smi_nvlink,
+    smi_p2p,
+    smi_topo,
+)
 from taccl.errors import FileError, TopologyError
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
@@ -60,6 +70,9 @@ FORMATS: tuple[Format, ...] = (
         nccl_log.looks_like,
         nccl_log.read,
     ),
+    Format("hwloc", "hwloc XML (`lstopo topology.xml`)", hwloc.looks_like, hwloc.read),
+    Format("amd-smi", "`amd-smi topology` or `amd-smi xgmi`", amd_smi.looks_like, amd_smi.read),
+    Format("rocm-smi", "`rocm-smi --showtopo`", rocm_smi.looks_like, rocm_smi.read),
 )
 
 
