@@ -59,6 +59,11 @@ _XGMI = {
 
 #: Words of product names -> architecture, the longer names first where one holds another.
 _MODELS: tuple[tuple[str, str], ...] = (
+    # PCI device ids, which stand where a tool knows no name.
+    (r"\b(?:0x)?(?:74a[0-9a-f]|74b[0-9a-f])\b", "gfx942"),
+    (r"\b(?:0x)?740[8cf]\b", "gfx90a"),
+    (r"\b(?:0x)?738[ce]\b", "gfx908"),
+    (r"\b(?:0x)?66a[0-7]\b", "gfx906"),
     (r"\bG?B[23]00\b", "sm100"),
     (r"\bGH200\b|\bH[128]00\b|\bH20\b", "sm90"),
     (r"\bA100\b|\bA800\b|\bA30\b", "sm80"),

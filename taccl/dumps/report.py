@@ -57,8 +57,7 @@ def known_values(
             rows.append(Known(f"nearest NIC of GPU {gpu}", nearest, "inferred", _rule_of_nearness(dump, gpu)))
     for wire in layout.wires:
         rows.append(_row(f"alpha us, {wire.what}", wire.alpha_us))
-        if wire.what in ("GPU to NIC", "between CPUs", "PCIe of a bridge", "PCIe of a network card"):
-            rows.append(_row(f"GB/s, {wire.what}", wire.gbps))
+        rows.append(_row(f"GB/s, {wire.what}", wire.gbps))
     if layout.fabric is not None:
         rows.append(_row("alpha us, network", layout.fabric[0]))
         rows.append(_row("GB/s, network", layout.fabric[1]))
