@@ -47,6 +47,10 @@ def add_pcie_tree(layout: Layout, dump: Dump, alphas: Alphas, bandwidth: Bandwid
         layout.wire((layout.gpus[i], above), "PCIe of a GPU", half, pcie_figure(gpu, bandwidth))
     for group, bridge in bridges:
         gbps = pcie_gbps(bridge.gbps, bridge.place, bandwidth)
+        if bridge.gbps is None and bridge.gpus:
+            fastest = max(pcie_figure(dump.gpus[i], bandwidth).value for i in bridge.gpus)
+            rule = f"as fast as GPUs below it, since no speed to believe is told: {bridge.place}"
+            gbps = Figure(fastest, "inferred", rule)
         layout.wire((group.name, _lowest(groups, group)), "PCIe of a bridge", none, gbps)
     _add_cards(layout, dump, groups, none, bandwidth)
     _join_cpus(layout, dump, cpus, alphas)

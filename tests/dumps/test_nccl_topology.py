@@ -13,7 +13,7 @@ from taccl.dumps.facts import Dump, Nearness
 from taccl.dumps.machine import make_machine
 from taccl.dumps.registry import parse_dump, read_dump
 from taccl.errors import TacclError, TopologyError
-from taccl.topologies import parse_topology
+from taccl.topologies import automorphisms, parse_topology
 
 SWITCH, OTHER_GPU = "0x068000", "0x030200"
 
@@ -179,7 +179,7 @@ def test_gpus_are_in_the_order_of_ranks_or_of_devs(ranks, order, devs) -> None:
     ("speed", "gbps"),
     [
         *(("2.5 GT/s", 3), ("5 GT/s", 6), ("8 GT/s", 12), ("16.0 GT/s PCIe", 24), ("32 GT/s", 48)),
-        *(("64.0 GT/s PCIe", 96), ("", None), ("Unknown speed", None)),
+        *(("64.0 GT/s PCIe", 96), ("", 12), ("Unknown speed", 12)),
     ],
 )
 def test_pcie_is_as_fast_as_nccl_reckons(speed, gbps) -> None:
@@ -214,6 +214,69 @@ def test_ports_that_no_job_uses_are_left_out_and_named() -> None:
 def test_a_speed_that_cannot_be_is_told() -> None:
     dump = parse_dump(system(gpu("1:0:0.0", 0) + nic("2:0:0.0", ("cxi0", 200_000_000))), "t.xml")
     assert "t.xml:1: cxi0 states 200000000 Mb/s" in dump.warnings[0]
+    assert (dump.nics or ())[0].gbps == 25
+
+
+def test_a_port_that_each_cpu_names_is_one_port_near_all() -> None:
+    """As the socket of a virtual machine is listed."""
+    eth0 = '<nic><net name="eth0" speed="10000"/></nic>'
+    dump = parse_dump(system(gpu("1:0:0.0", 0) + eth0, gpu("2:0:0.0", 1) + eth0))
+    assert [nic.name for nic in dump.nics or ()] == ["eth0"]
+    assert make_machine(dump).nearest_nics == (("eth0",), ("eth0",))
+
+
+def test_halves_of_a_device_share_its_links() -> None:
+    link = nvlink("fffffff:ff:ff.0", 36, SWITCH)
+    halves = "".join(f'<gpu dev="0" sm="107" mlopart="{i}" rank="{i}">{link}</gpu>' for i in range(2))
+    dump = parse_dump(system(f'<pci busid="2:81:0.0" class="0x030200">{halves}</pci>'))
+    assert links_of(dump) == {(0, None): 18, (1, None): 18}
+    assert "parts of one device" in dump.warnings[0]
+
+
+def test_gpus_that_should_have_nvlinks_and_have_none_are_told() -> None:
+    pair = system(gpu("1:0:0.0", 0) + gpu("2:0:0.0", 1))
+    assert "no NVLink is stated for GPUs of sm80" in parse_dump(pair).warnings[0]
+    assert not parse_dump(pair.replace('sm="80"', 'sm="89"')).warnings
+
+
+def test_text_around_a_paste_is_left_out_and_lines_stay_right() -> None:
+    pasted = "# a page\n```xml\n" + system(gpu("1:0:0.0", 0)) + "\n```\n"
+    dump = parse_dump(pasted, "t.xml")
+    assert dump.gpus[0].place.line == 3
+    assert dump.warnings == ("t.xml:1: text beside <system> is left out",)
+    assert parse_dump("<?xml version='1.0'?><!-- c -->\n" + system(gpu("1:0:0.0", 0))).warnings == ()
+
+
+def test_a_way_up_that_firmware_makes_up_is_no_bottleneck() -> None:
+    pairs = [
+        bridge(f"b{k}:0:0.0", *(gpu(f"{i}:0:0.0", i) for i in (2 * k, 2 * k + 1)), speed="2.5 GT/s")
+        for k in (0, 1)
+    ]
+    machine = make_machine(parse_dump(system(*pairs).replace('sm="80"', 'sm="89"'))).topology
+    path = machine.path(0, 3)
+    assert path is not None
+    assert path.beta_us_per_mb == pytest.approx(1048.576 / 16)  # what passes between CPUs
+
+
+def test_more_gpus_than_any_domain_has_are_refused() -> None:
+    with pytest.raises(TopologyError, match="more than 1024 GPUs"):
+        parse_dump(system("".join(gpu(f"{i:x}:0:0.0", i) for i in range(1025))))
+
+
+def test_a_link_that_is_down_breaks_the_symmetry() -> None:
+    links = [nvlink(f"0000:0{k}:00.0", 2) for k in range(4)]
+    ring = [gpu(f"0000:0{k}:00.0", k, links[(k + 1) % 4], links[k - 1]) for k in range(4)]
+    whole, broken = (
+        make_machine(parse_dump(system("".join(each)))).topology
+        for each in (ring, [ring[0].replace('count="2"', 'count="1"', 1), *ring[1:]])
+    )
+    assert len(automorphisms(whole, limit=20)) == 8
+    assert len(automorphisms(broken, limit=20)) == 2
+
+
+def test_a_width_that_is_not_told_is_that_of_x16() -> None:
+    wide = parse_dump(system(gpu("1:0:0.0", 0).replace('link_width="16"', 'link_width="0"')))
+    assert wide.gpus[0].pcie_gbps == 24
 
 
 def test_elements_that_are_not_known_are_skipped_with_what_is_in_them() -> None:

@@ -94,10 +94,28 @@ def find_links(placed: Sequence[PlacedGpu], path: str | None) -> Links:
                     f"{place}: {count} links of GPU {here} lead to {target or 'nowhere'},"
                     f" {which} that is not in this file; they are left out"
                 )
+    _share(placed, found)
     _agree(stated, found, len(placed))
     _pair_by_order(stated, placed, found)
     _tell_uneven(placed, found)
     return found
+
+
+def _share(placed: Sequence[PlacedGpu], found: Links) -> None:
+    """Several GPUs of one device (its halves, or ranks on it) each state all of its links, and share them."""
+    for device in dict.fromkeys(each.device for each in placed):
+        parts = [i for i, each in enumerate(placed) if each.device is device]
+        if len(parts) < 2:
+            continue
+        which = ", ".join(map(str, parts))
+        found.warnings.append(
+            f"{placed[parts[0]].gpu.place}: GPUs {which} are parts of one device, {device.busid}:"
+            " they share its links"
+        )
+        for part in parts:
+            if part in found.to_switch:
+                one = found.to_switch[part]
+                found.to_switch[part] = replace(one, count=max(1, one.count // len(parts)))
 
 
 def _agree(stated: dict[tuple[int, int], Stated], found: Links, gpus: int) -> None:

@@ -42,6 +42,11 @@ def nearness(a: Device, b: Device) -> Nearness:
     return Nearness.PIX if between <= 1 else Nearness.PXB
 
 
+def port_nearness(gpu: PlacedGpu, nic: PlacedNic) -> Nearness:
+    """From a GPU to a port."""
+    return min(nearness(gpu.device, device) for device in nic.devices)
+
+
 def bridges_between(a: Device, b: Device) -> int | None:
     """How many bridges a message passes, those of one chip each; None if it passes the CPU."""
     return _between(a.bridges, b.bridges)

@@ -6,18 +6,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taccl.dumps.facts import Dump, Gpu, Nearness
+from taccl.dumps.facts import Dump, Gpu, GpuLink, Nearness, Place
 from taccl.dumps.formats.nccl_topology.gpus import PlacedGpu, find_gpus, find_hinted_gpus
 from taccl.dumps.formats.nccl_topology.links import find_links
-from taccl.dumps.formats.nccl_topology.nearness import bridges_between, nearness, own_link, shared_bridges
+from taccl.dumps.formats.nccl_topology.nearness import (
+    bridges_between,
+    nearness,
+    own_link,
+    port_nearness,
+    shared_bridges,
+)
 from taccl.dumps.formats.nccl_topology.nics import PlacedNic, find_hinted_nics, find_nics
-from taccl.dumps.formats.nccl_topology.tree import Device, all_below, parse_tree, processor
+from taccl.dumps.formats.nccl_topology.tree import Device, all_below, cut_out, parse_tree, processor
 from taccl.errors import TopologyError
 
 NAME = "nccl-topology"
 _ROOT = re.compile(r"<system[\s>/]")
 #: Comments may stand before the first element, but no chapters.
 _BEGINNING = 2**16
+#: NVLink domains have up to 576 GPUs.
+_MOST_DEVICES = 1024
 
 
 def looks_like(text: str) -> bool:
@@ -32,12 +40,15 @@ def read(text: str, path: str | None) -> Dump:
     ------
     TopologyError : what is wrong with it, with the line; or there is no GPU in it.
     """
+    text, left_out = cut_out(text, path)
     cpus = parse_tree(text, path)
     gpus, order = find_gpus(cpus, path)
     if not gpus:
-        return _hint(cpus, path)
+        return _hint(cpus, path, left_out)
+    _check_number([each.gpu.place for each in gpus], "GPUs")
     links = find_links(gpus, path)
     nics, odd = find_nics(cpus, path)
+    _check_number([each.nic.place for each in nics], "network ports")
     bridges = shared_bridges(cpus, gpus, nics, path)
     return Dump(
         format=NAME,
@@ -51,11 +62,17 @@ def read(text: str, path: str | None) -> Dump:
         bridges=bridges,
         cpus=tuple(processor(cpu, path) for cpu in cpus),
         order=order,
-        warnings=(*links.warnings, *odd, *_of_several_hosts(cpus), *_of_parts(gpus)),
+        warnings=(
+            *links.warnings,
+            *odd,
+            *_of_several_hosts(cpus),
+            *_without_links(gpus, links.as_facts()),
+            *left_out,
+        ),
     )
 
 
-def _hint(cpus: Sequence[Device], path: str | None) -> Dump:
+def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> Dump:
     """PCI devices by their class: where they are, and nothing else that could be believed."""
     gpus = find_hinted_gpus(cpus, path)
     if not gpus:
@@ -71,6 +88,8 @@ def _hint(cpus: Sequence[Device], path: str | None) -> Dump:
         )
     nics, odd = find_nics(cpus, path)
     nics = nics or find_hinted_nics(cpus, path)
+    _check_number([each.gpu.place for each in gpus], "GPUs")
+    _check_number([each.nic.place for each in nics], "network ports")
     return Dump(
         format=NAME,
         gpus=tuple(each.gpu for each in gpus),
@@ -86,15 +105,26 @@ def _hint(cpus: Sequence[Device], path: str | None) -> Dump:
             f"{gpus[0].gpu.place}: this is a hint that somebody wrote (it has no <gpu>): it places devices,"
             " and tells no NVLink, no speed of a NIC and no true speed of PCIe",
             *odd,
+            *left_out,
         ),
     )
+
+
+def _check_number(places: Sequence[Place], what: str) -> None:
+    if len(places) > _MOST_DEVICES:
+        place = places[_MOST_DEVICES]
+        raise TopologyError(
+            f"more than {_MOST_DEVICES} {what} stand in this file: no node and no NVLink domain has so many",
+            path=place.path,
+            line=place.line,
+        )
 
 
 def nic_nearness(
     gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]
 ) -> tuple[tuple[Nearness | None, ...], ...]:
     """From each GPU to each port."""
-    return tuple(tuple(nearness(gpu.device, nic.device) for nic in nics) for gpu in gpus)
+    return tuple(tuple(port_nearness(gpu, nic) for nic in nics) for gpu in gpus)
 
 
 def nearest_nics(gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]) -> tuple[tuple[int, ...], ...]:
@@ -108,7 +138,7 @@ def nearest_nics(gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]) -> tuple[
         far = {
             i: (near, bridges_between(gpu.device, nic.device) or 0)
             for i, nic in enumerate(nics)
-            if (near := nearness(gpu.device, nic.device)) < Nearness.SYS
+            if (near := port_nearness(gpu, nic)) < Nearness.SYS
         }
         least = min(far.values(), default=None)
         found.append(tuple(i for i, one in far.items() if one == least))
@@ -128,14 +158,12 @@ def _of_several_hosts(cpus: Sequence[Device]) -> list[str]:
     return [f"{len(hosts)} hosts stand in this file: one NVLink domain, which is taken as one node"]
 
 
-def _of_parts(gpus: Sequence[PlacedGpu]) -> list[str]:
-    """GPUs that are parts of one device."""
-    warnings = []
-    for device in dict.fromkeys(each.device for each in gpus):
-        parts = [i for i, each in enumerate(gpus) if each.device is device]
-        if len(parts) > 1:
-            which = ", ".join(map(str, parts))
-            warnings.append(
-                f"{gpus[parts[0]].gpu.place}: GPUs {which} are parts of one device, {device.busid}"
-            )
-    return warnings
+def _without_links(gpus: Sequence[PlacedGpu], links: Sequence[GpuLink]) -> list[str]:
+    """GPUs of kinds that mostly have NVLinks, and none of them has."""
+    first = gpus[0].gpu
+    if links or len(gpus) < 2 or first.arch not in ("sm60", "sm70", "sm80", "sm90", "sm100", "sm103"):
+        return []
+    return [
+        f"{first.place}: no NVLink is stated for GPUs of {first.arch}: PCIe cards, links that are down,"
+        " or a file written by hand"
+    ]

@@ -28,7 +28,11 @@ _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 #: What NCCL takes for a link whose rate or width is not told: x16 of generation 3.
 _UNKNOWN_LANE, _UNKNOWN_WIDTH = 60, 16
 _SPEED = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*GT/s", re.IGNORECASE)
+_BESIDE_ELEMENTS = re.compile(r"<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,18}))\s*")
+
+#: So many times slower than a link below it, a bridge's way up is a reading that firmware makes up.
+_UNBELIEVABLE = 6
 
 GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 NIC_CLASSES = ("0x02",)
@@ -44,7 +48,7 @@ class Device:
     kind : `0x060400` and the like, lower case; empty where it is not told.
     chip : vendor and device, `0x1000:0xc030`; empty where they are not told.
     gbps : of the link to `above`, GB/s each way, as NCCL reckons it.
-    told : whether the file has the rate and the width of that link.
+    told : whether the file has the rate or the width of that link; NCCL has a default for the other.
     numa : of the CPU that it hangs at.
     host : tells the machines of a multi-node NVLink domain apart.
     """
@@ -99,6 +103,22 @@ class Device:
 
     def children(self, tag: str) -> Iterator[Element]:
         return (child for child in self.element.children if child.tag == tag)
+
+
+def cut_out(text: str, path: str | None) -> tuple[str, tuple[str, ...]]:
+    """The file in a paste that has text around it, on the lines where it stands, and a warning of that."""
+    begin = re.search(r"<system[\s>/]", text)
+    end = text.rfind("</system>")
+    if begin is None or end < begin.start():
+        return text, ()
+    end += len("</system>")
+    before, after = text[: begin.start()], text[end:]
+    around = [_BESIDE_ELEMENTS.sub("", part).strip("\ufeff \t\r\n") for part in (before, after)]
+    if not any(around):
+        return text, ()
+    kept = "\n" * before.count("\n") + text[begin.start() : end]
+    line = 1 if around[0] else kept.count("\n") + 1
+    return kept, (f"{Place(path, line)}: text beside <system> is left out",)
 
 
 def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
@@ -177,12 +197,14 @@ def _add_below(device: Device, path: str | None) -> None:
             kind=element.attributes.get("class", "").strip().lower(),
             chip=f"{vendor}:{chip}" if vendor and chip else "",
             gbps=(width if width > 0 else _UNKNOWN_WIDTH) * lane / 80,
-            told=told_rate and width > 0,
+            told=told_rate or width > 0,
             numa=device.numa,
             host=device.host,
         )
         device.below.append(child)
         _add_below(child, path)
+        if child.gbps * _UNBELIEVABLE <= max((each.gbps for each in child.below), default=0.0):
+            child.told = False
 
 
 def _busid(element: Element) -> str:
