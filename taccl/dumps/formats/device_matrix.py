@@ -91,7 +91,10 @@ def read_matrix(
     found = with_header or _headless(lines, is_cell)
     if found is None:
         raise TopologyError(
-            f"no table of {what} stands here", path=path, hint="give the tool's output as it was printed"
+            f"no table of {what} stands here",
+            path=path,
+            line=1,
+            hint="give the tool's output as it was printed",
         )
     header, columns, titles, first = found
     _each_once(columns, header + 1, path)
@@ -121,12 +124,17 @@ def _find(lines: Sequence[str], begin: int, is_cell: Callable[[str], bool]) -> _
         if columns is None:
             continue
         devices, titles = list(columns[0]), list(columns[1])
+        first: int | None = None
         for below in range(index + 1, min(len(lines), index + _HEADER_LINES)):
             words = _words(lines[below])
-            if _row_name(words, devices, is_cell) is not None:
-                return index, tuple(devices), tuple(titles), below
+            place = _row_name(words, devices, is_cell)
+            if place is not None:
+                first = below if first is None else first
+                if _is_of_this_kind(words[place + 1 :], devices, is_cell):
+                    return index, tuple(devices), tuple(titles), first
+                continue
             more = _header_words(lines[below], wrapped=True)
-            if more is None or any(is_cell(word) for word in words):
+            if first is not None or more is None or any(is_cell(word) for word in words):
                 break
             if more[0] and (titles or set(more[0]) & set(devices)):
                 break  # devices behind the affinities, or again: this is another header
@@ -190,6 +198,13 @@ def _row_name(words: list[str], columns: Sequence[str], is_cell: Callable[[str],
     cells = words[place + 1 : place + 1 + len(columns)]
     likely = sum(1 for word in cells if _taken_apart(word, is_cell))
     return place if _taken_apart(cells[0], is_cell) or 2 * likely > len(cells) else None
+
+
+def _is_of_this_kind(words: Sequence[str], columns: Sequence[str], is_cell: Callable[[str], bool]) -> bool:
+    """Whether a row has a cell besides its X, which tables of every kind have."""
+    return len(columns) == 1 or any(
+        word != "X" and _taken_apart(word, is_cell) for word in words[: len(columns)]
+    )
 
 
 def _taken_apart(word: str, is_cell: Callable[[str], bool]) -> tuple[str, ...]:
