@@ -132,6 +132,7 @@ class Cpu:
     ----------
     arch : `x86_64`, `arm64`, `ppc64`.
     vendor : as cpuid has it: `GenuineIntel`, `AuthenticAMD`.
+    gbps : to another CPU, GB/s each way, as the dump has it.
     """
 
     place: Place
@@ -140,6 +141,7 @@ class Cpu:
     vendor: str | None = None
     family: int | None = None
     model: int | None = None
+    gbps: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.dumps.facts import Dump, GpuLink, Place
+from taccl.dumps.nvlinks import wiring
 from taccl.errors import TopologyError
 
 
@@ -60,6 +61,9 @@ def _with_totals(
 ) -> tuple[tuple[GpuLink, ...], bool | None]:
     """One says only how many links each GPU has, the other where they lead: they must add up."""
     mine = whole.links or ()
+    switched = _behind_switch(mine, theirs, len(whole.gpus))
+    if switched:
+        return switched, True
     later_is_exact = whole.has_switch is None and (later.has_switch is not None or _is_exact(theirs))
     for there, here in enumerate(gpus_at):
         told = [[link for link in links if here in (link.a, link.b)] for links in (mine, theirs)]
@@ -77,6 +81,22 @@ def _with_totals(
         for link in exact
     )
     return links, whole.has_switch if later.has_switch is None else later.has_switch
+
+
+def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) -> tuple[GpuLink, ...]:
+    """The links to a switch, where those between GPUs are more than each of them has; else none.
+
+    A part of a large machine shows so: four V100 of sixteen have six links to each other, and six in all.
+    """
+    direct = [link for link in (*one, *other) if link.b is not None and link.kind == "nvlink"]
+    totals = [link for link in (*one, *other) if link.b is None]
+    counts = [[0] * gpus for _ in range(gpus)]
+    for link in direct:
+        if link.b is not None:
+            counts[link.a][link.b] = counts[link.b][link.a] = link.count or 0
+    most = [sum(link.count or 0 for link in totals if link.a == gpu) for gpu in range(gpus)]
+    found = wiring(counts, most)
+    return tuple(totals) if found.has_switch and list(found.ports) == most else ()
 
 
 def _is_exact(links: Iterable[GpuLink]) -> bool:

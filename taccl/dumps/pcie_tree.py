@@ -91,6 +91,8 @@ def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:
     """GB/s from one CPU to another, of the processor that a group hangs at (the first where none is said)."""
     cpu = None if group is None else _cpu_of(dump, group)
     cpu = cpu or next(iter(dump.cpus or ()), None)
+    if cpu is not None and cpu.gbps is not None:
+        return Figure(cpu.gbps, "read", str(cpu.place))
     gbps, source = cpu_gbps(cpu)
     return Figure(gbps, "assumed", source if cpu is None else f"{source} (processor: {cpu.place})")
 

@@ -80,6 +80,15 @@ def test_what_a_paste_does_to_it_does_not_matter(change):
     assert cells(change(TABLE)) == WHOLE
 
 
+def test_a_first_cell_joined_to_its_name_and_a_last_one_to_numbers_are_taken_apart_and_told():
+    table = matrix(
+        TABLE.replace("GPU1\tNODE", "GPU1NODE").replace("SYS\t4-7", "SYS4-7").replace("0\tCPU", "0CPU")
+    )
+    assert {name: row.cells for name, row in table.rows.items()} == WHOLE
+    assert table.rows["GPU1"].split == ("GPU0", "CPU Affinity")
+    assert "column mlx5_0: 'NV14-7'" in refused(TABLE.replace("SYS\t4-7", "NV14-7")).message
+
+
 def test_two_joined_cells_are_taken_apart_and_told():
     table = matrix(TABLE.replace("NODE\tPXB", "NODEPXB"))
     assert table.rows["GPU0"].cells == WHOLE["GPU0"]

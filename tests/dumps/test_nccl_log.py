@@ -116,6 +116,7 @@ def test_the_first_block_is_read_as_its_rank_printed_it(text):
     assert [(each.name, each.gpus, each.nics, each.gbps) for each in dump.bridges] == [
         ("0001:15:00.0", (1,), (0,), 48.0)
     ]
+    assert [(cpu.numa, cpu.gbps) for cpu in dump.cpus] == [(1, 22.0), (0, None)]
     assert dump.warnings == ()
 
 

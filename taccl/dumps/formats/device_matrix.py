@@ -16,6 +16,8 @@ from taccl.errors import TopologyError
 GPU = re.compile(r"GPU\d+")
 _DEVICE = re.compile(r"[A-Za-z][\w.:+-]*")
 _JOINED = re.compile(r"(?:(?:GPU|NIC)\d+){2,}")
+_BEFORE_AFFINITY = re.compile(r"(?<=\w)(?=(?:CPU|NUMA) ?Affinity)")
+_BEFORE_NUMBERS = re.compile(r"([A-Z]*[A-Z])((?:\d|N/A).*)")
 _TERMINAL_CODE = re.compile(r"(?:\x1b|\^\[|␛)\[[0-9;?]*[A-Za-z]|\x1b\(B|\[\d{0,2}(?:;\d{1,2})*m")
 _UNSEEN = re.compile("[\ufeff\u200b\x00\x0f]")
 _LINE_END = re.compile(r"\r+\n|\n|\r")
@@ -24,6 +26,8 @@ _TAIL_WORDS = ("CPU", "NUMA", "GPU", "Affinity", "ID", "CPUAffinity", "NUMAAffin
 _HEADER_LINES = 8
 #: No node has more devices, and no two cells joined have more letters.
 _MOST_DEVICES, _LONGEST = 1024, 16
+#: Lines of other text that may stand between two rows.
+_NOISE = 256
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,10 @@ def read_matrix(
     found = with_header or _headless(lines, is_cell)
     if found is None:
         raise TopologyError(
-            f"no table of {what} stands here", path=path, hint="give the tool's output as it was printed"
+            f"no table of {what} stands here",
+            path=path,
+            line=1,
+            hint="give the tool's output as it was printed",
         )
     header, columns, titles, first = found
     _each_once(columns, header + 1, path)
@@ -121,12 +128,17 @@ def _find(lines: Sequence[str], begin: int, is_cell: Callable[[str], bool]) -> _
         if columns is None:
             continue
         devices, titles = list(columns[0]), list(columns[1])
+        first: int | None = None
         for below in range(index + 1, min(len(lines), index + _HEADER_LINES)):
-            words = _words(lines[below])
-            if _row_name(words, devices, is_cell) is not None:
-                return index, tuple(devices), tuple(titles), below
+            words = _row_words(lines[below], devices, is_cell)
+            place = _row_name(words, devices, is_cell)
+            if place is not None:
+                first = below if first is None else first
+                if _is_of_this_kind(words[place + 1 :], devices, is_cell):
+                    return index, tuple(devices), tuple(titles), first
+                continue
             more = _header_words(lines[below], wrapped=True)
-            if more is None or any(is_cell(word) for word in words):
+            if first is not None or more is None or any(is_cell(word) for word in words):
                 break
             if more[0] and (titles or set(more[0]) & set(devices)):
                 break  # devices behind the affinities, or again: this is another header
@@ -166,7 +178,7 @@ def _words(line: str) -> list[str]:
 def _header_words(line: str, wrapped: bool = False) -> tuple[list[str], list[str]] | None:
     """The devices and the titles behind them that a line of a header names; None if it is none."""
     words: list[str] = []
-    for word in _words(line):
+    for word in _words(_BEFORE_AFFINITY.sub(" ", line)):
         words += re.findall(r"(?:GPU|NIC)\d+", word) if _JOINED.fullmatch(word) else [word]
     if not wrapped:
         start = next((place for place, word in enumerate(words) if GPU.fullmatch(word)), None)
@@ -192,6 +204,25 @@ def _row_name(words: list[str], columns: Sequence[str], is_cell: Callable[[str],
     return place if _taken_apart(cells[0], is_cell) or 2 * likely > len(cells) else None
 
 
+def _row_words(line: str, columns: Sequence[str], is_cell: Callable[[str], bool]) -> list[str]:
+    """The words of a line, the name of its row apart from a first cell that lost the space before it."""
+    words = _words(line)
+    if any(word in columns for word in words):
+        return words
+    for place, word in enumerate(words[:_LONGEST]):
+        for name in columns:
+            if word.startswith(name) and is_cell(word[len(name) :]):
+                return [*words[:place], name, word[len(name) :], *words[place + 1 :]]
+    return words
+
+
+def _is_of_this_kind(words: Sequence[str], columns: Sequence[str], is_cell: Callable[[str], bool]) -> bool:
+    """Whether a row has a cell besides its X, which tables of every kind have."""
+    return len(columns) == 1 or any(
+        word != "X" and _taken_apart(word, is_cell) for word in words[: len(columns)]
+    )
+
+
 def _taken_apart(word: str, is_cell: Callable[[str], bool]) -> tuple[str, ...]:
     """A cell, or two that lost the space between them in the one way that makes cells of both."""
     if is_cell(word):
@@ -212,8 +243,8 @@ def _rows(
 ) -> tuple[dict[str, Row], int]:
     rows: dict[str, Row] = {}
     end = index = first
-    while index < len(lines) and len(rows) < len(columns):
-        words = _words(lines[index])
+    while index < min(len(lines), end + _NOISE) and len(rows) < len(columns):
+        words = _row_words(lines[index], columns, is_cell)
         place = _row_name(words, columns, is_cell)
         if place is None:
             if words and words[0].startswith("Legend"):
@@ -250,13 +281,17 @@ def _row(
     path: str | None,
 ) -> Row:
     cells: list[str] = []
-    split: list[str] = []
+    split = [] if re.search(rf"{re.escape(name)}(?![^\s|])", text) else [columns[0]]
     used = 0
     while len(cells) < len(columns):
         where = f"row {name}, column {columns[len(cells)]}"
         if used == len(words):
             _refuse(f"{where}: the row ends before this cell", path, line)
         parts = _taken_apart(words[used], is_cell)
+        last = _BEFORE_NUMBERS.fullmatch(words[used]) if len(cells) + 1 == len(columns) else None
+        if not parts and last is not None and is_cell(last[1]):
+            parts, split = (last[1],), [*split, "CPU Affinity"]
+            words = [*words[: used + 1], last[2], *words[used + 1 :]]
         if not parts or len(cells) + len(parts) > len(columns):
             _refuse(f"{where}: {words[used][:40]!r} is no cell of such a table", path, line)
         if len(parts) == 2:

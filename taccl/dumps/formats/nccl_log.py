@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.dumps.facts import Dump, Gpu, GpuLink, LinkKind, Nearness, Nic, Place, SharedBridge
+from taccl.dumps.facts import Cpu, Dump, Gpu, GpuLink, LinkKind, Nearness, Nic, Place, SharedBridge
 from taccl.dumps.formats.nccl_log_tree import Block, Node, find_block, has_block, host_of, message_of
 from taccl.errors import TopologyError
 
@@ -80,6 +80,7 @@ def read(text: str, path: str | None) -> Dump:
         gpu_nearness=tuple(tuple(_nearness(a, b) for b in gpus) for a in gpus),
         nic_nearness=tuple(tuple(_nearness(a, b) for _, b in ports) for a in gpus),
         bridges=_bridges(block, gpus, [node for _, node in ports]),
+        cpus=tuple(_cpu(node) for node in block.nodes if node.kind == "CPU"),
         order=order,
         warnings=tuple(warnings),
     )
@@ -247,6 +248,13 @@ def _merged(names: Sequence[str]) -> list[str]:
     """Names without the parts of those that a library fused: mlx5_0, mlx5_1, mlx5_0+mlx5_1 -> the last."""
     parts = {part for name in names if "+" in name for part in name.split("+")}
     return [name for name in names if name not in parts]
+
+
+def _cpu(node: Node) -> Cpu:
+    """A CPU, with the slowest of its ways to others."""
+    ways = [(other.gbps, other.place) for other in node.below if other.link == "SYS" and other.gbps]
+    gbps, place = min(ways, key=lambda way: way[0], default=(None, node.place))
+    return Cpu(place, numa=node.numa, gbps=gbps)
 
 
 def _nearness(a: Node, b: Node) -> Nearness:

@@ -188,7 +188,10 @@ def _grow(
             at = above.name if above.kind in ("GPU", "DEV") else ""
             links.append(Stated(place, at, name, kind == "NVS", _LINKS[link], float(gbps)))
         return
-    if link == "SYS" or kind not in ("PCI", "DEV", "GPU", "NIC", "NET") or (link == "LOC" and kind == "DEV"):
+    if link == "SYS" and above.kind == kind == "CPU":
+        above.below.append(Node("way", name, place, above, float(gbps), link))
+        return
+    if kind not in ("PCI", "DEV", "GPU", "NIC", "NET") or (link == "LOC" and kind == "DEV"):
         return
     node = Node(kind, name, place, above, float(gbps), link, note or "")
     above.below.append(node)

@@ -18,8 +18,8 @@ _COMMAND = re.compile(r"topo\s+(?:-p2p|--p2pstatus)\s+([rwnap]+)\b")
 
 
 def looks_like(text: str) -> bool:
-    """Whether such a table stands in the text; of a single GPU it says nothing, and is none."""
-    return has_matrix(plain_lines(text), lambda word: word in _WORDS and word != "X")
+    """Whether such a table stands in the text; of a single GPU it says nothing."""
+    return has_matrix(plain_lines(text), _is_cell)
 
 
 def read(text: str, path: str | None) -> Dump:
@@ -33,7 +33,7 @@ def read(text: str, path: str | None) -> Dump:
     TopologyError : the table is not whole, or a device in it is no GPU.
     """
     lines = plain_lines(text)
-    table = read_matrix(lines, lambda word: word in _WORDS, "`nvidia-smi topo -p2p`", path)
+    table = read_matrix(lines, _is_cell, "`nvidia-smi topo -p2p`", path)
     for name in table.columns:
         if not GPU.fullmatch(name):
             raise TopologyError(
@@ -67,6 +67,10 @@ def read(text: str, path: str | None) -> Dump:
         order="as `nvidia-smi` counts GPUs",
         warnings=tuple(warnings),
     )
+
+
+def _is_cell(word: str) -> bool:
+    return word in _WORDS
 
 
 def _access(cell: str) -> bool | None:

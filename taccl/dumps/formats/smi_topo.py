@@ -41,11 +41,7 @@ _COMMAND = re.compile(r"topo\s+(-mp?\b|--matrix(?:_pci)?)")
 
 def looks_like(text: str) -> bool:
     """Whether such a table stands in the text; that of `topo -p2p` has other words."""
-    lines = plain_lines(text)
-    if not has_matrix(lines, _is_cell):
-        return False
-    # Of a single GPU both tables are an X; only this one has affinities.
-    return has_matrix(lines, lambda word: word != "X" and _is_cell(word)) or "Affinity" in text
+    return has_matrix(plain_lines(text), _is_cell)
 
 
 def read(text: str, path: str | None) -> Dump:
