@@ -45,10 +45,12 @@ class PairFacts:
     ----------
     links : of xGMI; None where no table tells which GPUs have one.
     nearness : shape (gpus, gpus), by PCIe alone.
+    access : shape (gpus, gpus), whether one may use the other's memory; None without a table of it.
     """
 
     links: tuple[GpuLink, ...] | None
     nearness: tuple[tuple[Nearness | None, ...], ...]
+    access: tuple[tuple[bool | None, ...], ...] | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -110,6 +112,7 @@ def pair_facts(
         )
     facts.links = tuple(_links(pairs, names, path, facts.warnings))
     facts.nearness = _nearness(pairs, gpus)
+    facts.access = _access_matrix(pairs, len(gpus))
     _tell_hives(pairs, names, facts.warnings)
     _tell_access(pairs, names, facts.warnings)
     return facts
@@ -308,6 +311,15 @@ def _nearness(pairs: Sequence[_Pair], gpus: Sequence[Gpu]) -> tuple[tuple[Nearne
         reach = Nearness.SYS if far else Nearness.PHB if one_root else None if far is None else Nearness.NODE
         near[pair.a][pair.b] = near[pair.b][pair.a] = reach
     return tuple(tuple(row) for row in near)
+
+
+def _access_matrix(pairs: Sequence[_Pair], size: int) -> tuple[tuple[bool | None, ...], ...] | None:
+    if all(pair.access is None for pair in pairs):
+        return None
+    found: list[list[bool | None]] = [[a == b or None for b in range(size)] for a in range(size)]
+    for pair in pairs:
+        found[pair.a][pair.b] = found[pair.b][pair.a] = pair.access
+    return tuple(tuple(row) for row in found)
 
 
 def _tell_hives(pairs: Sequence[_Pair], names: Sequence[str], warnings: list[str]) -> None:

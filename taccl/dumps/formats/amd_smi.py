@@ -110,6 +110,7 @@ def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str |
         links=pairs.links,
         has_switch=False,
         gpu_nearness=pairs.nearness,
+        peer_access=pairs.access,
         order="by the index of amd-smi",
         warnings=tuple(pairs.warnings),
     )

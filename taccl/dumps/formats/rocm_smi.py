@@ -99,6 +99,7 @@ def read(text: str, path: str | None) -> Dump:
         links=pairs.links,
         has_switch=False,
         gpu_nearness=pairs.nearness,
+        peer_access=pairs.access,
         order="by the index of rocm-smi",
         warnings=tuple(pairs.warnings),
     )
