@@ -1,15 +1,13 @@
 """What happens to a paste between a terminal and a file: hypothesis strategies that take a text apart."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
+from verdicts import DUMPS
 
 from taccl.dumps.facts import Dump
 from taccl.errors import TacclError
-
-DUMPS = Path(__file__).parents[2] / ".." / "shared" / "data" / "dumps"
 
 
 def dump_text(name: str) -> tuple[str, str]:
