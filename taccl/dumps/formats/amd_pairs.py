@@ -110,7 +110,12 @@ def pair_facts(
             line=min(table.line for table in tables),
             hint="give all of `rocm-smi --showtopo` or `amd-smi topology`; partitioned GPUs may tell none",
         )
-    facts.links = tuple(_links(pairs, names, path, facts.warnings))
+    if any(pair.kind == _XGMI for pair in pairs) and not any(map(_is_weighed, pairs)):
+        facts.warnings.append(
+            "xGMI joins GPUs here, and neither weights nor hops nor bandwidths tell which have a link of their own"
+        )
+    else:
+        facts.links = tuple(_links(pairs, names, path, facts.warnings))
     facts.nearness = _nearness(pairs, gpus)
     facts.access = _access_matrix(pairs, len(gpus))
     _tell_hives(pairs, names, facts.warnings)
@@ -278,6 +283,11 @@ def _links(
             "no weights: pairs of one hop are taken as linked, although a driver can say 1 hop for GPUs that "
             "only other GPUs join"
         )
+
+
+def _is_weighed(pair: _Pair) -> bool:
+    """Whether anything is told of two GPUs but their kind."""
+    return bool(pair.weight or pair.hops or (pair.bandwidth and pair.bandwidth[1]))
 
 
 def _is_direct(pair: _Pair, weighed: bool) -> bool:
