@@ -112,7 +112,8 @@ def pair_facts(
         )
     if any(pair.kind == _XGMI for pair in pairs) and not any(map(_is_weighed, pairs)):
         facts.warnings.append(
-            "xGMI joins GPUs here, and neither weights nor hops nor bandwidths tell which have a link of their own"
+            "xGMI joins GPUs here, and neither weights nor hops nor bandwidths tell which have a link of "
+            "their own"
         )
     else:
         facts.links = tuple(_links(pairs, names, path, facts.warnings))
