@@ -248,6 +248,12 @@ def test_gpus_of_a_container_without_pci_devices():
     assert (dump.gpu_nearness, dump.bridges) == (None, None)
 
 
+def test_bridges_on_the_card_of_a_gpu_are_part_of_it():
+    card = bridge("03", bridge("04", gpu(0, "05", vendor="1002"), chip="1002:14a1"), chip="1002:14a0")
+    tree = bridge("02", bridge("06", card), bridge("08", nic("mlx5_0", "09")))
+    assert hwloc.read(file(package(0, root(tree))), None).nic_nearness[0][0] is Nearness.PIX
+
+
 def test_a_switch_in_a_switch_of_broadcom_is_one():
     def tree(chip):
         inner = bridge("03", bridge("04", gpu(0, "05")), bridge("06", gpu(1, "07")), chip=chip).replace(

@@ -30,6 +30,8 @@ _SPEED = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 _WORD = re.compile(r"(?:0x)?([0-9a-f]{1,8})?", re.IGNORECASE)
 #: Broadcom's switches of PCIe 4 and 5 show as a switch in a switch and run at full speed between all ports.
 _ONE_CHIP = ("1000:c010", "1000:c030")
+#: Bridges of this vendor are on the cards of its GPUs and have only the GPU below them.
+_ON_CARD = "1002:"
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,15 +241,19 @@ def _shared_bridge(a: PciDevice, b: PciDevice) -> Element | None:
 
 
 def _between(device: PciDevice, shared: Element) -> int:
-    """Bridges between a device and one above it."""
-    return next(count for count, bridge in enumerate(device.bridges) if bridge is shared)
+    """Bridges between a device and one above it, those on its own card apart."""
+    return len(_chips_between(device, shared))
 
 
 def _passed(device: PciDevice, shared: Element) -> int:
     """As `_between`, but the bridges of one chip count as the one port that they are."""
-    count = _between(device, shared)
-    chips = {_chip(bridge) for bridge in device.bridges[:count]}
-    return 1 if _chip(shared) in _ONE_CHIP and chips == {_chip(shared)} else count
+    chips = _chips_between(device, shared)
+    return 1 if _chip(shared) in _ONE_CHIP and {*chips} == {_chip(shared)} else len(chips)
+
+
+def _chips_between(device: PciDevice, shared: Element) -> list[str]:
+    until = next(count for count, bridge in enumerate(device.bridges) if bridge is shared)
+    return [chip for bridge in device.bridges[:until] if not (chip := _chip(bridge)).startswith(_ON_CARD)]
 
 
 def _chip(bridge: Element) -> str:
