@@ -254,6 +254,22 @@ def test_bridges_on_the_card_of_a_gpu_are_part_of_it():
     assert hwloc.read(file(package(0, root(tree))), None).nic_nearness[0][0] is Nearness.PIX
 
 
+@pytest.mark.parametrize(
+    ("model", "infos", "links"),
+    [
+        ("Tesla T4", "", ()),
+        ("NVIDIA L40S", "", ()),
+        ("NVIDIA A40", "", None),
+        ("NVIDIA H100 80GB HBM3", "", None),
+        ("AMD Instinct MI210", '<info name="XGMIHiveID" value="0"/>', ()),
+        ("AMD Instinct MI210", '<info name="XGMIHiveID" value="dc4193b3799d5078"/>', None),
+    ],
+)
+def test_without_a_matrix_a_product_that_never_has_links_has_none(model, infos, links):
+    gpus = [gpu(i, f"0{i + 2}", model=model, infos=infos) for i in range(2)]
+    assert hwloc.read(file(package(0, root(*gpus))), None).links == links
+
+
 def test_a_switch_in_a_switch_of_broadcom_is_one():
     def tree(chip):
         inner = bridge("03", bridge("04", gpu(0, "05")), bridge("06", gpu(1, "07")), chip=chip).replace(
