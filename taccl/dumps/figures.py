@@ -17,6 +17,7 @@ from taccl.dumps.rates import (
     Bandwidth,
     LinkRate,
     arch_by_count,
+    arch_by_neighbours,
     arch_of_model,
     link_rate,
     pcie_peak_gbps,
@@ -139,23 +140,26 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
         return Figure(link.gbps, "read", str(link.place))
     by_count = _by_count(dump, link)
     if by_count is not None:
-        rule = f"a GPU with {by_count[1]} links: {by_count[0].source(bandwidth)}"
+        rule = f"a GPU with {by_count[1]}: {by_count[0].source(bandwidth)}"
         return Figure(by_count[0].gbps(bandwidth), "inferred", rule)
     rate = UNKNOWN_LINK[link.kind]
     return Figure(rate.gbps(bandwidth), "assumed", f"the generation is not told: {rate.source(bandwidth)}")
 
 
-def _by_count(dump: Dump, link: GpuLink) -> tuple[LinkRate, int] | None:
-    """The generation of NVLinks whose GPUs have as many in all as the best linked GPU here."""
-    if link.kind != "nvlink":
-        return None
-    totals = [0] * len(dump.gpus)
+def _by_count(dump: Dump, link: GpuLink) -> tuple[LinkRate, str] | None:
+    """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
+    totals, neighbours = [0] * len(dump.gpus), [0] * len(dump.gpus)
     for each in dump.links or ():
         for end in (each.a, each.b):
             if end is not None:
                 totals[end] += each.count or 0
-    rate = link_rate("nvlink", arch_by_count(max(totals)))
-    return None if rate is None else (rate, max(totals))
+                neighbours[end] += 1
+    most, seen = max(totals), max(neighbours)
+    if link.kind == "xgmi":
+        rate = link_rate("xgmi", arch_by_neighbours(seen))
+        return None if rate is None else (rate, f"{seen} neighbours")
+    rate = link_rate("nvlink", arch_by_count(most)) if link.kind == "nvlink" else None
+    return None if rate is None else (rate, f"{most} links")
 
 
 def _times(count: Figure) -> str:

@@ -81,6 +81,8 @@ _MODELS: tuple[tuple[str, str], ...] = (
 
 #: How many NVLinks a GPU has to a switch -> the generation that has so many.
 _NVLINK_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
+#: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
+_XGMI_NEIGHBOURS_SINCE_MI300 = 7
 
 
 def arch_of_model(model: str) -> str | None:
@@ -91,6 +93,11 @@ def arch_of_model(model: str) -> str | None:
 def arch_by_count(count: int) -> str | None:
     """The generation whose GPUs have so many NVLinks; None where no generation has."""
     return _NVLINK_BY_COUNT.get(count)
+
+
+def arch_by_neighbours(count: int) -> str | None:
+    """The first generation whose GPUs have xGMI to so many others; None where several have."""
+    return "gfx942" if count >= _XGMI_NEIGHBOURS_SINCE_MI300 else None
 
 
 def link_rate(kind: LinkKind, arch: str | None) -> LinkRate | None:

@@ -113,10 +113,16 @@ def test_a_link_that_only_one_end_states_is_no_link_and_both_lines_are_told():
     assert any("GPU1 and GPU3 (XGMI on line 20, PCIE on line 22)" in warning for warning in dump.warnings)
 
 
-def test_weights_alone_tell_links_and_types_alone_do_not():
+def test_weights_alone_tell_links():
     dump = rocm_smi.read(table("Weight between two GPUs", WEIGHTS), None)
     assert [*pairs(dump)] == [(0, 1), (0, 2), (1, 3), (2, 3)]
-    assert rocm_smi.read(table("Link Type between two GPUs", all_of("XGMI")), None).links == ()
+
+
+def test_types_alone_do_not_tell_which_gpus_of_a_hive_are_linked_and_pcie_has_no_links():
+    dump = rocm_smi.read(table("Link Type between two GPUs", all_of("XGMI")), None)
+    assert dump.links is None
+    assert any("neither weights nor hops nor bandwidths" in warning for warning in dump.warnings)
+    assert rocm_smi.read(table("Link Type between two GPUs", all_of("PCIE")), None).links == ()
 
 
 def test_weights_of_0_are_not_known_and_hops_are_taken_with_a_warning():

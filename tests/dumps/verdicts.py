@@ -25,7 +25,7 @@ class Verdict:
     file : below the folder of dumps.
     gbps : GB/s of each GPU to the others by NCCL's constants; None where no file tells.
     nearest : of each GPU, the nearest ports.
-    links : links between GPUs, by pair.
+    links : links between GPUs, by pair; None of one whose links are too many to write here.
     to_switch : links of each GPU to the switch.
     peak : as `gbps`, by the vendor's figures; None where the verdict has none.
     warned : words that a warning has.
@@ -36,7 +36,7 @@ class Verdict:
     nics: int
     gbps: float | None
     nearest: tuple[tuple[str, ...], ...]
-    links: Mapping[tuple[int, int], int] | None = field(default_factory=dict)
+    links: Mapping[tuple[int, int], int | None] | None = field(default_factory=dict)
     to_switch: int = 0
     peak: float | None = None
     warned: tuple[str, ...] = ()
@@ -50,8 +50,8 @@ def ports(*names: str, each: int = 1) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(name.split()) if name != "-" else () for name in names for _ in range(each))
 
 
-def full(gpus: int, count: int = 1) -> dict[tuple[int, int], int]:
-    """Links between every two GPUs."""
+def full(gpus: int, count: int | None = 1) -> dict[tuple[int, int], int | None]:
+    """Links between every two GPUs; None of a dump that does not say how many."""
     return {(a, b): count for a in range(gpus) for b in range(a + 1, gpus)}
 
 
@@ -133,4 +133,33 @@ NCCL_TOPOLOGY = (
         to_switch=18,
         peak=450.0,
     ),
+)
+
+AMD_AND_HWLOC = (
+    Verdict("amd-smi/topology-2gpu-pcie-new-format-subset.json", 2, 0, 12.0, ((),) * 2, warned=("disabled",)),
+    Verdict("amd-smi/topology-2gpu-pcie-old-format.json", 2, 0, 12.0, ((),) * 2, warned=("disabled",)),
+    Verdict("amd-smi/topology-8gpu-text.txt", 8, 0, 350.0, ((),) * 8, full(8), peak=350.0),
+    Verdict(
+        *("hwloc/dgx2.xml", 16, 0, 120.0, ((),) * 16),
+        to_switch=6,
+        peak=150.0,
+        warned=("no network port",),
+    ),
+    Verdict(
+        *("hwloc/lassen-4xv100-p9.xml", 4, 4, None),
+        ports("mlx5_0 mlx5_1", "mlx5_2 mlx5_3", each=2),
+        warned=("left out: enP5p1s0f0", "NVLink and xGMI are not told"),
+    ),
+    Verdict(
+        *("hwloc/tioga-mi250x.xml", 8, 4, None),
+        ports("hsi0", "hsi1", "hsi2", "hsi3", each=2),
+        warned=("one hive", "left out: ens2"),
+    ),
+    Verdict(
+        *("rocm-smi/mi308x-8-showtopo.txt", 8, 0, 336.0, ((),) * 8),
+        full(8, None),
+        peak=448.0,
+        warned=("how many xGMI links",),
+    ),
+    Verdict("rocm-smi/mi50-4-pcie-showtopo-cut.txt", 4, 0, 12.0, ((),) * 4),
 )

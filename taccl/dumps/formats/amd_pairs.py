@@ -45,10 +45,12 @@ class PairFacts:
     ----------
     links : of xGMI; None where no table tells which GPUs have one.
     nearness : shape (gpus, gpus), by PCIe alone.
+    access : shape (gpus, gpus), whether one may use the other's memory; None without a table of it.
     """
 
     links: tuple[GpuLink, ...] | None
     nearness: tuple[tuple[Nearness | None, ...], ...]
+    access: tuple[tuple[bool | None, ...], ...] | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -108,8 +110,15 @@ def pair_facts(
             line=min(table.line for table in tables),
             hint="give all of `rocm-smi --showtopo` or `amd-smi topology`; partitioned GPUs may tell none",
         )
-    facts.links = tuple(_links(pairs, names, path, facts.warnings))
+    if any(pair.kind == _XGMI for pair in pairs) and not any(map(_is_weighed, pairs)):
+        facts.warnings.append(
+            "xGMI joins GPUs here, and neither weights nor hops nor bandwidths tell which have a link of "
+            "their own"
+        )
+    else:
+        facts.links = tuple(_links(pairs, names, path, facts.warnings))
     facts.nearness = _nearness(pairs, gpus)
+    facts.access = _access_matrix(pairs, len(gpus))
     _tell_hives(pairs, names, facts.warnings)
     _tell_access(pairs, names, facts.warnings)
     return facts
@@ -277,6 +286,11 @@ def _links(
         )
 
 
+def _is_weighed(pair: _Pair) -> bool:
+    """Whether anything is told of two GPUs but their kind."""
+    return bool(pair.weight or pair.hops or (pair.bandwidth and pair.bandwidth[1]))
+
+
 def _is_direct(pair: _Pair, weighed: bool) -> bool:
     """Whether two GPUs of one hive have a link of their own; `weighed` if any pair has a weight."""
     if pair.weight is not None:
@@ -308,6 +322,15 @@ def _nearness(pairs: Sequence[_Pair], gpus: Sequence[Gpu]) -> tuple[tuple[Nearne
         reach = Nearness.SYS if far else Nearness.PHB if one_root else None if far is None else Nearness.NODE
         near[pair.a][pair.b] = near[pair.b][pair.a] = reach
     return tuple(tuple(row) for row in near)
+
+
+def _access_matrix(pairs: Sequence[_Pair], size: int) -> tuple[tuple[bool | None, ...], ...] | None:
+    if all(pair.access is None for pair in pairs):
+        return None
+    found: list[list[bool | None]] = [[a == b or None for b in range(size)] for a in range(size)]
+    for pair in pairs:
+        found[pair.a][pair.b] = found[pair.b][pair.a] = pair.access
+    return tuple(tuple(row) for row in found)
 
 
 def _tell_hives(pairs: Sequence[_Pair], names: Sequence[str], warnings: list[str]) -> None:

@@ -15,7 +15,7 @@ from taccl.dumps.facts import Dump, Gpu, Place
 from taccl.dumps.formats import amd_xgmi
 from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, names_of, pair_facts
 from taccl.dumps.formats.json_objects import Located, begins_json, parse_objects
-from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, read_tables
+from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
 from taccl.errors import TopologyError
 
 _TITLES = {"ACCESS": ACCESS, "WEIGHT": WEIGHT, "HOPS": HOPS, "LINK TYPE": TYPE, "NUMA BW": BANDWIDTH}
@@ -110,6 +110,7 @@ def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str |
         links=pairs.links,
         has_switch=False,
         gpu_nearness=pairs.nearness,
+        peer_access=pairs.access,
         order="by the index of amd-smi",
         warnings=tuple(pairs.warnings),
     )
@@ -209,7 +210,7 @@ def _text(value: Any) -> str:
 
 
 def _read_csv(text: str, path: str | None) -> tuple[list[PairTable], dict[str, int]]:
-    lines = text.splitlines()
+    lines = lines_of(text)
     begin = next(number for number, line in enumerate(lines) if _CSV_MARK.match(line))
     header = [each.strip().lower() for each in _cells(lines[begin], path, begin + 1)]
     columns = [_CSV_COLUMN.fullmatch(each) for each in header]

@@ -14,6 +14,7 @@ from taccl.errors import TopologyError
 #: What a terminal adds (colours) and what a page adds to a table (bars, stars and quotes of Markdown).
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FURNITURE = re.compile(r"[|`*]")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _NOT_SUPPORTED = re.compile(r"not supported", re.IGNORECASE)
 #: No node has so many GPUs, or partitions of GPUs.
 MOST_GPUS = 256
@@ -66,9 +67,14 @@ class Layout:
     name: Callable[[str], str | None]
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines as editors count them; `str.splitlines` also splits at form feeds and the like."""
+    return _LINE_END.split(text)
+
+
 def clean_lines(text: str) -> list[str]:
     """The lines of a paste without colours and without the furniture of tables on web pages."""
-    return [_FURNITURE.sub(" ", _ESCAPES.sub("", line)) for line in text.splitlines()]
+    return [_FURNITURE.sub(" ", _ESCAPES.sub("", line)) for line in lines_of(text)]
 
 
 def read_tables(lines: Sequence[str], layout: Layout, path: str | None) -> list[PairTable]:

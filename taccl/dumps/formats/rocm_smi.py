@@ -20,7 +20,7 @@ from taccl.dumps.formats.amd_pairs import (
     pair_facts,
 )
 from taccl.dumps.formats.json_objects import begins_json, parse_objects
-from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, read_tables
+from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
 from taccl.errors import TopologyError
 
 _TITLES = {
@@ -99,6 +99,7 @@ def read(text: str, path: str | None) -> Dump:
         links=pairs.links,
         has_switch=False,
         gpu_nearness=pairs.nearness,
+        peer_access=pairs.access,
         order="by the index of rocm-smi",
         warnings=tuple(pairs.warnings),
     )
@@ -154,7 +155,7 @@ def _read_json(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
 
 
 def _quoted(text: str) -> Iterator[tuple[int, re.Match[str]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         for match in re.finditer(r'"([^"\\]*)"\s*:', line):
             yield number, match
 

@@ -15,8 +15,6 @@ _NUMBERED = re.compile(rf"({'|'.join(_BACKENDS)})([0-9]{{1,4}})")
 #: Display classes; integrated graphics are among them, and are no GPUs of these vendors.
 _DISPLAY, _VENDORS = ("0300", "0302", "0380", "1200"), ("10de", "1002")
 _NVSWITCH, _NVIDIA = "0680", "10de:"
-#: Raw GB/s of the slowest x16 link of a GPU since 2012 (generation 3); what is below it is an idle GPU's.
-_FULL_PCIE = 15.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,6 @@ def _placed(device: PciDevice, path: str | None) -> PlacedGpu:
         model=models[0] if models else None,
         numa=device.numa,
         dev=next((numbers[backend] for backend in _BACKENDS if backend in numbers), None),
-        pcie_gbps=device.gbps(_FULL_PCIE),
     )
     return PlacedGpu(gpu, device, tuple(device.software))
 

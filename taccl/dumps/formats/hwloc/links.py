@@ -15,6 +15,10 @@ from taccl.xml_elements import Element
 #: MB/s that hwloc's NVML backend puts down for one NVLink: generation 1, generations 2 to 4, generation 5.
 _NVLINK_FIRST, _NVLINK, _NVLINK_FIFTH = 20_000, 25_000, 50_000
 _FIRST_MODELS, _FIFTH_MODELS = ("P100",), ("B100", "B200", "B300")
+#: Products that never had NVLink; where all GPUs are such, nothing is missing with the matrix.
+_WITHOUT_NVLINK = re.compile(
+    r"\b(?:T4G?|L2|L4|L20|L40S?|A2|A10[GM]?|A16|P4|P40|M4|M10|M40|M60|K[12]0[0-9]?|K40[cmt]?|K80)\b|\bAda\b"
+)
 #: MB/s that the ROCm driver states for one xGMI link.
 _XGMI = 50_000
 #: What hwloc put down for every two GPUs of a hive, linked or not, before it asked the driver.
@@ -52,6 +56,8 @@ def find_links(tree: Tree, placed: Sequence[PlacedGpu], path: str | None) -> Lin
         return _nvlinks(_matrix(nvlink, tree, placed, path), placed)
     if xgmi is not None:
         return _xgmi_links(_matrix(xgmi, tree, placed, path), placed)
+    if all(_has_no_links(each) for each in placed):
+        return Links([], False)
     found = Links(has_switch=True if has_nvswitch(tree) else None)
     hives = _hives(placed)
     if hives:
@@ -138,6 +144,12 @@ def _one_nvlink(gpu: PlacedGpu, value: int) -> int:
     if any(name in model for name in _FIFTH_MODELS) and value % _NVLINK_FIFTH == 0:
         return _NVLINK_FIFTH
     return _NVLINK_FIRST if value % _NVLINK and not value % _NVLINK_FIRST else _NVLINK
+
+
+def _has_no_links(gpu: PlacedGpu) -> bool:
+    """Whether its model never had NVLink, or its driver says that it is in no hive of xGMI."""
+    hive = gpu.info("XGMIHiveID")
+    return bool(_WITHOUT_NVLINK.search(gpu.gpu.model or "")) if hive is None else not hive.strip("0x")
 
 
 def _hives(placed: Sequence[PlacedGpu]) -> str:

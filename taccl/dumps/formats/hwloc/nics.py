@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.dumps.facts import Nic
-from taccl.dumps.formats.hwloc.tree import PciDevice, Software, Tree
+from taccl.dumps.formats.hwloc.tree import PciDevice, Software, Tree, way_gbps
 
 _NETWORK_CLASS = "02"
 #: Names of devices that programs open for RDMA; what the kernel calls a network interface is none of them.
@@ -73,7 +73,7 @@ def _port(device: PciDevice, software: Software, is_rdma: bool, path: str | None
         place=device.here(path),
         name=software.name,
         card=device.busid.rpartition(".")[0] or None,
-        card_gbps=device.gbps(0.0),
+        card_gbps=way_gbps((device.element,)),
         numa=device.numa,
     )
     return PlacedNic(nic, device, is_rdma, is_down)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from taccl.dumps.facts import Dump
+from taccl.dumps.formats.hwloc.bridges import nearest_nics, shared_bridges, with_pcie
 from taccl.dumps.formats.hwloc.gpus import find_gpus
 from taccl.dumps.formats.hwloc.links import find_links
 from taccl.dumps.formats.hwloc.nics import find_nics
@@ -42,17 +43,20 @@ def read(text: str, path: str | None) -> Dump:
     if not nics:
         warnings.append("there is no network port in this file; hwloc leaves them out when it filters I/O")
     devices = [each.device for each in placed if each.device is not None]
-    gpu_near = tuple(tuple(nearness(a, b) for b in devices) for a in devices)
-    nic_near = tuple(tuple(nearness(a, b.device) for b in nics) for a in devices)
     known = len(devices) == len(placed)
+    bridges = shared_bridges(devices, nics, path) if known else None
+    nic_near = tuple(tuple(nearness(a, b.device) for b in nics) for a in devices)
     return Dump(
         format="hwloc",
-        gpus=tuple(each.gpu for each in placed),
+        gpus=tuple(with_pcie(i, each, bridges or ()) for i, each in enumerate(placed)),
         nics=tuple(each.nic for each in nics) if nics else None,
         links=None if links.links is None else tuple(links.links),
         has_switch=links.has_switch,
-        gpu_nearness=gpu_near if known else None,
+        gpu_nearness=tuple(tuple(nearness(a, b) for b in devices) for a in devices) if known else None,
         nic_nearness=nic_near if known and nics else None,
+        nearest_nics=nearest_nics(devices, nics) if known else None,
+        bridges=bridges,
+        cpus=tuple(tree.cpus),
         order=order,
         warnings=(*warnings, *links.warnings),
     )

@@ -6,10 +6,10 @@ It knows the attributes of objects in all versions, and not which devices are GP
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from taccl.dumps.facts import Nearness, Place
+from taccl.dumps.facts import Cpu, Nearness, Place
 from taccl.errors import TopologyError
 from taccl.xml_elements import Dialect, Element, parse_elements
 
@@ -30,6 +30,8 @@ _SPEED = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 _WORD = re.compile(r"(?:0x)?([0-9a-f]{1,8})?", re.IGNORECASE)
 #: Broadcom's switches of PCIe 4 and 5 show as a switch in a switch and run at full speed between all ports.
 _ONE_CHIP = ("1000:c010", "1000:c030")
+#: Bridges of this vendor are on the cards of its GPUs and have only the GPU below them.
+_ON_CARD = "1002:"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +81,6 @@ class PciDevice:
         """Of its link, as hwloc has it: the speed at the time."""
         return _speed(self.element)
 
-    def gbps(self, least: float) -> float | None:
-        """Of its way to the CPU, as NCCL reckons it.
-
-        None if a link of it is unknown, or below `least` (raw).
-        """
-        speeds = [_speed(element) for element in (self.element, *self.bridges)]
-        known = [speed for speed in speeds if speed is not None]
-        if len(known) < len(speeds) or min(known) < least:
-            return None
-        return round(min(known) * _NCCL_SHARE, 3)
-
     def here(self, path: str | None) -> Place:
         return Place(path, self.element.line)
 
@@ -101,12 +92,14 @@ class Tree:
     Parameters
     ----------
     loose : software devices that are below no PCI device.
+    cpus : the NUMA nodes with their processors.
     matrices : the elements of distances, by their name.
     """
 
     root: Element
     devices: list[PciDevice] = field(default_factory=list)
     loose: list[Software] = field(default_factory=list)
+    cpus: list[Cpu] = field(default_factory=list)
     matrices: dict[str, Element] = field(default_factory=dict)
 
 
@@ -116,6 +109,7 @@ class _Above:
 
     part: Element
     nodes: int | None
+    infos: dict[str, str]
     bridges: tuple[Element, ...] = ()
     root: Element | None = None
     device: PciDevice | None = None
@@ -135,19 +129,34 @@ def parse_tree(text: str, path: str | None) -> Tree:
     tree = Tree(root)
     for element in root.children:
         if element.tag == "object":
-            _walk(element, _Above(element, _nodes(element)), tree)
+            _walk(element, _Above(element, _nodes(element), _infos(root)), tree, path)
         elif element.tag in ("distances2", "distances2hetero"):
             tree.matrices.setdefault(element.attributes.get("name", ""), element)
     return tree
+
+
+def way_gbps(links: Sequence[Element], least: float = 0.0) -> float | None:
+    """The narrowest of some links, each named by the object below it, GB/s as NCCL reckons them.
+
+    None if one of them is not told, or is below `least` (hwloc's GB/s): links of idle devices are slow.
+    """
+    speeds = [speed for speed in map(_speed, links) if speed is not None and speed >= least]
+    return round(min(speeds) * _NCCL_SHARE, 3) if speeds and len(speeds) == len(links) else None
+
+
+def bridges_between(a: PciDevice, b: PciDevice) -> int:
+    """Bridges that two devices pass on their way to the lowest one above both; 0 where there is none."""
+    shared = _shared_bridge(a, b)
+    return 0 if shared is None else sum(_between(device, shared) for device in (a, b))
 
 
 def nearness(a: PciDevice, b: PciDevice) -> Nearness:
     """How far two devices are from each other, by the lowest place where their ways up meet."""
     if a is b:
         return Nearness.SELF
-    shared = next((bridge for bridge in a.bridges if any(bridge is other for other in b.bridges)), None)
+    shared = _shared_bridge(a, b)
     if shared is not None:
-        far = any(_between(device, shared) > 1 for device in (a, b))
+        far = any(_passed(device, shared) > 1 for device in (a, b))
         return Nearness.PXB if far else Nearness.PIX
     if a.root is not None and a.root is b.root:
         return Nearness.PHB
@@ -156,34 +165,57 @@ def nearness(a: PciDevice, b: PciDevice) -> Nearness:
     return Nearness.SYS
 
 
-def children(element: Element, kind: str) -> Iterator[Element]:
-    """The objects of a type directly below."""
-    return (
-        child for child in element.children if child.tag == "object" and child.attributes.get("type") == kind
-    )
-
-
-def _walk(element: Element, above: _Above, tree: Tree) -> None:
+def _walk(element: Element, above: _Above, tree: Tree, path: str | None) -> None:
     kind = element.attributes.get("type", "")
+    below = above
     if kind == "Bridge":
-        is_root = element.attributes.get("bridge_type", "").startswith("0-")
-        bridges = above.bridges if is_root else (element, *above.bridges)
-        below = _Above(above.part, above.nodes, bridges, element if is_root else above.root)
+        if element.attributes.get("bridge_type", "").startswith("0-"):
+            below = replace(above, root=element)
+        else:
+            below = replace(above, bridges=(element, *above.bridges))
     elif kind == "PCIDev":
         device = _device(element, above)
         tree.devices.append(device)
-        below = _Above(above.part, above.nodes, above.bridges, above.root, device)
+        below = replace(above, device=device)
     elif kind == "OSDev":
         (tree.loose if above.device is None else above.device.software).append(_software(element))
-        below = above
-    elif above.root is not None or above.device is not None or kind == "Misc":
-        below = above
-    else:
+    elif above.root is None and above.device is None and kind != "Misc":
         nodes = _nodes(element)
-        below = _Above(element, above.nodes if nodes is None else nodes)
+        below = _Above(element, above.nodes if nodes is None else nodes, {**above.infos, **_infos(element)})
+        if kind == "NUMANode":
+            tree.cpus.append(_cpu(element, below, path))
     for child in element.children:
         if child.tag == "object":
-            _walk(child, below, tree)
+            _walk(child, below, tree, path)
+
+
+def _cpu(element: Element, here: _Above, path: str | None) -> Cpu:
+    index, family, model = (
+        int(text) if re.fullmatch("[0-9]{1,6}", text) else None
+        for text in (
+            element.attributes.get("os_index", ""),
+            here.infos.get("CPUFamilyNumber", ""),
+            here.infos.get("CPUModelNumber", ""),
+        )
+    )
+    arch = here.infos.get("Architecture", "")
+    power = here.infos.get("CPUModel", "").startswith("POWER")
+    return Cpu(
+        Place(path, element.line),
+        numa=index,
+        arch="ppc64" if power or arch.startswith("ppc") else "arm64" if arch == "aarch64" else arch or None,
+        vendor=here.infos.get("CPUVendor") or None,
+        family=family,
+        model=model,
+    )
+
+
+def _infos(element: Element) -> dict[str, str]:
+    return {
+        child.attributes.get("name", ""): child.attributes.get("value", "")
+        for child in element.children
+        if child.tag == "info"
+    }
 
 
 def _device(element: Element, above: _Above) -> PciDevice:
@@ -201,24 +233,27 @@ def _device(element: Element, above: _Above) -> PciDevice:
 
 
 def _software(element: Element) -> Software:
-    infos = {
-        child.attributes.get("name", ""): child.attributes.get("value", "")
-        for child in element.children
-        if child.tag == "info"
-    }
-    return Software(element.attributes.get("name", "").strip(), element, infos)
+    return Software(element.attributes.get("name", "").strip(), element, _infos(element))
+
+
+def _shared_bridge(a: PciDevice, b: PciDevice) -> Element | None:
+    return next((bridge for bridge in a.bridges if any(bridge is other for other in b.bridges)), None)
 
 
 def _between(device: PciDevice, shared: Element) -> int:
-    """Bridges between a device and one above it; those of one chip count once, as the port that they are."""
-    chip = _chip(shared)
-    count = 0
-    for bridge in device.bridges:
-        if bridge is shared:
-            break
-        count += 1
-    chips = {_chip(bridge) for bridge in device.bridges[:count]}
-    return 1 if chip in _ONE_CHIP and chips == {chip} else count
+    """Bridges between a device and one above it, those on its own card apart."""
+    return len(_chips_between(device, shared))
+
+
+def _passed(device: PciDevice, shared: Element) -> int:
+    """As `_between`, but the bridges of one chip count as the one port that they are."""
+    chips = _chips_between(device, shared)
+    return 1 if _chip(shared) in _ONE_CHIP and {*chips} == {_chip(shared)} else len(chips)
+
+
+def _chips_between(device: PciDevice, shared: Element) -> list[str]:
+    until = next(count for count, bridge in enumerate(device.bridges) if bridge is shared)
+    return [chip for bridge in device.bridges[:until] if not (chip := _chip(bridge)).startswith(_ON_CARD)]
 
 
 def _chip(bridge: Element) -> str:
