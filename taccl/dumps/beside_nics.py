@@ -93,7 +93,7 @@ def _share_card(
                 ends(layout.gpus[gpu], slot),
                 "GPU to a network card",
                 alpha,
-                narrowest(*limits),
+                narrowest(*(limits or (card,))),
                 one_way=one_way,
             )
         above = slot
@@ -108,10 +108,10 @@ def _share_card(
 def _way(
     dump: Dump, gpu: int, nic: int, alphas: Alphas, bandwidth: Bandwidth
 ) -> tuple[Figure, tuple[Figure, ...]]:
-    """The latency that a GPU's way to a port adds, and what limits it before the card."""
-    limits = [pcie_figure(dump.gpus[gpu], bandwidth)]
+    """The latency that a GPU's way to a port adds, and what is told of what limits it before the card."""
+    limits = [pcie_figure(dump.gpus[gpu], bandwidth)] if dump.gpus[gpu].pcie_gbps is not None else []
     for bridge in dump.bridges or ():
-        if (gpu in bridge.gpus) != (nic in bridge.nics):
+        if bridge.gbps is not None and (gpu in bridge.gpus) != (nic in bridge.nics):
             limits.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
     near = dump.nic_nearness[gpu][nic] if dump.nic_nearness else None
     if near == Nearness.SYS:

@@ -40,7 +40,8 @@ def known_values(
         rows.append(_row(f"links, {who}", first.count))
         rows.append(_row(f"GB/s of a link, {who}", first.each))
     pcie = [pcie_figure(gpu, bandwidth) for gpu in dump.gpus]
-    rows += _rows_alike("PCIe GB/s of GPUs", pcie)
+    if layout.pcie or any(figure.how != "assumed" for figure in pcie):
+        rows += _rows_alike("PCIe GB/s of GPUs", pcie)
     rows += _rows_alike("GB/s to other GPUs, of GPUs", figures)
     if dump.nics is not None:
         source = (
