@@ -112,15 +112,17 @@ def cards(layout: Layout, dump: Dump) -> list[list[int]]:
 
 
 def cpu_groups(dump: Dump) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """GPUs and ports that hang at one CPU: no further from each other than its host bridges."""
+    """GPUs and ports at one CPU: no further from each other than its host bridges, or at one bridge."""
     gpus, nics = len(dump.gpus), len(dump.nics or ())
     if dump.gpu_nearness is None:
         return [(frozenset(range(gpus)), frozenset(range(nics)))]
-    return _clusters(dump, Nearness.NODE)
+    return _clusters(dump, Nearness.NODE, dump.bridges or ())
 
 
-def _clusters(dump: Dump, most: Nearness) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Devices that are joined by pairs no further than `most`, in the order of their first."""
+def _clusters(
+    dump: Dump, most: Nearness, bridges: Sequence[SharedBridge] = ()
+) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Devices joined by pairs no further than `most` or by a bridge, in the order of their first."""
     gpus, nics = len(dump.gpus), len(dump.nics or ())
     of = list(range(gpus + nics))
     rows = [*(dump.gpu_nearness or [[None] * gpus] * gpus)]
@@ -129,6 +131,10 @@ def _clusters(dump: Dump, most: Nearness) -> list[tuple[frozenset[int], frozense
         for b, near in enumerate([*rows[a], *beside[a]]):
             if near is not None and near <= most and of[a] != of[b]:
                 of = [of[a] if one == of[b] else one for one in of]
+    for bridge in bridges:
+        members = [*bridge.gpus, *(gpus + nic for nic in bridge.nics)]
+        roots = {of[member] for member in members}
+        of = [min(roots) if one in roots else one for one in of]
     found = []
     for root in dict.fromkeys(of):
         members = [i for i, one in enumerate(of) if one == root]

@@ -274,6 +274,14 @@ def test_a_link_that_is_down_breaks_the_symmetry() -> None:
     assert len(automorphisms(broken, limit=20)) == 2
 
 
+def test_ports_on_a_cpu_without_gpus_are_in_the_machine() -> None:
+    ports = bridge("b:0:0.0", nic("c:0:0.0", ("m0", 200_000)), nic("d:0:0.0", ("m1", 200_000)))
+    pair = gpu("1:0:0.0", 0) + gpu("2:0:0.0", 1)
+    machine = make_machine(parse_dump(system(pair, ports)), nodes=2)
+    assert machine.nearest_nics == ((), ())
+    assert machine.topology.path(0, 2) is not None
+
+
 def test_a_width_that_is_not_told_is_that_of_x16() -> None:
     wide = parse_dump(system(gpu("1:0:0.0", 0).replace('link_width="16"', 'link_width="0"')))
     assert wide.gpus[0].pcie_gbps == 24
