@@ -302,6 +302,20 @@ def test_a_domain_of_several_hosts_is_told() -> None:
     assert any("2 hosts" in warning for warning in dump.warnings)
 
 
+def test_hosts_of_a_domain_have_no_pcie_between_them() -> None:
+    """GPU 3 has lost its links: it reaches the others through its own host only."""
+    hidden = nvlink("fffffff:ffff:ff", 18, SWITCH)
+    inside = [
+        "".join(gpu(f"{i}:0:0.0", i, *([hidden] if h * 2 + i < 3 else []), rank=h * 2 + i) for i in range(2))
+        for h in range(2)
+    ]
+    hosts = [f'<cpu host_hash="0x{h}" numaid="{h}">{text}</cpu>' for h, text in enumerate(inside)]
+    machine = make_machine(parse_dump(f'<system version="1">{"".join(hosts)}</system>')).topology
+    assert machine.path(0, 2) is not None
+    assert machine.path(3, 2) is not None
+    assert machine.path(3, 0) is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
