@@ -239,6 +239,14 @@ def test_gpus_that_should_have_nvlinks_and_have_none_are_told() -> None:
     assert not parse_dump(pair.replace('sm="80"', 'sm="89"')).warnings
 
 
+def test_comments_may_be_frames_of_hyphens() -> None:
+    """As in files of RCCL's, which are no XML for it."""
+    framed = "<!------\n - Copyright -- somebody\n ------->\n" + system(gpu("1:0:0.0", 0))
+    dump = parse_dump(framed, "t.xml")
+    assert dump.gpus[0].place.line == 4
+    assert dump.warnings == ()
+
+
 def test_text_around_a_paste_is_left_out_and_lines_stay_right() -> None:
     pasted = "# a page\n```xml\n" + system(gpu("1:0:0.0", 0)) + "\n```\n"
     dump = parse_dump(pasted, "t.xml")
