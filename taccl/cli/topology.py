@@ -13,6 +13,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.topology_check import check
+from taccl.cli.topology_import import import_machine
 from taccl.schemas import stamped
 from taccl.topologies import (
     CatalogueEntry,
@@ -30,10 +31,11 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one, check one."""
+    """Machines: list the catalogue, show one, check one, import one from what tools print."""
 
 
 topology.add_command(check)
+topology.add_command(import_machine)
 
 
 @topology.command("list")

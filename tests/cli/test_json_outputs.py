@@ -25,6 +25,15 @@ PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth
 APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+DUMP = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
+    '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
+    '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90"/></pci></cpu></system>'
+)
+HINT = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200"/>'
+    '<pci busid="3:0:0.0" class="0x020000"/></cpu></system>'
+)
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
 CUT_OFF = (
     "topology: dgx2\nnodes: 2\nsize: 32MB\nintranode:\n  strategy: switch\n  switches:\n"
@@ -84,6 +93,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "check", "alone.yaml"),
         ("topology", "check", "apart.yaml"),
     ),
+    "taccl.topology.import/1": (
+        ("topology", "import", "topo.xml"),
+        ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
@@ -123,6 +136,8 @@ def inputs(taccl: Taccl) -> Taccl:
         ("cut-off", CUT_OFF),
     ):
         Path(f"{name}.yaml").write_text(text)
+    Path("topo.xml").write_text(DUMP)
+    Path("hint.xml").write_text(HINT)
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
@@ -172,8 +187,8 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit."""
-    counted = {"gap", "beta_us_per_mb"}
+    """A number that is no count, index or fraction ends in its unit; a `value` has it in its `quantity`."""
+    counted = {"gap", "beta_us_per_mb", "value"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue
