@@ -16,11 +16,24 @@ import taccl
 ROOT = Path(taccl.__file__).parent
 
 NOUNS = (
-    *("errors", "plugins", "arguments", "buildable", "units", "tolerance", "schemas", "notebook"),
+    *(
+        "errors",
+        "plugins",
+        "arguments",
+        "buildable",
+        "units",
+        "tolerance",
+        "schemas",
+        "notebook",
+        "xml_elements",
+    ),
     *("chunk_maps", "collective", "collectives", "network", "problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
+    "dumps": ("topologies",),
+    "fabrics": ("topologies",),
+    "measurements": ("topologies",),
     "sketch": ("topologies",),
     "encoding": (),
     "backend": (),

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import direct_alltoall, program, ring_allgather, ring_allreduce, scratch_allreduce, step
 
-from taccl.backend.msccl_xml import elements as elements_module
 from taccl.backend.msccl_xml import parse_document, parse_xml, read_xml, to_xml
+from taccl.backend.msccl_xml import reader as reader_module
 from taccl.backend.program import Buffer, Op, Protocol
 from taccl.errors import FileError, TacclError, XmlError
 
@@ -190,7 +190,7 @@ def test_a_long_attribute_is_refused():
 
 
 def test_a_huge_file_is_refused(monkeypatch):
-    monkeypatch.setattr(elements_module, "MAX_BYTES", 100)
+    monkeypatch.setattr(reader_module, "_DIALECT", replace(reader_module._DIALECT, max_bytes=100))
     assert "bytes" in str(error_of(MINIMAL))
 
 

@@ -18,14 +18,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from taccl.arguments import file_path
-from taccl.backend.msccl_xml.elements import MAX_BYTES, Element, parse_elements
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
 from taccl.errors import FileError, XmlError
+from taccl.xml_elements import Dialect, Element, parse_elements
 
 #: `maxBytes` where a file has none: microsoft/msccl's default.
 DEFAULT_MAX_BYTES = 2**27
 #: Ranks are 16-bit numbers in every runtime.
 MAX_RANKS = 2**15
+#: A 64-rank AllReduce of 100,000 steps has 13 million bytes. algo, gpu, tb and step are four deep; the rest
+#: is room for elements that the runtimes skip.
+_DIALECT = Dialect(
+    what="MSCCL program",
+    hint="give the XML file that a synthesizer or msccl-tools wrote, unedited",
+    max_bytes=256 * 2**20,
+    max_depth=16,
+)
 
 _READS_SOURCE = frozenset(Op) - {Op.RECV, Op.RECV_COPY_SEND, Op.NOP}
 _WRITES_TARGET = frozenset(Op) - {Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP}
@@ -123,7 +131,7 @@ def begins_as_program(content: bytes) -> bool:
 def _bytes_of(path: str | Path) -> bytes:
     try:
         with file_path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(_DIALECT.max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FileError(f"cannot be read: {reason}", path=path) from None
@@ -137,7 +145,7 @@ def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Docum
         data, encoding = text, None
     if not data.strip():
         raise XmlError("the file is empty", path=where, hint="synthesize it again")
-    algo, *ignored = parse_elements(data, where, encoding)
+    algo, *ignored = parse_elements(data, where, _DIALECT, encoding)
     reader = _Reader(where, strict)
     program = reader.program(algo)
     return Document(program, algo, data, where, tuple(reader.faults), tuple(ignored))

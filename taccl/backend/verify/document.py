@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taccl.backend.msccl_xml.elements import Element
 from taccl.backend.msccl_xml.reader import Document, parse_beginning, parse_whole
 from taccl.backend.program import Protocol
 from taccl.backend.verify.lexical import check_text
@@ -16,6 +15,7 @@ from taccl.backend.verify.limits import (
     STEP_ATTRIBUTES,
 )
 from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
+from taccl.xml_elements import Element
 
 ALL = tuple(runtime.name for runtime in RUNTIMES)
 

@@ -1,8 +1,8 @@
-"""Any bytes to a tree of elements with line numbers, or an `XmlError`.
+"""Any bytes to a tree of elements with line numbers, or an error with its line.
 
-This is the only place that meets hostile input. The parser is expat with everything that makes XML
-dangerous refused: document types (and with them entities), deep nesting, huge files and attributes.
-It knows no MSCCL: `reader` gives the tree its meaning.
+This is the only place that meets hostile XML. The parser is expat with everything that makes XML dangerous
+refused: entities, document types with anything in them, deep nesting, huge files and attributes. It knows
+what XML is, and not what any file means.
 """
 
 from __future__ import annotations
@@ -11,18 +11,36 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
-from taccl.errors import XmlError
+from taccl.errors import TacclError, XmlError
 
-#: The largest file that is read, in bytes; a 64-rank AllReduce of 100,000 steps has 13 million.
-MAX_BYTES = 256 * 2**20
-#: algo, gpu, tb and step are four; the rest is room for elements that the runtimes skip.
-MAX_DEPTH = 16
 MAX_ELEMENTS = 4_000_000
 MAX_ATTRIBUTES = 256
 MAX_VALUE_LENGTH = 4096
 #: Elements one after the other at the top of a file; the runtimes take the first algo.
 MAX_ROOTS = 64
 _JUNK_AFTER_ROOT = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a kind of XML file may be.
+
+    Parameters
+    ----------
+    what : what it holds, for messages: `MSCCL program`.
+    hint : what to do about a file that is not well formed.
+    max_bytes, max_depth : larger and deeper ones are refused.
+    error : the error that is raised.
+    may_name_type : whether `<!DOCTYPE name SYSTEM "file">` may stand at the top. What it names is not read,
+        and one that declares anything itself is refused all the same.
+    """
+
+    what: str
+    hint: str
+    max_bytes: int
+    max_depth: int
+    error: type[TacclError] = XmlError
+    may_name_type: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -35,25 +53,29 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
 
-def parse_elements(data: bytes, path: str | None, encoding: str | None = None) -> tuple[Element, ...]:
+def parse_elements(
+    data: bytes, path: str | None, dialect: Dialect, encoding: str | None = None
+) -> tuple[Element, ...]:
     """The element of an XML text, and further ones where several stand one after the other.
 
     Parameters
     ----------
-    data : the text; at most `MAX_BYTES`.
+    data : the text.
     path : for messages only.
+    dialect : what kind of file it is.
     encoding : what `data` is known to be encoded in; None leaves it to the text itself.
 
     Raises
     ------
-    XmlError : not well formed, a document type, text between elements, or over a bound above.
+    TacclError : the dialect's; it is not well formed, has a document type or text, or is over a bound.
     """
-    if len(data) > MAX_BYTES:
-        raise XmlError(f"the file has more than {MAX_BYTES} bytes, which no MSCCL program needs", path=path)
+    if len(data) > dialect.max_bytes:
+        what = f"the file has more than {dialect.max_bytes} bytes, which no {dialect.what} needs"
+        raise dialect.error(what, path=path)
     roots: list[Element] = []
     begin, line, seen = 0, 1, 0
     while True:
-        builder = _Builder(path, encoding, line, seen)
+        builder = _Builder(path, dialect, encoding, line, seen)
         try:
             builder.parser.Parse(data[begin:] if begin else data, True)
         except expat.ExpatError as error:
@@ -63,14 +85,14 @@ def parse_elements(data: bytes, path: str | None, encoding: str | None = None) -
                 roots.append(builder.root)
                 seen = builder.seen
                 continue
-            raise XmlError(
+            raise dialect.error(
                 f"this is not well-formed XML: {expat.ErrorString(error.code)}",
                 path=path,
                 line=max(1, line),
-                hint="give the XML file that a synthesizer or msccl-tools wrote, unedited",
+                hint=dialect.hint,
             ) from None
         except (LookupError, ValueError) as error:
-            raise XmlError(f"the text encoding cannot be read: {error}", path=path, line=1) from None
+            raise dialect.error(f"the text encoding cannot be read: {error}", path=path, line=1) from None
         return (*roots, builder.root)
 
 
@@ -79,10 +101,12 @@ def _is_element(data: bytes, place: int) -> bool:
 
 
 class _Builder:
-    """Handlers of one parse. expat calls them; they raise `XmlError`, which passes through expat."""
+    """Handlers of one parse. expat calls them; what they raise passes through expat."""
 
-    def __init__(self, path: str | None, encoding: str | None, line: int, seen: int) -> None:
-        self.path = path
+    def __init__(
+        self, path: str | None, dialect: Dialect, encoding: str | None, line: int, seen: int
+    ) -> None:
+        self.path, self.dialect = path, dialect
         self.seen = seen
         self._line = line
         self.root = Element("", 0, {})
@@ -93,12 +117,12 @@ class _Builder:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self.parser.StartDoctypeDeclHandler = self._doctype
-        self.parser.EntityDeclHandler = self._doctype
+        self.parser.EntityDeclHandler = self._entity
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self.seen += 1
-        if len(self._open) >= MAX_DEPTH:
-            self._refuse(f"elements are nested more than {MAX_DEPTH} deep")
+        if len(self._open) >= self.dialect.max_depth:
+            self._refuse(f"elements are nested more than {self.dialect.max_depth} deep")
         if self.seen > MAX_ELEMENTS:
             self._refuse(f"the file has more than {MAX_ELEMENTS} elements")
         if len(attributes) > MAX_ATTRIBUTES:
@@ -120,11 +144,15 @@ class _Builder:
         if not text.isspace():
             self._refuse(f"text stands between elements: {text.strip()[:40]!r}", hint="remove it")
 
-    def _doctype(self, *declaration: object) -> None:
+    def _doctype(self, name: str, system: str | None, public: str | None, declares: int) -> None:
+        if declares or not self.dialect.may_name_type:
+            self._entity()
+
+    def _entity(self, *_: object) -> None:
         self._refuse("document types and entities are not allowed", hint="remove the <!DOCTYPE ...> part")
 
     def _current_line(self) -> int:
         return self._line + self.parser.CurrentLineNumber - 1
 
     def _refuse(self, message: str, hint: str | None = None) -> NoReturn:
-        raise XmlError(message, path=self.path, line=self._current_line(), hint=hint)
+        raise self.dialect.error(message, path=self.path, line=self._current_line(), hint=hint)

@@ -1,0 +1,166 @@
+"""What a dump tells about one node: GPUs, NICs, links and places, each with the line that tells it.
+
+The noun of this room. Readers make it, `merge` refines one by another, `machine` makes a machine of it. It
+knows no format and no constant: what a dump does not tell is None here, and is inferred or assumed later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+#: How a number is known: a dump says it, it follows from what a dump says, or a table of constants says it.
+How = Literal["read", "inferred", "assumed"]
+LinkKind = Literal["nvlink", "xgmi", "pcie"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file; `line` counts from 1."""
+
+    path: str | None
+    line: int | None
+
+    def __str__(self) -> str:
+        name = self.path or "<text>"
+        return name if self.line is None else f"{name}:{self.line}"
+
+
+class Nearness(IntEnum):
+    """How two devices of a node reach each other, from near to far (the words of `nvidia-smi topo -m`)."""
+
+    SELF = 0
+    PIX = 1  #: past at most one PCIe bridge
+    PXB = 2  #: past several PCIe bridges
+    PHB = 3  #: through one CPU's host bridge
+    NODE = 4  #: between host bridges of one NUMA node
+    SYS = 5  #: between NUMA nodes
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, in the order of the machine that will be made.
+
+    Parameters
+    ----------
+    busid : lower case, with its domain; None where the dump has none.
+    model : as the tool names it, `A100-SXM4-80GB`; None where it does not.
+    arch : `sm80`, `gfx942`; None where it is not told.
+    numa : of the CPU that it hangs at.
+    dev : its index in the vendor's own tool.
+    pcie_gbps : of the narrowest link between it and its CPU, GB/s each way.
+    """
+
+    place: Place
+    busid: str | None = None
+    model: str | None = None
+    arch: str | None = None
+    numa: int | None = None
+    dev: int | None = None
+    pcie_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A port of a network card.
+
+    Parameters
+    ----------
+    name : `mlx5_0`; of ports that a library fused, `mlx5_0+mlx5_1`.
+    gbps : GB/s each way; None where the dump has no speed.
+    card : what tells cards apart (a bus id without its function); ports of one card share its PCIe link.
+    card_gbps : of the card's PCIe link, GB/s each way.
+    """
+
+    place: Place
+    name: str
+    gbps: float | None = None
+    card: str | None = None
+    card_gbps: float | None = None
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuLink:
+    """Links of one GPU to another, or to the switch between all of them.
+
+    Parameters
+    ----------
+    a, b : positions in `Dump.gpus`; `b` is None for the switch. Each pair stands once, with a < b.
+    count : how many; None where the dump says that there are some, but not how many.
+    gbps : of one of them, each way, as the dump has it; None where it has no speed.
+    """
+
+    place: Place
+    a: int
+    b: int | None
+    kind: LinkKind
+    count: int | None = None
+    gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class SharedBridge:
+    """A PCIe bridge (or a CPU) whose way up is shared by several GPUs or NICs.
+
+    Parameters
+    ----------
+    gpus, nics : positions of those below it.
+    gbps : of its way up, each way; None where the dump has none.
+    name : for people: a bus id, `cpu 0`.
+    """
+
+    place: Place
+    name: str
+    gpus: tuple[int, ...]
+    nics: tuple[int, ...]
+    gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Dump:
+    """All that one dump tells, or several together.
+
+    A field of None is not told by this format; an empty tuple says that there is none.
+
+    Parameters
+    ----------
+    format : the name of the format, `nccl-topology`; of several, joined by `+`.
+    gpus, nics : in the order of the machine's ranks, of the dump.
+    links : between GPUs, and from GPUs to the switch.
+    has_switch : whether GPUs hang at NVSwitches.
+    gpu_nearness : shape (gpus, gpus) of Nearness or None, by PCIe alone.
+    nic_nearness : shape (gpus, nics), likewise.
+    bridges : what GPUs and NICs share on their way to the CPU, where the PCIe tree is told.
+    is_hint : somebody wrote it to place devices; its link speeds mean nothing.
+    order : how the GPUs were put in order, in a few words.
+    warnings : in plain sentences, with their lines.
+    """
+
+    format: str
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...] | None = None
+    links: tuple[GpuLink, ...] | None = None
+    has_switch: bool | None = None
+    gpu_nearness: tuple[tuple[Nearness | None, ...], ...] | None = None
+    nic_nearness: tuple[tuple[Nearness | None, ...], ...] | None = None
+    bridges: tuple[SharedBridge, ...] | None = None
+    is_hint: bool = False
+    order: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of the table that an import prints: a quantity, its value, and how it is known.
+
+    Parameters
+    ----------
+    source : a Place for what was read, a rule for what was inferred, a reference for what was assumed.
+    """
+
+    quantity: str
+    value: str | float | int
+    how: How
+    source: str
