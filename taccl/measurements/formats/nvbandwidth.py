@@ -1,0 +1,168 @@
+"""What NVIDIA's nvbandwidth prints, as text or with -j: a matrix for each test case.
+
+It knows its descriptions, whose arrow says which way data goes; the arrow differs between versions.
+"""
+
+from __future__ import annotations
+
+import re
+
+from taccl.errors import MeasurementError
+from taccl.measurements.facts import Ends, Matrix, Measured, Quantity
+from taccl.measurements.text import Line, lines_of, number_of, whole_of
+from taccl.topologies.strict_yaml import Node, parse_yaml
+
+_RUNNING = re.compile(r"^\s*Running\s+([a-z][a-z0-9_]{3,80})\.\s*$")
+_DESCRIPTION = re.compile(
+    r"(?P<left>CPU\(row\)|GPU\(row\)|All\s+G\w+|GPU\(column\)|CPU\(column\))\s*(?P<arrow><->|->|<-)\s*"
+    r"(?P<right>GPU\(column\)|CPU\(column\)|All\s+G\w+|GPU\(row\))(?P<rest>.{0,80})\((?P<unit>GB/s|ns|us)\)",
+    re.IGNORECASE,
+)
+_SIZE_BYTES = 512 * 2**20
+
+
+def looks_like(text: str) -> bool:
+    """Whether its name is in it with a test case, or JSON with its key."""
+    if text.lstrip()[:1] == "{":
+        return '"nvbandwidth"' in text[:2000] and '"testcases"' in text
+    return "(column)" in text and re.search(r"^\s*Running\s+\w+\.", text, re.MULTILINE) is not None
+
+
+def read(text: str, path: str | None) -> Measured:
+    """A matrix for each test case that ran.
+
+    Raises
+    ------
+    MeasurementError : it is no JSON, a matrix has a row of another length, or none ran; with the line.
+    """
+    matrices, warnings = (_json if text.lstrip()[:1] == "{" else _text)(text, path)
+    if not matrices:
+        raise MeasurementError("no test case of nvbandwidth has a matrix", path=path, line=1)
+    return Measured(("nvbandwidth",), (), tuple(matrices), tuple(warnings))
+
+
+def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
+    matrices: list[Matrix] = []
+    warnings: list[str] = []
+    test = ""
+    description: tuple[Line, re.Match[str]] | None = None
+    targets: tuple[int, ...] = ()
+    sources: list[int] = []
+    rows: list[tuple[float | None, ...]] = []
+
+    def finish() -> None:
+        nonlocal description, targets, sources, rows
+        if description is not None and rows:
+            line, found = description
+            matrices.append(_matrix(path, line.number, test, found, sources, targets, rows))
+        description, targets, sources, rows = None, (), [], []
+
+    for line in lines_of(text):
+        words = line.text.split()
+        running = _RUNNING.match(line.text)
+        found = _DESCRIPTION.search(line.text)
+        numbers = [whole_of(word) for word in words]
+        if running is not None or words[0] in ("SUM", "Waived:", "ERROR:", "NOTE:"):
+            finish()
+            if running is not None:
+                test = running[1]
+            elif words[0] == "ERROR:":
+                warnings.append(f"{path or '<text>'}:{line.number}: {test} failed; it is left out")
+        elif found is not None:
+            finish()
+            description = (line, found)
+        elif description is not None and not targets and None not in numbers:
+            targets = tuple(number for number in numbers if number is not None)
+        elif description is not None and targets and numbers[0] is not None:
+            cells = words[1:]
+            if len(cells) != len(targets):
+                raise MeasurementError(
+                    f"a row has {len(cells)} cells, but the matrix has {len(targets)} columns",
+                    path=path,
+                    line=line.number,
+                )
+            sources.append(numbers[0])
+            rows.append(tuple(number_of(cell) for cell in cells))
+    finish()
+    return matrices, warnings
+
+
+def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
+    root = parse_yaml(text, path, MeasurementError)
+    body = dict(_named(root)).get("nvbandwidth", root)
+    matrices: list[Matrix] = []
+    warnings: list[str] = []
+    cases = dict(_named(body)).get("testcases")
+    for case in cases.elements() if cases is not None else ():
+        keys = dict(_named(case))
+        name = keys["name"].raw if "name" in keys else ""
+        status = keys["status"].raw if "status" in keys else "Passed"
+        if status == "Error":
+            warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
+        if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
+            continue
+        found = _DESCRIPTION.search(keys["bandwidth_description"].raw[:400])
+        rows = [
+            tuple(number_of(cell.raw.strip()) for cell in row.elements())
+            for row in keys["bandwidth_matrix"].elements()
+        ]
+        width = len(rows[0]) if rows else 0
+        if found is None or not width:
+            warnings.append(f"{path or '<text>'}:{case.line}: {name} is not understood; it is left out")
+            continue
+        if any(len(row) != width for row in rows):
+            raise keys["bandwidth_matrix"].error("the rows of this matrix differ in length")
+        line = keys["bandwidth_matrix"].line
+        matrices.append(_matrix(path, line, name, found, list(range(len(rows))), tuple(range(width)), rows))
+    return matrices, warnings
+
+
+def _named(node: Node) -> list[tuple[str, Node]]:
+    return [(key.raw, value) for key, value in node.items()]
+
+
+def _matrix(
+    path: str | None,
+    line: int,
+    test: str,
+    found: re.Match[str],
+    rows: list[int],
+    columns: tuple[int, ...],
+    cells: list[tuple[float | None, ...]],
+) -> Matrix:
+    """Turned so that data goes from rows to columns, and latencies in microseconds."""
+    left, right, arrow = found["left"].lower(), found["right"].lower(), found["arrow"]
+    scale = 1e-3 if found["unit"].lower() == "ns" else 1.0
+    quantity: Quantity = "bandwidth_gbps" if found["unit"].lower() == "gb/s" else "latency_us"
+    values = tuple(tuple(None if not cell else cell * scale for cell in row) for row in cells)
+    ends: Ends = "gpu to gpu"
+    if left.startswith("all") or right.startswith("all"):
+        ends = "gpu totals"
+    elif "cpu" in left or "cpu" in right:
+        # the first word of a test's name says which way was measured, where the arrow has two heads
+        to_host = test.startswith(("device_to_host", "all_to_host")) if arrow == "<->" else arrow == "<-"
+        ends = "gpu to host" if to_host else "host to gpu"
+    sources, targets = tuple(rows), columns
+    if arrow == "<-" and ends in ("gpu to gpu", "gpu to host"):
+        sources, targets = targets, sources
+        values = tuple(zip(*values, strict=True))
+    if ends == "gpu to host" and arrow == "<->":
+        sources, targets = targets, sources
+        values = tuple(zip(*values, strict=True))
+    both_ways = arrow == "<->" or "bidirectional" in test
+    return Matrix(
+        path,
+        line,
+        "nvbandwidth",
+        test,
+        quantity,
+        ends,
+        sources,
+        targets,
+        values,
+        both_ways=both_ways,
+        sums_ways=both_ways and "total" in found["rest"].lower(),
+        peer=True if ends == "gpu to gpu" else None,
+        at_once="all_to" in test or "to_all" in test or ends == "gpu totals",
+        size_bytes=_SIZE_BYTES if quantity == "bandwidth_gbps" else None,
+    )
