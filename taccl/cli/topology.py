@@ -12,6 +12,7 @@ from taccl import units
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.topology_fit import fit
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
 from taccl.topologies.reach import check_pairs, may_reach
@@ -23,6 +24,9 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 @click.group()
 def topology() -> None:
     """Machines: list the catalogue, show one."""
+
+
+topology.add_command(fit)
 
 
 @topology.command("list")

@@ -78,8 +78,9 @@ def _spread(group: list[Pair], gbps: Mapping[Pair, float]) -> float:
 def degraded(groups: Iterable[PairClass], gbps: Mapping[Pair, float]) -> list[str]:
     """A sentence for each pair that is slower than links of its kind are.
 
-    A pair is degraded below 0.8 of its class, or of the way back. A class that few GPUs have a share in (no more
-    than half of them), below 0.8 of the next faster one, is no class of links but links that are degraded.
+    A pair is degraded below 0.8 of its class, or of the way back. Among 4 GPUs and more, a class below 0.8 of the
+    next faster one is no class of links if all its pairs have one GPU in common, or if it touches fewer than half
+    of the GPUs: then its links are degraded.
     """
     found: dict[Pair, str] = {}
     everyone = {gpu for pair in gbps for gpu in pair}
@@ -89,7 +90,8 @@ def degraded(groups: Iterable[PairClass], gbps: Mapping[Pair, float]) -> list[st
             if gbps[pair] < DEGRADED * group.gbps:
                 found[pair] = f"its class has {group.gbps:.4g}"
         touched = {gpu for pair in group.pairs for gpu in pair}
-        if faster is not None and 2 * len(touched) <= len(everyone) and group.gbps < DEGRADED * faster.gbps:
+        is_few = 2 * len(touched) < len(everyone) or set.intersection(*map(set, group.pairs))
+        if faster is not None and len(everyone) >= 4 and is_few and group.gbps < DEGRADED * faster.gbps:
             found |= {pair: f"the next class has {faster.gbps:.4g}" for pair in group.pairs}
         else:
             faster = group
