@@ -5,7 +5,7 @@ It knows which numbers of a machine a measurement speaks of; how numbers are fit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,16 +14,18 @@ import numpy as np
 from taccl.arguments import file_path
 from taccl.errors import FileError, MeasurementError, TopologyError
 from taccl.files import read_bytes
+from taccl.measurements.classes import Pair
 from taccl.measurements.facts import Measured, Scope, together
-from taccl.measurements.quantities import Findings, LinkCost, Quantity, findings
+from taccl.measurements.findings import findings
+from taccl.measurements.quantities import Findings, LinkCost, Quantity
 from taccl.measurements.registry import read_measured
 from taccl.schemas import stamped
-from taccl.topologies import PhysicalTopology, load_topology_file
 from taccl.topologies import Path as Way
+from taccl.topologies import PhysicalTopology, load_topology_file
 from taccl.topologies.strict_yaml import Node, parse_yaml
 from taccl.topologies.yaml_costs import Edit, with_numbers
 from taccl.topologies.yaml_file import link_entries, parse_topology
-from taccl.units import MB, parse_size
+from taccl.units import MB, format_size, parse_size
 
 Ends = tuple[str, str]
 #: A pair slower than this share of the entry that it belongs to is named.
@@ -216,19 +218,20 @@ class _Changer:
             self._take_sweep_in_node(costs["gpus"], has_pairs=bool(found.pair_gbps))
         if "nodes" in costs:
             self._take_between_nodes(costs["nodes"])
+            self._compare_nics(found.quantities, costs["nodes"].beta)
 
     # ------------------------------------------------------------ inside a node
 
-    def _take_pairs(self, gbps: dict[Ends, float] | object, source: str) -> None:
+    def _take_pairs(self, pairs: Mapping[Pair, float], source: str) -> None:
         """Of each entry, the median of the pairs whose way it limits."""
-        pairs: dict[tuple[int, int], float] = dict(gbps)  # type: ignore[call-overload]
         per_node = self.base.machine.num_ranks // self.base.machine.num_nodes
         most = max(max(pair) for pair in pairs)
         if most >= per_node:
             raise TopologyError(
-                f"GPU {most} was measured, but a node of this machine has only {per_node} GPUs", path=self.base.path
+                f"GPU {most} was measured, but a node of this machine has only {per_node} GPUs",
+                path=self.base.path,
             )
-        limited: dict[int, dict[tuple[int, int], float]] = {}
+        limited: dict[int, dict[Pair, float]] = {}
         scale: dict[int, float] = {}
         for pair, value in pairs.items():
             way = self.base.machine.path(*pair)
@@ -305,10 +308,12 @@ class _Changer:
             rest = max(0.0, way.alpha_us - of_fabric)
             if rest > cost.alpha.value:
                 self.warnings.append(
-                    f"{cost.alpha.source}: {cost.alpha.value:.4g} us between nodes is less than the {rest:.4g} us "
-                    "that the machine has on the way to and from the fabric, which stay"
+                    f"{cost.alpha.source}: {cost.alpha.value:.4g} us between nodes is less than the "
+                    f"{rest:.4g} us that the machine has on the way to and from the fabric, which stay"
                 )
-            note = f"{_comment(cost.alpha)}, less {rest:.4g} on the way to it" if rest else _comment(cost.alpha)
+            note = (
+                f"{_comment(cost.alpha)}, less {rest:.4g} on the way to it" if rest else _comment(cost.alpha)
+            )
             self._set((("fabric",), fabric), "alpha_us", max(0.0, cost.alpha.value - rest), note)
         if cost.beta is not None:
             self._set_beta((("fabric",), fabric), cost.beta.value, _comment(cost.beta))
@@ -319,6 +324,17 @@ class _Changer:
                         for entry in self.base.entries_of(index):
                             note = f"at least as fast as the fabric, {cost.beta.source}"
                             self._scale_beta(self._entry(entry), cost.beta.value, link.beta_us_per_mb, note)
+
+    def _compare_nics(self, quantities: Sequence[Quantity], beta: Quantity | None) -> None:
+        """A node's NICs cannot move more together than all pairs did, if more pairs moved no more."""
+        together = [each for each in quantities if each.name == "gbps" and each.link.endswith("all at once")]
+        nics = self.base.machine.nic_count(0)
+        for each in together:
+            if beta is not None and beta.gbps and nics * beta.gbps > 1.1 * each.value:
+                self.warnings.append(
+                    f"{each.source}: all pairs together move {each.value:.4g} GB/s, but the machine's {nics} "
+                    f"NICs now {nics * beta.gbps:.4g}: one pair is not what a NIC has under load"
+                )
 
     # ------------------------------------------------------------ numbers
 
@@ -337,11 +353,11 @@ class _Changer:
         else:
             self._set(place, "beta_us_per_mb", beta, comment)
 
-    def _set(
-        self, place: tuple[tuple[str | int, ...], Node], key: str, value: float, comment: str
-    ) -> None:
+    def _set(self, place: tuple[tuple[str | int, ...], Node], key: str, value: float, comment: str) -> None:
         keys, node = place
-        name = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in (*keys, key)).lstrip(".")
+        name = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in (*keys, key)).lstrip(
+            "."
+        )
         if name in self.edits:
             return
         before = next(child for own, child in node.items() if own.raw == key).number()
@@ -358,5 +374,13 @@ def _beta_of(entry: Node) -> float:
 
 
 def _comment(quantity: Quantity) -> str:
-    weak = ", weak" if quantity.is_weak else ""
-    return f"fitted, {quantity.source}, {quantity.low:.4g} .. {quantity.high:.4g}{weak}"
+    """How a fitted number is known; of a beta also as the bandwidth that it is."""
+    parts = ["fitted", quantity.source]
+    if quantity.sizes is not None:
+        parts.append(" .. ".join(format_size(size) for size in dict.fromkeys(quantity.sizes)))
+    if quantity.name == "beta_us_per_mb" and quantity.low:
+        least, most = MB / (quantity.high * 1e3), MB / (quantity.low * 1e3)
+        parts.append(f"90% {least:.4g} .. {most:.4g} GB/s")
+    else:
+        parts.append(f"90% {quantity.low:.4g} .. {quantity.high:.4g} us")
+    return ", ".join(parts) + (", weak" if quantity.is_weak else "")

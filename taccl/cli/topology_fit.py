@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("files", nargs=-1, type=FILE)
 @click.option("--topology", type=FILE, help="A machine (YAML), whose numbers the measured ones replace.")
-@click.option("--at", metavar="SIZE", help="Size of the messages that will be sent: 1MB. Default: the largest.")
+@click.option(
+    "--at", metavar="SIZE", help="Size of the messages that will be sent: 1MB. Default: the largest."
+)
 @click.option(
     "--between",
     type=click.Choice(["gpus", "nodes"]),
@@ -82,4 +84,14 @@ def _row(quantity: Quantity) -> tuple[str, ...]:
         median = "" if quantity.median_miss is None else f"{quantity.median_miss:.1%}, "
         miss = f"{median}worst {quantity.worst_miss:.1%}"
     interval = f"{low:.4g} .. {high:.4g}" + (" weak" if quantity.is_weak else "")
-    return quantity.link, name, shown, interval, sizes, str(quantity.points), miss, quantity.source, quantity.note
+    return (
+        quantity.link,
+        name,
+        shown,
+        interval,
+        sizes,
+        str(quantity.points),
+        miss,
+        quantity.source,
+        quantity.note,
+    )

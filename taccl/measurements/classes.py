@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Pair = tuple[int, int]
-#: A gap between classes is more than so many times the spread inside them; the spread is taken as 1% at least.
+#: A gap between classes is more than so many times the spread inside them, which is taken as 1% at least.
 _GAP, _LEAST_SPREAD = 3.0, 0.01
 #: A pair slower than this share of its class is a degraded link.
 DEGRADED = 0.8
@@ -78,9 +78,9 @@ def _spread(group: list[Pair], gbps: Mapping[Pair, float]) -> float:
 def degraded(groups: Iterable[PairClass], gbps: Mapping[Pair, float]) -> list[str]:
     """A sentence for each pair that is slower than links of its kind are.
 
-    A pair is degraded below 0.8 of its class, or of the way back. Among 4 GPUs and more, a class below 0.8 of the
-    next faster one is no class of links if all its pairs have one GPU in common, or if it touches fewer than half
-    of the GPUs: then its links are degraded.
+    A pair is degraded below 0.8 of its class, or of the way back. Among 4 GPUs and more, a class below 0.8 of
+    the next faster one is no class of links if all its pairs have one GPU in common, or if it touches fewer
+    than half of the GPUs: then its links are degraded.
     """
     found: dict[Pair, str] = {}
     everyone = {gpu for pair in gbps for gpu in pair}
@@ -92,7 +92,7 @@ def degraded(groups: Iterable[PairClass], gbps: Mapping[Pair, float]) -> list[st
         touched = {gpu for pair in group.pairs for gpu in pair}
         is_few = 2 * len(touched) < len(everyone) or set.intersection(*map(set, group.pairs))
         if faster is not None and len(everyone) >= 4 and is_few and group.gbps < DEGRADED * faster.gbps:
-            found |= {pair: f"the next class has {faster.gbps:.4g}" for pair in group.pairs}
+            found |= dict.fromkeys(group.pairs, f"the next class has {faster.gbps:.4g}")
         else:
             faster = group
     for (a, b), value in gbps.items():

@@ -165,7 +165,7 @@ def floor(times: Times, seed: int = 0) -> Estimate | None:
 
 
 def ranges(times: Times) -> list[Times]:
-    """The times cut where their slope changes, the smallest sizes first; each has at least 4 sizes, but the last.
+    """The times cut where their slope changes, the smallest sizes first; the last may have fewer than 4.
 
     Walking up the sizes, a time counts as off when it misses the line through those before it by more than
     three times their median miss, and by 5% at least. Three in a row begin a new range.

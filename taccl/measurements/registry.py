@@ -48,7 +48,9 @@ class Format:
 FORMATS = (
     Format("nvbandwidth", "nvbandwidth, text or -j", nvbandwidth.looks_like, nvbandwidth.read),
     Format("nccl-tests-json", "nccl-tests -J", nccl_tests_json.looks_like, nccl_tests_json.read),
-    Format("nccl-tests-rows", "rccl-tests -x FILE -Z csv|json", nccl_tests_rows.looks_like, nccl_tests_rows.read),
+    Format(
+        "nccl-tests-rows", "rccl-tests -x FILE -Z csv|json", nccl_tests_rows.looks_like, nccl_tests_rows.read
+    ),
     Format("p2p-bandwidth", "p2pBandwidthLatencyTest", p2p_bandwidth.looks_like, p2p_bandwidth.read),
     Format("transferbench", "TransferBench p2p", transferbench.looks_like, transferbench.read),
     Format("osu", "OSU micro-benchmarks, point to point", osu.looks_like, osu.read),

@@ -41,8 +41,8 @@ class Ports:
 def ports_of(sums_gbps: Mapping[int, float]) -> Ports | None:
     """Ports from the sum of the bandwidths of k pairs at once, by k.
 
-    The sum of k pairs over that of one, if within 10% of a whole number, is the number of ports; the sum over it
-    is the speed of one. None where one pair alone, or several, were not measured.
+    The sum of k pairs over that of one, if within 10% of a whole number, is the number of ports; the sum over
+    it is the speed of one. None where one pair alone, or several, were not measured.
     """
     if 1 not in sums_gbps or len(sums_gbps) < 2:
         return None
@@ -53,7 +53,12 @@ def ports_of(sums_gbps: Mapping[int, float]) -> Ports | None:
     ratio = together / alone
     whole = max(1, round(ratio))
     is_whole = abs(ratio - whole) <= _WHOLE * whole
-    is_full = any(sums_gbps[pairs] < 1.05 * sums_gbps[fewer] for pairs in sums_gbps for fewer in sums_gbps if 1 <= fewer < pairs)
+    is_full = any(
+        sums_gbps[pairs] < 1.05 * sums_gbps[fewer]
+        for pairs in sums_gbps
+        for fewer in sums_gbps
+        if 1 <= fewer < pairs
+    )
     return Ports(
         most, alone, together, whole if is_whole else None, together / whole if is_whole else None, is_full
     )
@@ -62,7 +67,7 @@ def ports_of(sums_gbps: Mapping[int, float]) -> Ports | None:
 def pcie_switches(gbps: Mapping[Pair, float]) -> list[tuple[int, ...]]:
     """GPUs under one PCIe switch, from copies through the host both ways at once (P2P disabled).
 
-    Two GPUs under one switch share its way up, so their pair gets half: below 0.75 of the median of all pairs.
+    Two GPUs under one switch share its way up, so their pair gets half: below 0.75 of the median of all.
     """
     if not gbps:
         return []
@@ -71,5 +76,5 @@ def pcie_switches(gbps: Mapping[Pair, float]) -> list[tuple[int, ...]]:
     for (a, b), value in sorted(gbps.items()):
         if value < _SHARES * median:
             joined = group_of.get(a, {a}) | group_of.get(b, {b})
-            group_of |= {gpu: joined for gpu in joined}
+            group_of |= dict.fromkeys(joined, joined)
     return sorted({tuple(sorted(group)) for group in group_of.values()})

@@ -42,13 +42,17 @@ def with_numbers(text: str, edits: Sequence[Edit]) -> str:
     # tabs are as `parse_yaml` takes them: JSON may be indented with them
     plain = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
     root = yaml.compose(plain, Loader=yaml.SafeLoader)
-    found = sorted(((_scalar(root, edit.keys), edit) for edit in edits), key=lambda each: -each[0].start_mark.index)
+    found = sorted(
+        ((_scalar(root, edit.keys), edit) for edit in edits), key=lambda each: -each[0].start_mark.index
+    )
     comments: dict[int, list[str]] = {}
     after: dict[int, int] = {}  # line -> the column behind its last edited number
     for node, edit in found:
         line = node.end_mark.line
         before = text[node.start_mark.index : node.end_mark.index]
-        comments.setdefault(line, []).insert(0, _one_line(f"{edit.keys[-1]}: {edit.comment}, before {before}"))
+        comments.setdefault(line, []).insert(
+            0, _one_line(f"{edit.keys[-1]}: {edit.comment}, before {before}")
+        )
         grown = len(edit.value) - len(before)
         after[line] = after[line] + grown if line in after else node.end_mark.column + grown
         text = text[: node.start_mark.index] + edit.value + text[node.end_mark.index :]

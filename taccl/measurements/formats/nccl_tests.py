@@ -111,9 +111,9 @@ def _columns(header: str) -> list[str]:
 def _beginning_of_row(words: list[str]) -> int | None:
     """Where `size count type` stands in a line; a launcher may have written before it."""
     for at in range(min(len(words) - 2, 8)):
-        if whole_of(words[at]) is not None and whole_of(words[at + 1]) is not None:
-            if _TYPE.fullmatch(words[at + 2]):
-                return at
+        are_whole = whole_of(words[at]) is not None and whole_of(words[at + 1]) is not None
+        if are_whole and _TYPE.fullmatch(words[at + 2]):
+            return at
     return None
 
 

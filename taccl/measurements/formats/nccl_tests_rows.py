@@ -57,7 +57,9 @@ def read(text: str, path: str | None) -> Measured:
         if test is not None:
             test = "sendrecv" if test == "sendrecv" else key[0]
         # which rank is where is not told, only how many nodes there are
-        hosts = [f"node{rank * nodes[key] // key[1]}" for rank in range(min(key[1], 65536))] if nodes[key] else []
+        hosts = (
+            [f"node{rank * nodes[key] // key[1]}" for rank in range(min(key[1], 65536))] if nodes[key] else []
+        )
         busbw = max(buses, default=None)
         fault = faults[0] if faults else None
         sweeps.append(sweep_of_run(path, line, test, hosts, points, busbw, fault, ranks=key[1] or None))

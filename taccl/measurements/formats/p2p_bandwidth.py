@@ -13,11 +13,12 @@ from taccl.measurements.facts import Matrix, Measured, Quantity
 from taccl.measurements.text import lines_of, number_of, whole_of
 
 _TITLE = re.compile(
-    r"(?:(Unidirectional|Bidirectional)\s+)?P2P=(Enabled|Disabled)\s+(?:P2P \w+ )?(Bandwidth|Latency)\b.*Matrix",
+    r"(?:(Unidirectional|Bidirectional)\s+)?P2P=(Enabled|Disabled)\s+(?:P2P \w+ )?"
+    r"(Bandwidth|Latency)\b.*Matrix",
     re.IGNORECASE,
 )
 _CORNER = re.compile(r"^\s*(D\\D|GPU|CPU)\s+(\d+(?:\s+\d+)*)\s*$")
-#: Bytes of a copy whose time is a latency; those of a bandwidth differ between versions, and none prints them.
+#: Bytes of a copy whose time is a latency; those of a bandwidth differ between versions, unprinted.
 _LATENCY_BYTES = 16
 
 
@@ -66,9 +67,7 @@ def read(text: str, path: str | None) -> Measured:
             blocks.append(open_block)
         elif corner is not None and open_block is not None:
             if open_block.rows:  # the second half of a latency
-                open_block = _Block(
-                    line.number, open_block.test, open_block.quantity, False, open_block.peer
-                )
+                open_block = _Block(line.number, open_block.test, open_block.quantity, False, open_block.peer)
                 blocks.append(open_block)
             open_block.half = corner[1]
             open_block.targets = tuple(int(word[:9]) for word in corner[2].split())
@@ -94,8 +93,8 @@ def read(text: str, path: str | None) -> Measured:
     ]
     matrices = tuple(_matrix(each, path) for each in blocks if each.rows and each.half != "CPU")
     if not matrices:
-        line = blocks[0].line if blocks else 1
-        raise MeasurementError("no matrix of p2pBandwidthLatencyTest has a row", path=path, line=line)
+        first = blocks[0].line if blocks else 1
+        raise MeasurementError("no matrix of p2pBandwidthLatencyTest has a row", path=path, line=first)
     return Measured(("p2p-bandwidth",), (), matrices, tuple(warnings))
 
 

@@ -12,7 +12,10 @@ from taccl.errors import MeasurementError
 from taccl.measurements.facts import Measured, Point, Sweep
 from taccl.measurements.text import lines_of, number_of, numbers_of, whole_of
 
-_TITLE = re.compile(r"\b((?:RDMA_)?(?:Write|Read|Send|Atomic\w*)\w*\s+(?:Bidirectional\s+|Post List )?(?:BW|Latency))\s+Test\b")
+_TITLE = re.compile(
+    r"\b((?:RDMA_)?(?:Write|Read|Send|Atomic\w*)\w*\s+(?:Bidirectional\s+|Post List )?"
+    r"(?:BW|Latency))\s+Test\b"
+)
 _BANDWIDTH = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[A-Za-z]+/sec)\]\s+BW average\[")
 _LATENCY = re.compile(r"#bytes\s+#iterations\s+t_min\[usec\]")
 _LATENCY_AVERAGE = re.compile(r"#bytes\s+#iterations\s+t_avg\[usec\]")
