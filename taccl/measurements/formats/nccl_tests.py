@@ -70,6 +70,7 @@ def read(text: str, path: str | None) -> Measured:
         if _HEADER.search(line.text):
             finish()
             tables.append(_Table(line, _columns(line.text), test, dict(hosts)))
+            test = None  # the next run has a name of its own
         elif "nThread" in line.text:  # another run begins
             finish()
             hosts = {}
@@ -84,10 +85,9 @@ def read(text: str, path: str | None) -> Measured:
                 tables[-1].fault = (f"{bounds[1]} values were out of bounds", line.number)
         elif row is not None and all(_is_cell(word) for word in words):
             row[1].extend(words)  # the rest of a row that another output tore
-        if (named := _TEST.search(line.text)) is not None:
+        if (named := _TEST.search(line.text)) is not None and "concluded" not in line.text:
+            finish()
             test = named[1]
-            if tables and not tables[-1].points:
-                tables[-1].test = test
     finish()
     sweeps = tuple(_sweep(table, path) for table in tables if table.points)
     if not sweeps:

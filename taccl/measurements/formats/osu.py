@@ -67,7 +67,9 @@ def read(text: str, path: str | None) -> Measured:
                 tables[-1].rows.append((line.number, size, value))
     sweeps = tuple(_sweep(table, path) for table in tables if table.rows)
     if not sweeps:
-        raise MeasurementError("no table of this OSU test has a row", path=path, line=tables[0].line)
+        raise MeasurementError(
+            "no table of this OSU test has a row", path=path, line=tables[0].line if tables else 1
+        )
     return Measured(("osu",), sweeps)
 
 

@@ -68,7 +68,9 @@ def read(text: str, path: str | None) -> Measured:
                     tables[-1].points.append(point)
     sweeps = tuple(_sweep(table, path) for table in tables if table.points)
     if not sweeps:
-        raise MeasurementError("no table of perftest has a row", path=path, line=tables[0].line)
+        raise MeasurementError(
+            "no table of perftest has a row", path=path, line=tables[0].line if tables else 1
+        )
     return Measured(("perftest",), sweeps)
 
 
