@@ -95,7 +95,7 @@ def _as_row(quantity: Quantity) -> dict[str, object]:
         "value": quantity.value,
         "low": quantity.low,
         "high": quantity.high,
-        "gbps": quantity.gbps,
+        "bandwidth_gbps": quantity.gbps,
         "sizes_bytes": None if quantity.sizes is None else list(quantity.sizes),
         "points": quantity.points,
         "worst_miss": quantity.worst_miss,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from benchmark_outputs import P2P
 from click.testing import Result
 from jsonschema import Draft202012Validator
 
@@ -23,6 +25,12 @@ RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
+NODES = (
+    "name: nodes\nnodes: 2\nnode:\n  gpus: 2\n  nics: 1\n  links:\n"
+    "    - {pairs: [0-1, 0-nic0], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+    "fabric: {alpha_us: 3, bandwidth_gbps: 25}\n"
+)
+MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
 CUT_OFF = (
@@ -76,6 +84,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "show", "pair.yaml"),
         ("topology", "show", "alone.yaml"),
     ),
+    "taccl.topology.fit/1": (
+        ("topology", "fit", "latency.txt"),
+        ("topology", "fit", "latency.txt", "--between", "nodes", "--topology", "nodes.yaml", "--at", "1MB"),
+        ("topology", "fit", "pairs.txt", "--topology", "pair.yaml"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
@@ -107,8 +120,11 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    for name, text in (("pair", PAIR), ("alone", ALONE), ("shift", SHIFT), ("cut-off", CUT_OFF)):
+    machines = (("pair", PAIR), ("alone", ALONE), ("nodes", NODES))
+    for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
+    shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
+    Path("pairs.txt").write_text(P2P)
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
@@ -158,8 +174,10 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit."""
-    counted = {"gap", "beta_us_per_mb"}
+    """A number that is no count, index or fraction ends in its unit, or stands beside a name that does."""
+    counted = {"gap", "beta_us_per_mb", "worst_miss", "median_miss"}
+    named_beside = {"value", "low", "high", "before", "after"} if name == "taccl.topology.fit/1" else set()
+    counted |= named_beside
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue
