@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -14,6 +15,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TAG = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:? ?")
 #: srun's: the number of the task at the beginning of the line.
 _TASK = re.compile(r"^ *\d+: (?=\s*\S)")
+#: What log collectors and quotes put before each line: a time, or `> `.
+_BEFORE = re.compile(r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{5,20}(?:Z|[+-]\d\d:?\d\d)? ?|(?:> ?){1,4})")
+#: What pdsh puts before each line: the name of the host.
+_HOST = re.compile(r"^([\w.-]{1,60}): ")
 #: A message of NCCL from where it begins, often right behind half a row: `n013:7841:7842 [0] NCCL INFO ...`.
 _NCCL = re.compile(
     r"(?:\[[^\]\n]{0,40}\] {0,4})?[A-Za-z][\w.-]{0,80}:\d{1,9}:\d{1,9} (?:\[\w{1,9}\] )?[^\n]{0,60}?"
@@ -34,14 +39,20 @@ class Line:
 
 def lines_of(text: str) -> list[Line]:
     """The lines that are not empty once the marks of launchers and the messages of NCCL are gone."""
+    lines = [
+        _BEFORE.sub("", _TAG.sub("", _ANSI.sub("", raw[:_LONGEST])).replace("\x00", ""))
+        for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    ]
+    hosts = Counter(match[1] for line in lines if (match := _HOST.match(line)))
+    host, times = hosts.most_common(1)[0] if hosts else ("", 0)
+    is_on_all = 2 * times > sum(1 for line in lines if line.strip())
     found = []
-    for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
-        line = _TASK.sub("", _TAG.sub("", _ANSI.sub("", raw[:_LONGEST])).replace("\x00", ""))
-        message = _NCCL.search(line)
-        if message is not None:
-            line = line[: message.start()]
-        if line.strip():
-            found.append(Line(number, line.rstrip()))
+    for number, line in enumerate(lines, 1):
+        cleaned = _TASK.sub("", line.removeprefix(f"{host}: ") if is_on_all else line)
+        message = _NCCL.search(cleaned)
+        kept = cleaned if message is None else cleaned[: message.start()]
+        if kept.strip():
+            found.append(Line(number, kept.rstrip()))
     return found
 
 

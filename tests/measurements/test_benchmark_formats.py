@@ -32,6 +32,23 @@ def test_both_ways_are_told_apart_from_one() -> None:
     assert (read.both_ways, read.sums_ways) == (True, False)
 
 
+def test_the_first_versions_name_columns_before_rows() -> None:
+    text = nvbandwidth("->").replace("Running ", "Running benchmark ")
+    (matrix,) = matrices(text.replace("GPU(row) -> GPU(column)", "GPU(columns) <- GPU(rows)"))
+    assert matrix.pairs() == {(0, 1): 10.0, (1, 0): 20.0}
+    (host,) = matrices(text.replace("GPU(row) -> GPU(column)", "GPU(columns) <- CPU(rows)"))
+    assert host.ends == "host to gpu"
+    assert host.pairs()[1, 0] == 20.0
+
+
+def test_the_tables_of_one_test_are_told_apart() -> None:
+    test = "device_to_device_bidirectional_memcpy_read_ce"
+    several = "".join(nvbandwidth("<->", test, f"{name} ") for name in ("Read1", "Read2", "Total"))
+    assert [each.test for each in matrices(several)] == [
+        f"{test} {name}" for name in ("read1", "read2", "total")
+    ]
+
+
 def test_a_row_of_another_length_is_an_error_with_its_line() -> None:
     with pytest.raises(MeasurementError, match=r"x:5: a row has 1 cells"):
         parse_measured(nvbandwidth("->").replace("N/A     10.00", "10.00"), "x")
@@ -63,6 +80,18 @@ def test_a_paste_that_ends_in_a_matrix_keeps_its_whole_rows_and_says_so() -> Non
     measured = parse_measured("\n".join(P2P.splitlines()[:3]), "x")
     assert measured.matrices[0].pairs() == {(0, 1): 22.23}
     assert measured.warnings == ("x:1: the matrix has 1 whole rows of 2; the others are left out",)
+
+
+def test_gpus_without_peer_access_are_told() -> None:
+    table = "P2P Connectivity Matrix\n     D\\D     0     1\n     0       1     0\n     1       0     1\n"
+    (warning,) = parse_measured(table + P2P, "x").warnings
+    assert warning.startswith("x:1: no peer access: 0-1, 1-0;")
+
+
+@pytest.mark.parametrize("before", ["2026-06-15T07:17:01.123Z ", "n013: ", "> ", "[1,0]<stdout>:", "3: "])
+def test_what_stands_before_each_line_is_no_part_of_it(before: str) -> None:
+    lines = [before + line for line in P2P.splitlines()]
+    assert [each.pairs() for each in matrices("\n".join(lines))] == [each.pairs() for each in matrices(P2P)]
 
 
 def test_a_row_with_too_many_cells_is_an_error_with_its_line() -> None:

@@ -15,7 +15,7 @@ links:
     alpha_us: 0.5
     bandwidth_gbps: 25   # from the data sheet
 """
-FLOW = 'name: two\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: "25"}\n'
+FLOW = "name: two\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
 ALPHA = Edit(("links", 0, "alpha_us"), "3.25", "fitted, a.txt:4")
 SPEED = Edit(("links", 0, "bandwidth_gbps"), "17.5", "fitted, b.txt:9")
 
@@ -39,7 +39,7 @@ def test_two_numbers_of_one_line_share_its_comment(edits: list[Edit]) -> None:
     assert line.startswith(
         "  - {pairs: [0-1], alpha_us: 3.25, bandwidth_gbps: 17.5}  # alpha_us: fitted, a.txt:4"
     )
-    assert line.endswith('bandwidth_gbps: fitted, b.txt:9, before "25"')
+    assert line.endswith("bandwidth_gbps: fitted, b.txt:9, before 25")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from taccl.measurements.facts import Ends, Matrix, Measured, Quantity
 from taccl.measurements.text import Line, lines_of, number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
-_RUNNING = re.compile(r"^\s*Running\s+([a-z][a-z0-9_]{3,80})\.\s*$")
+_RUNNING = re.compile(r"^\s*Running\s+(?:benchmark\s+)?([a-z][a-z0-9_]{3,80})\.?\s*$", re.IGNORECASE)
+_END = r"(?:[CG]PU\((?:row|column)s?\)|All\s+G\w+)"
 _DESCRIPTION = re.compile(
-    r"(?P<left>CPU\(row\)|GPU\(row\)|All\s+G\w+|GPU\(column\)|CPU\(column\))\s*(?P<arrow><->|->|<-)\s*"
-    r"(?P<right>GPU\(column\)|CPU\(column\)|All\s+G\w+|GPU\(row\))(?P<rest>.{0,80})\((?P<unit>GB/s|ns|us)\)",
+    rf"(?P<left>{_END})\s*(?P<arrow><->|->|<-)\s*(?P<right>{_END})(?P<rest>.{{0,80}})\((?P<unit>GB/s|ns|us)\)",
     re.IGNORECASE,
 )
 _SIZE_BYTES = 512 * 2**20
@@ -25,7 +25,7 @@ def looks_like(text: str) -> bool:
     """Whether its name is in it with a test case, or JSON with its key."""
     if text.lstrip()[:1] == "{":
         return '"nvbandwidth"' in text[:2000] and '"testcases"' in text
-    return "(column)" in text and re.search(r"^\s*Running\s+\w+\.", text, re.MULTILINE) is not None
+    return "(column" in text and re.search(r"^.{0,80}\bRunning\s+\w", text, re.MULTILINE) is not None
 
 
 def read(text: str, path: str | None) -> Measured:
@@ -132,36 +132,42 @@ def _matrix(
 ) -> Matrix:
     """Turned so that data goes from rows to columns, and latencies in microseconds."""
     left, right, arrow = found["left"].lower(), found["right"].lower(), found["arrow"]
-    scale = 1e-3 if found["unit"].lower() == "ns" else 1.0
-    quantity: Quantity = "bandwidth_gbps" if found["unit"].lower() == "gb/s" else "latency_us"
-    values = tuple(tuple(None if not cell else cell * scale for cell in row) for row in cells)
+    unit, rest = found["unit"].lower(), found["rest"].lower().replace("bandwidth", "").split()
+    quantity: Quantity = "bandwidth_gbps" if unit == "gb/s" else "latency_us"
+    scale = 1e-3 if unit == "ns" else 1.0
+    source = right if arrow == "<-" else left
     ends: Ends = "gpu to gpu"
-    if left.startswith("all") or right.startswith("all"):
+    if "all" in (left[:3], right[:3]):
         ends = "gpu totals"
     elif "cpu" in left or "cpu" in right:
-        # the first word of a test's name says which way was measured, where the arrow has two heads
-        to_host = test.startswith(("device_to_host", "all_to_host")) if arrow == "<->" else arrow == "<-"
+        # where the arrow has two heads, the first word of the test's name says which way was measured
+        to_host = test.startswith(("device_to_host", "all_to_host")) if arrow == "<->" else "gpu" in source
         ends = "gpu to host" if to_host else "host to gpu"
-    sources, targets = tuple(rows), columns
-    if arrow == "<-" and ends in ("gpu to gpu", "gpu to host"):
-        sources, targets = targets, sources
-        values = tuple(zip(*values, strict=True))
-    if ends == "gpu to host" and arrow == "<->":
-        sources, targets = targets, sources
-        values = tuple(zip(*values, strict=True))
+    is_turned = ends != "gpu totals" and arrow != "<->" and "column" in source
+    if arrow == "<->" and ends == "gpu to host":
+        is_turned = True  # hosts are the rows
+    sources, targets = (columns, tuple(rows)) if is_turned else (tuple(rows), columns)
+    table = list(zip(*cells, strict=True)) if is_turned else cells
+    values = tuple(
+        tuple(
+            None if not cell or (ends == "gpu to gpu" and a == b) else cell * scale
+            for b, cell in zip(targets, row, strict=True)
+        )
+        for a, row in zip(sources, table, strict=True)
+    )
     both_ways = arrow == "<->" or "bidirectional" in test
     return Matrix(
         path,
         line,
         "nvbandwidth",
-        test,
+        " ".join([test, *rest]) if both_ways else test,
         quantity,
         ends,
         sources,
         targets,
         values,
         both_ways=both_ways,
-        sums_ways=both_ways and "total" in found["rest"].lower(),
+        sums_ways=both_ways and "total" in rest,
         peer=True if ends == "gpu to gpu" else None,
         at_once="all_to" in test or "to_all" in test or ends == "gpu totals",
         size_bytes=_SIZE_BYTES if quantity == "bandwidth_gbps" else None,

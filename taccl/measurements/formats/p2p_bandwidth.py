@@ -49,11 +49,14 @@ def read(text: str, path: str | None) -> Measured:
     """
     blocks: list[_Block] = []
     open_block: _Block | None = None
+    apart: dict[int, list[str]] = {}  # line of the connectivity matrix -> pairs without peer access
+    connectivity: int | None = None
     for line in lines_of(text):
         title = _TITLE.search(line.text)
         corner = _CORNER.match(line.text)
         words = line.text.split()
         if title is not None:
+            connectivity = None
             latency = title[3].lower() == "latency"
             way = "" if title[1] is None else f"{title[1].lower()} "
             peer = title[2].lower() == "enabled"
@@ -65,6 +68,11 @@ def read(text: str, path: str | None) -> Measured:
                 peer,
             )
             blocks.append(open_block)
+        elif "P2P Connectivity Matrix" in line.text:
+            connectivity, open_block = line.number, None
+        elif connectivity is not None and whole_of(words[0]) is not None:
+            flags = [at for at, word in enumerate(words[1:]) if word == "0"]
+            apart.setdefault(connectivity, []).extend(f"{words[0]}-{at}" for at in flags)
         elif corner is not None and open_block is not None:
             if open_block.rows:  # the second half of a latency
                 open_block = _Block(line.number, open_block.test, open_block.quantity, False, open_block.peer)
@@ -90,6 +98,12 @@ def read(text: str, path: str | None) -> Measured:
         f"of {len(each.targets)}; the others are left out"
         for each in blocks
         if each.half != "CPU" and 0 < len(each.rows) < len(each.targets)
+    ]
+    warnings += [
+        f"{path or '<text>'}:{at}: no peer access: {', '.join(pairs[:8])}"
+        f"{' ...' if len(pairs) > 8 else ''}; what they move with P2P=Enabled went through the host"
+        for at, pairs in apart.items()
+        if pairs
     ]
     matrices = tuple(_matrix(each, path) for each in blocks if each.rows and each.half != "CPU")
     if not matrices:

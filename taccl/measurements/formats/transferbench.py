@@ -11,7 +11,7 @@ from taccl.errors import MeasurementError
 from taccl.measurements.facts import Ends, Matrix, Measured
 from taccl.measurements.text import Line, lines_of, number_of
 
-_CORNER = re.compile(r"SRC(?:\+EXE)?\\DST")
+_CORNER = re.compile(r"SRC(?:\+EXE)?\\{1,2}DST")
 _DEVICE = re.compile(r"\b(CPU|GPU)\s*(\d{1,3})\b")
 _BYTES = re.compile(r"Bytes Per Direction\D{0,20}(\d{1,18})")
 _ROW = re.compile(r"^\s*(?P<device>(?:CPU|GPU)\s*\d{1,3})\s*(?P<arrow><->|->|<-)?\s+(?P<cells>\S.*)$")
