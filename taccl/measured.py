@@ -383,4 +383,5 @@ def _comment(quantity: Quantity) -> str:
         parts.append(f"90% {least:.4g} .. {most:.4g} GB/s")
     else:
         parts.append(f"90% {quantity.low:.4g} .. {quantity.high:.4g} us")
-    return ", ".join(parts) + (", weak" if quantity.is_weak else "")
+    parts += ["weak"] if quantity.is_weak else []
+    return ", ".join([*parts, quantity.note] if quantity.note else parts)

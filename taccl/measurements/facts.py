@@ -6,8 +6,10 @@ The noun of this room: readers make it and fits read it. It knows no tool's layo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from taccl.units import MAX_SIZE_BYTES, MAX_TIME_US
 
 #: What the time of a message contains. `one way`: from send to receive. `launched`: also what a call costs
 #: before anything moves. `back to back`: from one message to the next while many are under way.
@@ -72,6 +74,10 @@ class Sweep:
 
 #: What the cells of a matrix are: GB/s (10^9) or microseconds.
 Quantity = Literal["bandwidth_gbps", "latency_us"]
+#: No message takes less than these microseconds, even in a stream of them.
+_LEAST_US = 1e-4
+#: The least and the most that a cell can be, in its unit.
+_CELLS: dict[Quantity, tuple[float, float]] = {"bandwidth_gbps": (1e-4, 1e6), "latency_us": (1e-4, 1e9)}
 #: Which devices its rows and columns are; `gpu totals` has one row, each GPU with all others at once.
 Ends = Literal["gpu to gpu", "host to gpu", "gpu to host", "gpu totals"]
 
@@ -137,6 +143,35 @@ class Measured:
     sweeps: tuple[Sweep, ...] = ()
     matrices: tuple[Matrix, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def plausible(measured: Measured) -> Measured:
+    """The same without times and cells that nothing can take or move: slips and damaged pastes."""
+    warnings = list(measured.warnings)
+    sweeps = []
+    for sweep in measured.sweeps:
+        points = []
+        for point in sweep.points:
+            if point.size_bytes <= MAX_SIZE_BYTES and _LEAST_US <= point.time_us <= MAX_TIME_US:
+                points.append(point)
+            else:
+                where = f"{sweep.path or '<text>'}:{point.line}"
+                warnings.append(f"{where}: {point.time_us:.4g} us for {point.size_bytes} bytes is left out")
+        sweeps.append(replace(sweep, points=tuple(points)))
+    matrices = []
+    for matrix in measured.matrices:
+        least, most = _CELLS[matrix.quantity]
+        cells = tuple(
+            tuple(cell if cell is not None and least <= cell <= most else None for cell in row)
+            for row in matrix.cells
+        )
+        lost = sum(cell is not None for row in matrix.cells for cell in row)
+        lost -= sum(cell is not None for row in cells for cell in row)
+        if lost:
+            warnings.append(f"{matrix.place}: {lost} cell(s) that no device reaches are left out")
+        matrices.append(replace(matrix, cells=cells))
+    kept = tuple(sweep for sweep in sweeps if sweep.points)
+    return replace(measured, sweeps=kept, matrices=tuple(matrices), warnings=tuple(warnings))
 
 
 def together(several: Iterable[Measured]) -> Measured:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taccl.errors import FileError, MeasurementError
-from taccl.measurements.facts import Measured
+from taccl.measurements.facts import Measured, plausible
 from taccl.measurements.formats import (
     nccl_tests,
     nccl_tests_json,
@@ -73,7 +73,7 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     """
     for each in FORMATS:
         if each.looks_like(text):
-            return each.read(text, path)
+            return plausible(each.read(text, path))
     known = "; ".join(each.summary for each in FORMATS)
     raise MeasurementError("no known benchmark printed this", path=path, line=1, hint=f"one of: {known}")
 

@@ -91,6 +91,13 @@ def test_two_runs_in_one_log_are_two_sweeps() -> None:
     assert [sweep.test for sweep in parse_measured(text).sweeps] == ["all_gather", "sendrecv"]
 
 
+@pytest.mark.parametrize("odd", ["1e-300", "1e300"])
+def test_a_time_that_nothing_takes_is_left_out_and_told(odd: str) -> None:
+    measured = parse_measured(HEADER + ROW.replace("148.09", odd), "x")
+    assert [point.time_us for point in measured.sweeps[0].points] == [141.44]
+    assert measured.warnings[0].startswith("x:3: ")
+
+
 def test_a_header_alone_is_an_error_with_its_line() -> None:
     with pytest.raises(MeasurementError, match=r"x\.log:1: .*no row with a time"):
         parse_measured(HEADER, "x.log")
