@@ -326,11 +326,16 @@ class _Changer:
                             self._scale_beta(self._entry(entry), cost.beta.value, link.beta_us_per_mb, note)
 
     def _compare_nics(self, quantities: Sequence[Quantity], beta: Quantity | None) -> None:
-        """A node's NICs cannot move more together than all pairs did, if more pairs moved no more."""
-        together = [each for each in quantities if each.name == "gbps" and each.link.endswith("all at once")]
+        """What several pairs moved together is what the NICs of a node can move."""
         nics = self.base.machine.nic_count(0)
-        for each in together:
-            if beta is not None and beta.gbps and nics * beta.gbps > 1.1 * each.value:
+        for each in quantities:
+            if each.name == "ports" and each.link == "between nodes" and each.value != nics:
+                self.warnings.append(
+                    f"{each.source}: nodes have {each.value:g} independent port(s) between them, "
+                    f"but those of the machine have {nics} NIC(s)"
+                )
+            is_sum = each.name == "gbps" and each.link.endswith("all at once")
+            if is_sum and beta is not None and beta.gbps and nics * beta.gbps > 1.1 * each.value:
                 self.warnings.append(
                     f"{each.source}: all pairs together move {each.value:.4g} GB/s, but the machine's {nics} "
                     f"NICs now {nics * beta.gbps:.4g}: one pair is not what a NIC has under load"

@@ -160,6 +160,20 @@ def test_several_pairs_that_share_a_port_are_held_against_the_machine(machine: P
     assert any("all pairs together move 39.02 GB/s" in warning for warning in fitted.warnings)
 
 
+def test_the_number_of_ports_is_held_against_the_number_of_nics(machine: Path, tmp_path: Path) -> None:
+    files = []
+    for pairs, gbps in ((1, 10.2), (4, 20.5)):
+        rows = "".join(f"{2**at} {gbps * 1e3}\n" for at in range(16, 22))
+        title = "# OSU MPI Multiple Bandwidth / Message Rate Test v7.2\n"
+        files.append(tmp_path / f"{pairs}.txt")
+        files[-1].write_text(f"{title}# [ pairs: {pairs} ] [ window size: 64 ]\n# Size  MB/s\n{rows}")
+    assert not fit_measured(files, topology=machine, between="nodes").warnings
+    machine.write_text(NODES.replace("nics: 2", "nics: 4"))
+    (warning,) = fit_measured(files, topology=machine, between="nodes").warnings
+    assert "2 independent port(s)" in warning
+    assert "4 NIC(s)" in warning
+
+
 def test_more_gpus_than_the_machine_has_are_an_error(machine: Path) -> None:
     machine.write_text(NODES.replace("gpus: 4", "gpus: 2"))
     with pytest.raises(TopologyError, match="GPU 3 was measured, but a node of this machine has only 2 GPUs"):
@@ -188,6 +202,16 @@ def test_files_of_one_test_are_repeats_and_a_contradiction_is_told(tmp_path: Pat
     (warning,) = fitted.warnings
     assert "osu-latency.txt:27" in warning
     assert "slow.txt:27" in warning
+
+
+def test_runs_of_one_matrix_are_its_medians(tmp_path: Path) -> None:
+    files = []
+    for at, gbps in enumerate((40.0, 50.0, 20.0)):
+        files.append(tmp_path / f"run{at}.txt")
+        p2p(tmp_path, (1, gbps), (gbps, 1)).rename(files[-1])
+    (beta,) = (each for each in fit_measured(files).found.quantities if each.name == "beta_us_per_mb")
+    assert beta.gbps == pytest.approx(40)
+    assert beta.source.endswith("median of 3 runs")
 
 
 def test_a_machine_with_measured_numbers_is_one_for_every_command(machine: Path, tmp_path: Path) -> None:

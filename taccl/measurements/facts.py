@@ -97,6 +97,7 @@ class Matrix:
     peer : whether GPUs reached each other's memory directly; None where the tool does not say.
     at_once : all cells of a row were measured at the same time.
     size_bytes : of one copy, where it is known.
+    runs : how many runs its cells are the medians of.
     """
 
     path: str | None
@@ -113,6 +114,7 @@ class Matrix:
     peer: bool | None = None
     at_once: bool = False
     size_bytes: int | None = None
+    runs: int = 1
 
     @property
     def place(self) -> str:

@@ -39,7 +39,7 @@ def merged(matrices: Sequence[Matrix]) -> list[Matrix]:
             )
             for rows in columns
         )
-        merged.append(replace(several[0], cells=cells))
+        merged.append(replace(several[0], cells=cells, runs=len(several)))
     return merged
 
 
@@ -59,8 +59,9 @@ def is_for_links(matrix: Matrix) -> bool:
 
 
 def source_of(matrix: Matrix) -> str:
-    """`FILE:LINE test`."""
-    return f"{matrix.place} {matrix.test}"
+    """`FILE:LINE test`, of the first run where there are several."""
+    runs = f", median of {matrix.runs} runs" if matrix.runs > 1 else ""
+    return f"{matrix.place} {matrix.test}{runs}"
 
 
 def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:

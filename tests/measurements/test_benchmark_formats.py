@@ -82,6 +82,11 @@ def test_a_paste_that_ends_in_a_matrix_keeps_its_whole_rows_and_says_so() -> Non
     assert measured.warnings == ("x:1: the matrix has 1 whole rows of 2; the others are left out",)
 
 
+def test_writes_and_reads_are_not_repeats_of_each_other() -> None:
+    several = matrices(P2P + P2P.replace("P2P Writes", "P2P Reads"))
+    assert len({each.test for each in several}) == len(several) == 4
+
+
 def test_gpus_without_peer_access_are_told() -> None:
     table = "P2P Connectivity Matrix\n     D\\D     0     1\n     0       1     0\n     1       0     1\n"
     (warning,) = parse_measured(table + P2P, "x").warnings

@@ -14,7 +14,7 @@ from taccl.measurements.text import lines_of, number_of, whole_of
 
 _TITLE = re.compile(
     r"(?:(Unidirectional|Bidirectional)\s+)?P2P=(Enabled|Disabled)\s+(?:P2P \w+ )?"
-    r"(Bandwidth|Latency)\b.*Matrix",
+    r"(Bandwidth|Latency)\b(?:\s*\((P2P \w+)\))?.*Matrix",
     re.IGNORECASE,
 )
 _CORNER = re.compile(r"^\s*(D\\D|GPU|CPU)\s+(\d+(?:\s+\d+)*)\s*$")
@@ -62,7 +62,7 @@ def read(text: str, path: str | None) -> Measured:
             peer = title[2].lower() == "enabled"
             open_block = _Block(
                 line.number,
-                f"{way}P2P={title[2]} {title[3].lower()}",
+                f"{way}P2P={title[2]} {title[3].lower()}" + (f" ({title[4]})" if title[4] else ""),
                 "latency_us" if latency else "bandwidth_gbps",
                 way.startswith("bi"),
                 peer,
