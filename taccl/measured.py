@@ -233,15 +233,19 @@ class _Changer:
             )
         limited: dict[int, dict[Pair, float]] = {}
         scale: dict[int, float] = {}
+        no_way = []
         for pair, value in pairs.items():
             way = self.base.machine.path(*pair)
             if way is None:
-                self.warnings.append(f"{source}: the machine has no way from GPU {pair[0]} to GPU {pair[1]}")
+                no_way.append(f"{pair[0]}-{pair[1]}")
                 continue
             for index in self._slowest(way):
                 for entry in self.base.entries_of(index):
                     limited.setdefault(entry, {})[pair] = value
                     scale[entry] = way.beta_us_per_mb
+        if no_way:
+            shown = ", ".join(no_way[:8]) + (f" and {len(no_way) - 8} more" if len(no_way) > 8 else "")
+            self.warnings.append(f"{source}: the machine has no way between GPUs {shown}; they are left out")
         for entry, values in limited.items():
             median = float(np.median(list(values.values())))
             low, high = min(values.values()), max(values.values())

@@ -124,6 +124,14 @@ def test_a_degraded_link_is_named_and_the_machine_has_it_like_the_others(
     assert gbps_of(text_of(fitted), "node0.gpu1", "node0.nvswitch") == pytest.approx(50)
 
 
+def test_pairs_without_a_way_in_the_machine_are_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "mesh.yaml"
+    path.write_text(MESH.replace("0-2, 0-3, 1-2, 1-3", "0-2"))
+    fitted = fit_measured([DATA / "p2p-v100-4.txt"], topology=path)
+    (warning,) = fitted.warnings
+    assert warning.endswith("no way between GPUs 0-3, 1-2, 1-3, 2-1, 3-0, 3-1; they are left out")
+
+
 def test_parallel_links_become_faster_together(tmp_path: Path) -> None:
     path = tmp_path / "pair.yaml"
     entry = "  - {{pairs: [0-1], alpha_us: 1, bandwidth_gbps: {}}}\n"
