@@ -119,6 +119,20 @@ def test_wrong_values_in_json_are_a_fault() -> None:
     assert fault[0] == "2 wrong values"
 
 
+RECORD = (
+    '{"numCycle":0, "name":"SendRecv", "nodes":1, "ranks":1, "ranksPerNode":1, "gpusPerRank":8, "size":1024, '
+    '"type":"float", "redop":"none", "inPlace":0, "time":21.500000, "algBw":0.1, "busBw":0.1, "wrong":"N/A"}'
+)
+
+
+def test_one_process_with_eight_gpus_is_eight_ranks_of_one_node() -> None:
+    sweep = only(f"[{RECORD}]")
+    assert (sweep.test, sweep.scope, sweep.ranks, sweep.fault) == ("sendrecv", "gpus", 8, None)
+    wrong = only(f"[{RECORD.replace('N/A', '3')}]")
+    assert wrong.fault is not None
+    assert wrong.fault[0] == "3 wrong values"
+
+
 def test_rows_of_rccl_tests_as_csv_and_as_json() -> None:
     sweep = only(CSV)
     assert (sweep.scope, sweep.test) == ("nodes", "sendrecv")
