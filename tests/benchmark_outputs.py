@@ -53,6 +53,24 @@ P2P=Enabled Latency (P2P Writes) Matrix (us)
 """
 
 
+MPIGRAPH = """\
+START mpiGraph v1.6
+MsgSize\t16384
+Procs\t4
+
+1 of 4 (25.0%)
+Send\ta:0\ta:1\tb:2\tc:3\t
+a:0 to\t0.000\t9000.0\t1000.0\t1010.0\t
+a:1 to\t9000.0\t0.000\t1000.0\t1010.0\t
+b:2 to\t1000.0\t1000.0\t0.000\t400.0\t
+c:3 to\t1000.0\t1000.0\t1000.0\t0.000\t
+
+Recv\ta:0\ta:1\tb:2\tc:3\t
+a:0 from\t0.000\t9000.0\t1000.0\t1010.0\t
+END mpiGraph
+"""
+
+
 def perftest(unit: str, title: str = "RDMA_Write BW Test") -> str:
     return (
         f"                    {title}\n"

@@ -40,7 +40,7 @@ def fit(
     as_json: bool,
 ) -> None:
     """Fit alphas, betas and ports to FILES: what nccl-tests, p2pBandwidthLatencyTest, nvbandwidth, OSU,
-    perftest or TransferBench printed. See docs/machines/fit.md.
+    perftest, TransferBench or mpiGraph printed. See docs/machines/fit.md.
     """
     if not files:
         raise click.UsageError("name one or more outputs of benchmarks")

@@ -78,8 +78,9 @@ Quantity = Literal["bandwidth_gbps", "latency_us"]
 _LEAST_US = 1e-4
 #: The least and the most that a cell can be, in its unit.
 _CELLS: dict[Quantity, tuple[float, float]] = {"bandwidth_gbps": (1e-4, 1e6), "latency_us": (1e-4, 1e9)}
-#: Which devices its rows and columns are; `gpu totals` has one row, each GPU with all others at once.
-Ends = Literal["gpu to gpu", "host to gpu", "gpu to host", "gpu totals"]
+#: Which devices its rows and columns are; `gpu totals` has one row, each GPU with all others at once;
+#: `rank to rank` are ranks of different nodes.
+Ends = Literal["gpu to gpu", "host to gpu", "gpu to host", "gpu totals", "rank to rank"]
 
 
 @dataclass(frozen=True)

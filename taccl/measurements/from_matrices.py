@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.measurements.classes import Pair, PairClass, classes, degraded
+from taccl.measurements.classes import DEGRADED, Pair, PairClass, classes, degraded
 from taccl.measurements.facts import Matrix
 from taccl.measurements.quantities import Quantity
 from taccl.measurements.shared_ports import pcie_switches
@@ -80,6 +80,8 @@ def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:
     if matrix.ends == "gpu totals":
         way = "out of" if "one_to_all" in matrix.test else "into"
         return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, "")], []
+    if matrix.ends == "rank to rank":
+        return [_range(matrix, "between nodes, each sending to one", "gbps", pairs, "")], _slow(matrix, pairs)
     if matrix.both_ways:
         return [], []
     if matrix.ends != "gpu to gpu":
@@ -88,6 +90,17 @@ def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:
     groups = classes(pairs)
     warnings = [f"{matrix.place}: {each}" for each in degraded(groups, pairs)]
     return [_of_class(matrix, each, at, len(groups)) for at, each in enumerate(groups)], warnings
+
+
+def _slow(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[str]:
+    """Pairs of ranks below 0.8 of the median: a slow NIC or cable, or a fabric that is full."""
+    median = median_gbps(pairs)
+    slow = [f"{a}>{b}" for (a, b), value in pairs.items() if value < DEGRADED * median]
+    more = f" and {len(slow) - 8} more" if len(slow) > 8 else ""
+    told = (
+        f"{matrix.place}: ranks {' '.join(slow[:8])}{more} move less than {DEGRADED:g} of {median:.4g} GB/s"
+    )
+    return [told] if slow else []
 
 
 def _of_class(matrix: Matrix, group: PairClass, at: int, many: int) -> Quantity:

@@ -12,6 +12,7 @@ from pathlib import Path
 from taccl.errors import FileError, MeasurementError
 from taccl.measurements.facts import Measured, plausible
 from taccl.measurements.formats import (
+    mpigraph,
     nccl_tests,
     nccl_tests_json,
     nccl_tests_rows,
@@ -55,6 +56,7 @@ FORMATS = (
     Format("transferbench", "TransferBench p2p", transferbench.looks_like, transferbench.read),
     Format("osu", "OSU micro-benchmarks, point to point", osu.looks_like, osu.read),
     Format("perftest", "perftest: ib_write_bw, ib_send_lat, ...", perftest.looks_like, perftest.read),
+    Format("mpigraph", "mpiGraph", mpigraph.looks_like, mpigraph.read),
     Format("nccl-tests", "nccl-tests and rccl-tests, text", nccl_tests.looks_like, nccl_tests.read),
 )
 

@@ -8,6 +8,7 @@ from benchmark_outputs import (
     DEVICES,
     HEADER,
     MORE,
+    MPIGRAPH,
     P2P,
     ROW,
     SENDRECV,
@@ -25,7 +26,7 @@ from taccl.measurements.registry import FORMATS, parse_measured
 
 DATA = Path(__file__).parents[1] / "data" / "measurements"
 SAMPLES = [
-    *(P2P, TRANSFERBENCH, nvbandwidth("<-"), perftest("MB/sec"), CSV, as_json(time=12.5)),
+    *(MPIGRAPH, P2P, TRANSFERBENCH, nvbandwidth("<-"), perftest("MB/sec"), CSV, as_json(time=12.5)),
     SENDRECV + DEVICES.format(other="n014") + HEADER + ROW + MORE,
     *(path.read_text(encoding="utf-8") for path in sorted(DATA.glob("*.txt"))),
 ]

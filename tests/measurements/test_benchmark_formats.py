@@ -1,10 +1,11 @@
 """What each format means: arrows, units, both ways, and what is damaged."""
 
 import pytest
-from benchmark_outputs import P2P, TRANSFERBENCH, nvbandwidth, perftest
+from benchmark_outputs import MPIGRAPH, P2P, TRANSFERBENCH, nvbandwidth, perftest
 
 from taccl.errors import MeasurementError
 from taccl.measurements.facts import Matrix, Sweep
+from taccl.measurements.findings import findings
 from taccl.measurements.registry import parse_measured
 
 
@@ -178,6 +179,21 @@ def test_gpus_and_hosts_of_transferbench(text: str) -> None:
 
 def test_the_size_of_a_copy_is_kept() -> None:
     assert {each.size_bytes for each in matrices(TRANSFERBENCH)} == {4194304}
+
+
+# ---------------------------------------------------------------- mpiGraph
+
+
+def test_ranks_of_one_host_are_no_pair_of_nodes_and_mb_are_of_2_to_the_20() -> None:
+    (matrix,) = matrices(MPIGRAPH)
+    assert len(matrix.pairs()) == 10
+    assert matrix.pairs()[2, 3] == pytest.approx(0.4194304)
+    assert (matrix.at_once, matrix.size_bytes) == (True, 16384)
+
+
+def test_slow_pairs_of_ranks_are_told() -> None:
+    (warning,) = findings(parse_measured(MPIGRAPH, "x")).warnings
+    assert warning == "x:6: ranks 2>3 move less than 0.8 of 1.049 GB/s"
 
 
 # ---------------------------------------------------------------- none of them
