@@ -13,6 +13,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.topology_fit import fit
+from taccl.cli.topology_import import import_machine
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
 from taccl.topologies.reach import check_pairs, may_reach
@@ -23,9 +24,10 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one."""
+    """Machines: list the catalogue, show one, import one from what tools print, fit one to measurements."""
 
 
+topology.add_command(import_machine)
 topology.add_command(fit)
 
 

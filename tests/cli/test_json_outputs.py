@@ -32,6 +32,15 @@ NODES = (
 )
 MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+DUMP = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
+    '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
+    '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90"/></pci></cpu></system>'
+)
+HINT = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200"/>'
+    '<pci busid="3:0:0.0" class="0x020000"/></cpu></system>'
+)
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
 CUT_OFF = (
     "topology: dgx2\nnodes: 2\nsize: 32MB\nintranode:\n  strategy: switch\n  switches:\n"
@@ -89,6 +98,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "fit", "latency.txt", "--between", "nodes", "--topology", "nodes.yaml", "--at", "1MB"),
         ("topology", "fit", "pairs.txt", "--topology", "pair.yaml"),
     ),
+    "taccl.topology.import/1": (
+        ("topology", "import", "topo.xml"),
+        ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
@@ -125,6 +138,8 @@ def inputs(taccl: Taccl) -> Taccl:
         Path(f"{name}.yaml").write_text(text)
     shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
     Path("pairs.txt").write_text(P2P)
+    Path("topo.xml").write_text(DUMP)
+    Path("hint.xml").write_text(HINT)
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
@@ -174,10 +189,10 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit, or stands beside a name that does."""
-    counted = {"gap", "beta_us_per_mb", "worst_miss", "median_miss"}
-    named_beside = {"value", "low", "high", "before", "after"} if name == "taccl.topology.fit/1" else set()
-    counted |= named_beside
+    """A number that is no count, index or fraction ends in its unit, or stands beside the name that does."""
+    counted = {"gap", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
+    if name == "taccl.topology.fit/1":
+        counted |= {"low", "high", "before", "after"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue
