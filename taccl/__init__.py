@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
     from taccl.machine_check import MachineCheck, check_machine
+    from taccl.measured import MeasuredFit, fit_measured
     from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
@@ -42,6 +43,7 @@ __all__ = [
     "Explanation",
     "Frontier",
     "MachineCheck",
+    "MeasuredFit",
     "OutputOptions",
     "PhysicalTopology",
     "Problem",
@@ -56,6 +58,7 @@ __all__ = [
     "bounds",
     "check_machine",
     "explain",
+    "fit_measured",
     "json_schema",
     "load_sketch",
     "load_topology",
@@ -74,6 +77,7 @@ _HOME = {
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
+    "MeasuredFit": "measured",
     "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
@@ -88,6 +92,7 @@ _HOME = {
     "bounds": "proofs",
     "check_machine": "machine_check",
     "explain": "explained",
+    "fit_measured": "measured",
     "json_schema": "schemas",
     "load_sketch": "sketch",
     "load_topology": "topologies",

@@ -52,6 +52,7 @@ TOP = (
     "proofs",
     "machine_check",
     "claims",
+    "measured",
     "simulated_subject",
     "simulated",
     "frontier",

@@ -13,6 +13,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.topology_check import check
+from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
 from taccl.schemas import stamped
 from taccl.topologies import (
@@ -31,11 +32,12 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one, check one, import one from what tools print."""
+    """Machines: list the catalogue; show, check, import one; fit one to measurements."""
 
 
 topology.add_command(check)
 topology.add_command(import_machine)
+topology.add_command(fit)
 
 
 @topology.command("list")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from benchmark_outputs import P2P
 from click.testing import Result
 from jsonschema import Draft202012Validator
 
@@ -24,6 +26,12 @@ QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
 APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
+NODES = (
+    "name: nodes\nnodes: 2\nnode:\n  gpus: 2\n  nics: 1\n  links:\n"
+    "    - {pairs: [0-1, 0-nic0], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+    "fabric: {alpha_us: 3, bandwidth_gbps: 25}\n"
+)
+MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 DUMP = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
@@ -93,6 +101,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "check", "alone.yaml"),
         ("topology", "check", "apart.yaml"),
     ),
+    "taccl.topology.fit/1": (
+        ("topology", "fit", "latency.txt"),
+        ("topology", "fit", "latency.txt", "--between", "nodes", "--topology", "nodes.yaml", "--at", "1MB"),
+        ("topology", "fit", "pairs.txt", "--topology", "pair.yaml"),
+    ),
     "taccl.topology.import/1": (
         ("topology", "import", "topo.xml"),
         ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
@@ -135,7 +148,11 @@ def inputs(taccl: Taccl) -> Taccl:
         ("shift", SHIFT),
         ("cut-off", CUT_OFF),
     ):
+    machines = (("pair", PAIR), ("alone", ALONE), ("nodes", NODES))
+    for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
+    shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
+    Path("pairs.txt").write_text(P2P)
     Path("topo.xml").write_text(DUMP)
     Path("hint.xml").write_text(HINT)
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
@@ -187,8 +204,10 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit; a `value` has it in its `quantity`."""
-    counted = {"gap", "beta_us_per_mb", "value"}
+    """A number that is no count, index or fraction ends in its unit, or stands beside the name that does."""
+    counted = {"gap", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
+    if name == "taccl.topology.fit/1":
+        counted |= {"low", "high", "before", "after"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue
