@@ -141,14 +141,7 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    for name, text in (
-        ("pair", PAIR),
-        ("alone", ALONE),
-        ("apart", APART),
-        ("shift", SHIFT),
-        ("cut-off", CUT_OFF),
-    ):
-    machines = (("pair", PAIR), ("alone", ALONE), ("nodes", NODES))
+    machines = (("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
     shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
