@@ -38,6 +38,8 @@ def test_json_has_the_keys_that_scripts_read(four: Taccl) -> None:
     told = json.loads(four("topology", "import", "four.xml", "--json").stdout)
     assert (told["gpus"], told["nics"], told["nvswitch"]) == (4, 1, True)
     assert told["gpu_gbps"] == [370.8] * 4
+    link = {"gpu": 0, "peer": None, "kind": "nvlink", "count": 18, "total_gbps": 370.8}
+    assert told["links"] == [link | {"gpu": gpu} for gpu in range(4)]
     assert told["nearest_nics"] == [["mlx5_0"]] * 4
     assert {row["how"] for row in told["values"]} == {"read", "inferred", "assumed"}
     assert all(row["source"] for row in told["values"])
