@@ -26,7 +26,7 @@ from taccl.schemas import stamped
     type=click.Choice(BANDWIDTHS),
     default="nccl",
     show_default=True,
-    help="What NCCL and RCCL take for reachable, or the vendor's figures.",
+    help="What a file states, else what NCCL and RCCL take for reachable; or the vendor's figures.",
 )
 @click.option(
     "--protocol", type=click.Choice(PROTOCOLS), help="Latencies of this protocol. Default: of small messages."
