@@ -18,7 +18,7 @@ from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch
-from taccl.topologies.model import Path, PhysicalTopology
+from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
 
 
 def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> LogicalTopology:
@@ -137,10 +137,14 @@ def _ports(
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """Ports of each path, the names of the ports, and the beta of each port of each path.
 
-    With `static`, a path between nodes is its own port, as slow as its share of the NICs.
+    With `static`, a path between nodes is its own port, as slow as its share of the NICs; what it passes
+    between switches, such as the uplinks of a leaf, stays shared.
     """
+    shared = _between_switches(topology) if static else frozenset()
     used = [
-        (-1 - link,) if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] else p.links
+        (-1 - link, *(each for each in p.links if each in shared))
+        if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank]
+        else p.links
         for link, p in enumerate(paths)
     ]
     beta_of = {port: topology.links[port].beta_us_per_mb for ports in used for port in ports if port >= 0}
@@ -154,6 +158,12 @@ def _ports(
     ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
     betas = tuple(tuple(beta_of[port] for port in physical if port in number) for physical in used)
     return ports, tuple(_port_name(port, paths, topology) for port in kept), betas
+
+
+def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
+    """The links whose ends both belong to no node."""
+    outside = {device.name for device in topology.devices if device.node == NO_NODE}
+    return frozenset(number for number, link in enumerate(topology.links) if {link.src, link.dst} <= outside)
 
 
 def _is_covered(
