@@ -6,7 +6,7 @@ The walk through this room, written out once. It knows no command line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from taccl.errors import TopologyError
@@ -109,9 +109,11 @@ def import_cluster(
     TopologyError : it cannot be understood, lacks a host, or does not fit the machine.
     """
     cluster = read_cluster(path, choice)
+    if blocks_are_nvlink:
+        cluster = replace(cluster, blocks=tuple(replace(block, is_nvlink=True) for block in cluster.blocks))
     try:
         names = None if hosts is None else expanded(hosts)
-        planned = plan(cluster, names, nodes, nics, blocks_are_nvlink)
+        planned = plan(cluster, names, nodes, nics)
     except TopologyError as fault:
         if fault.path is None:
             raise TopologyError(fault.message, path=path, hint=fault.hint) from None

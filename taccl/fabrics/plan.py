@@ -63,7 +63,6 @@ def plan(
     hosts: Sequence[str] | None = None,
     nodes: int | None = None,
     nics: Sequence[str] | None = None,
-    blocks_are_nvlink: bool = False,
 ) -> Plan:
     """The levels for some hosts.
 
@@ -72,7 +71,6 @@ def plan(
     hosts : which, in the order of the nodes; all that have as many NICs as most, when not given.
     nodes : only so many of them.
     nics : only NICs of these names.
-    blocks_are_nvlink : whether NVLinks join the hosts of a scheduler's blocks.
 
     Raises
     ------
@@ -80,8 +78,6 @@ def plan(
     """
     if nics is not None:
         cluster = _with_nics(cluster, nics)
-    if blocks_are_nvlink:
-        cluster = replace(cluster, blocks=tuple(replace(block, is_nvlink=True) for block in cluster.blocks))
     tiers = Tiers(cluster, hosts or ())
     chosen, warnings = _chosen(tiers, hosts)
     if nodes is not None and nodes > len(chosen):
@@ -160,7 +156,7 @@ def _check_hosts(tiers: Tiers, hosts: Sequence[str]) -> None:
 
 def _place_in_tree(tiers: Tiers, host: str) -> tuple[object, ...]:
     """A key that keeps hosts together that are near each other, from the top down."""
-    leaves = [port.switch for port in tiers.ports_of[host]]
+    leaves = sorted((port.switch for port in tiers.ports_of[host]), key=natural)
     parts = [
         natural(tiers.parts(tier)[leaf]) if leaf in tiers.tier_of else ()
         for tier in range(tiers.top, 0, -1)
