@@ -108,9 +108,8 @@ def _with_nics(cluster: Cluster, nics: Sequence[str]) -> Cluster:
     known = {port.nic for port in cluster.ports if port.nic is not None}
     for nic in nics:
         if nic not in known:
-            raise TopologyError(
-                f"no host of the file has a NIC {nic!r}", hint=nearest(nic, sorted(known)[:20])
-            )
+            hint = nearest(nic, sorted(known)[:20]) if known else "leave --nics out: the file names no NIC"
+            raise TopologyError(f"no host of the file has a NIC {nic!r}", hint=hint)
     return replace(cluster, ports=tuple(port for port in cluster.ports if port.nic in nics))
 
 

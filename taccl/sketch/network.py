@@ -125,7 +125,9 @@ def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: La
     """TACCL's beta split: inter-node links that leave a node, over its NICs, where that is above 1."""
     source_node = np.array([layout.node_of[path.src_rank] for path in paths], dtype=np.int64)
     target_node = np.array([layout.node_of[path.dst_rank] for path in paths], dtype=np.int64)
-    internode = source_node != target_node
+    domains = _into_domains(topology)
+    is_plain = np.array([domains.isdisjoint(path.links) for path in paths], dtype=np.bool_)
+    internode = (source_node != target_node) & is_plain
     leaving = np.bincount(source_node[internode], minlength=len(layout.ranks))
     nics = [topology.nic_count(topology.gpus[ranks[0]].node) for ranks in layout.ranks]
     share = np.maximum(1.0, leaving / np.maximum(1, nics))
@@ -141,9 +143,10 @@ def _ports(
     between switches, such as the uplinks of a leaf, stays shared.
     """
     shared = _between_switches(topology) if static else frozenset()
+    domains = _into_domains(topology) if static else frozenset()
     used = [
         (-1 - link, *(each for each in p.links if each in shared))
-        if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank]
+        if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] and domains.isdisjoint(p.links)
         else p.links
         for link, p in enumerate(paths)
     ]
@@ -164,6 +167,14 @@ def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
     """The links whose ends both belong to no node."""
     outside = {device.name for device in topology.devices if device.node == NO_NODE}
     return frozenset(number for number, link in enumerate(topology.links) if {link.src, link.dst} <= outside)
+
+
+def _into_domains(topology: PhysicalTopology) -> frozenset[int]:
+    """The links into switches that several nodes share, whose paths pass no NIC."""
+    shared = {
+        device.name for device in topology.devices if device.kind == "switch" and device.node == NO_NODE
+    }
+    return frozenset(number for number, link in enumerate(topology.links) if link.dst in shared)
 
 
 def _is_covered(

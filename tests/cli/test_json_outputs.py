@@ -24,6 +24,8 @@ QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+#: Schemas of commands that print one of several: schema -> command.
+OTHERWISE = {"topology.cluster": "topology.import"}
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
 CUT_OFF = (
     "topology: dgx2\nnodes: 2\nsize: 32MB\nintranode:\n  strategy: switch\n  switches:\n"
@@ -76,6 +78,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "show", "pair.yaml"),
         ("topology", "show", "alone.yaml"),
     ),
+    "taccl.topology.cluster/1": (
+        ("topology", "import", "--cluster", "tree.conf"),
+        ("topology", "import", "--cluster", "blocks.conf", "--blocks-are-nvlink"),
+        ("topology", "import", "--cluster", "ib.txt"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
@@ -109,6 +116,9 @@ def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
     for name, text in (("pair", PAIR), ("alone", ALONE), ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
+    Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
+    Path("blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
+    Path("ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
@@ -134,6 +144,7 @@ def test_an_output_is_what_its_schema_says(inputs: Taccl, name: str, command: tu
 def test_every_command_that_has_json_has_a_schema() -> None:
     assert sorted(COMMANDS) == sorted(SCHEMA_NAMES)
     named = {name.removeprefix("taccl.").removesuffix("/1") for name in SCHEMA_NAMES}
+    named = {OTHERWISE.get(name, name) for name in named}
     assert {".".join(words) for words in _commands_with_json(main, ())} == named
 
 
@@ -158,8 +169,8 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit."""
-    counted = {"gap", "beta_us_per_mb"}
+    """A number that is no count, index or fraction ends in its unit; a `value` has it in its `quantity`."""
+    counted = {"gap", "oversubscription", "beta_us_per_mb", "value"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue

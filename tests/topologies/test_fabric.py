@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl import bounds, make_problem
+from taccl import bounds, make_problem, synthesize
 from taccl.errors import TopologyError
 from taccl.topologies import (
     automorphisms,
@@ -176,11 +176,11 @@ def test_a_transfer_keeps_the_uplinks_busy_at_their_own_rate():
 
 
 def test_a_bound_knows_the_uplinks():
-    free = machine("name: leaf, nodes: 2, oversubscription: 1", "name: spine")
-    taken = machine("name: leaf, nodes: 2, oversubscription: 8", "name: spine")
-    least = [bounds("alltoall", topology=m, size="64MB")[0].value_us for m in (free, taken)]
-    # 4 GPUs send 4 chunks of 8 MB each over 25 GB/s, where one of them is all that fits
-    assert least[1] >= 16 * 8 * 1048.576 / 25 > least[0]
+    free = machine("name: leaf, nodes: 2, oversubscription: 1", "name: spine", gpus=1)
+    taken = machine("name: leaf, nodes: 2, oversubscription: 4", "name: spine", gpus=1)
+    least = [bounds("alltoall", topology=m, size="32MB")[0].value_us for m in (free, taken)]
+    # 2 GPUs send 2 chunks of 8 MB each through uplinks of 25 GB/s
+    assert least[1] >= 4 * 8 * 1048.576 / 25 > least[0]
 
 
 def test_bisection_passes_the_uplinks():
@@ -319,3 +319,44 @@ def test_ways_are_the_same_forth_and_back_and_longer_ways_cost_more(nodes, per_l
             passed = sum(name.startswith(("pod", "core")) for name in names)
             if a // 2 != b // 2:
                 assert path.alpha_us == pytest.approx(2 + (passed > 0) + (passed > 1))
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    ratio=st.sampled_from([0.5, 2, 8]),
+    rails=st.booleans(),
+    collective=st.sampled_from(["allgather", "alltoall", "allreduce"]),
+    occupancy=st.sampled_from(["serial", "pipelined"]),
+)
+def test_no_bound_stands_above_a_schedule(ratio, rails, collective, occupancy):
+    m = machine(
+        f"name: leaf, nodes: 1, rails: {str(rails).lower()}, oversubscription: {ratio}, alpha_us: 1",
+        "name: spine",
+        nodes=2,
+    ).with_occupancy(occupancy)
+    found = synthesize(collective, topology=m, size="8MB", chunks=1, engine="greedy", effort=200)
+    found.schedule.check()
+    proven = bounds(collective, topology=m, size="8MB", chunks=1)
+    assert max(each.value_us for each in proven) <= found.schedule.makespan_us * (1 + 1e-9)
+
+
+def test_taccls_split_of_nics_keeps_the_uplinks_shared(tmp_path):
+    m = machine("name: leaf, nodes: 2, oversubscription: 8", "name: spine")
+    sketch = tmp_path / "split.yaml"
+    sketch.write_text(
+        "intranode: {strategy: none}\ninternode: {strategy: fully-connected, nic_sharing: static}\n"
+    )
+    network = make_problem("allgather", topology=m, size="1MB", sketch=str(sketch)).problem.topology
+    shared = set(network.ports[network.link_index[0, 4]]) & set(network.ports[network.link_index[1, 6]])
+    assert [network.port_names[port] for port in shared] == ["leaf0 -> spine0"]
+
+
+def test_taccls_split_of_nics_leaves_domains_alone(tmp_path):
+    m = machine("name: leaf", more="domain: {switch: nvs, nodes: 2}")
+    sketch = tmp_path / "split.yaml"
+    sketch.write_text(
+        "intranode: {strategy: none}\ninternode: {strategy: fully-connected, nic_sharing: static}\n"
+    )
+    network = make_problem("allgather", topology=m, size="1MB", sketch=str(sketch)).problem.topology
+    assert network.beta_us_per_mb[network.link_index[0, 2]] == pytest.approx(1048.576 / 400)
+    assert network.beta_us_per_mb[network.link_index[0, 4]] == pytest.approx(4 * 1048.576 / 50)
