@@ -16,6 +16,8 @@ from taccl.errors import TacclError, XmlError
 MAX_ELEMENTS = 4_000_000
 MAX_ATTRIBUTES = 256
 MAX_VALUE_LENGTH = 4096
+#: Of the text inside one element, in characters.
+MAX_TEXT_LENGTH = 2**20
 #: Elements one after the other at the top of a file; the runtimes take the first algo.
 MAX_ROOTS = 64
 _JUNK_AFTER_ROOT = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
@@ -33,6 +35,7 @@ class Dialect:
     error : the error that is raised.
     may_name_type : whether `<!DOCTYPE name SYSTEM "file">` may stand at the top. What it names is not read,
         and one that declares anything itself is refused all the same.
+    may_hold_text : whether elements may have text inside, such as the numbers of a matrix.
     """
 
     what: str
@@ -41,16 +44,21 @@ class Dialect:
     max_depth: int
     error: type[TacclError] = XmlError
     may_name_type: bool = False
+    may_hold_text: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """One element as it was written: attributes in their order, nothing interpreted."""
+    """One element as it was written: attributes in their order, nothing interpreted.
+
+    `text` is all that stands between its tags and is not in a child; empty unless the dialect has text.
+    """
 
     tag: str
     line: int
     attributes: dict[str, str]
     children: list[Element] = field(default_factory=list)
+    text: str = ""
 
 
 def parse_elements(
@@ -141,8 +149,14 @@ class _Builder:
         self._open.pop()
 
     def _text(self, text: str) -> None:
-        if not text.isspace():
+        element = self._open[-1]
+        if text.isspace() and not element.text:
+            return
+        if not self.dialect.may_hold_text:
             self._refuse(f"text stands between elements: {text.strip()[:40]!r}", hint="remove it")
+        if len(element.text) + len(text) > MAX_TEXT_LENGTH:
+            self._refuse(f"the text of an element has more than {MAX_TEXT_LENGTH} characters")
+        element.text += text
 
     def _doctype(self, name: str, system: str | None, public: str | None, declares: int) -> None:
         if declares or not self.dialect.may_name_type:

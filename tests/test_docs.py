@@ -3,8 +3,9 @@
 - ```console : lines after `$ ` are taccl commands; each must succeed, and what the page shows of its output
   must be there, numbers apart (`...` stands for anything). After `; echo $?`, the last line is the exit code.
 - ```python : run as it stands, or as doctests where it has `>>>`.
-- ```yaml whose first line is `# NAME.yaml` : written to that file, for the commands that follow.
-Other blocks (such as ```text) are not run.
+- ```yaml whose first line is `# NAME.yaml`, ```xml with `<!-- NAME.xml -->` and ```text with `# NAME.txt`:
+  written to that file, for the commands that follow.
+Other blocks are not run.
 """
 
 import doctest
@@ -23,6 +24,8 @@ from taccl.cli.main import main
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ECHO_CODE = "; echo $?"
+#: The first line of a block that is a file.
+_FILES = {"yaml": r"# (\S+\.ya?ml)\b", "xml": r"<!-- (\S+\.xml) -->", "text": r"# (\S+\.txt)\n"}
 #: What of the project a page names in code, files and modules; words in capitals stand for any name.
 _FILE = re.compile(r"`((?:taccl|benchmarks|tests|docs)(?:/[a-z_0-9.-]+)+/?)`")
 _MODULE = re.compile(r"(?:python -m (?=benchmarks|tests)|`(?=taccl\.encoding))([a-z_0-9.]*[a-z_0-9])")
@@ -84,7 +87,7 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
             run_doctest(block.text, names, place)
         elif block.language == "python":
             exec(compile(block.text, place, "exec"), names)
-        elif block.language == "yaml" and (name := re.match(r"# (\S+\.ya?ml)\b", block.text)):
+        elif block.language in _FILES and (name := re.match(_FILES[block.language], block.text)):
             (folder / name[1]).write_text(block.text)
 
 

@@ -12,7 +12,7 @@ from taccl import units
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
-from taccl.cli.topology_cluster import import_network
+from taccl.cli.topology_import import import_machine
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
 from taccl.topologies.reach import check_pairs, may_reach
@@ -23,10 +23,10 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one, import what tools tell of one."""
+    """Machines: list the catalogue, show one, import one from what tools print."""
 
 
-topology.add_command(import_network)
+topology.add_command(import_machine)
 
 
 @topology.command("list")

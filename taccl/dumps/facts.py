@@ -49,7 +49,9 @@ class Gpu:
     arch : `sm80`, `gfx942`; None where it is not told.
     numa : of the CPU that it hangs at.
     dev : its index in the vendor's own tool.
-    pcie_gbps : of the narrowest link between it and its CPU, GB/s each way.
+    pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are told: the first of them
+        that it is under), GB/s each way.
+    pcie_place : the line that tells it, where it is not `place`.
     """
 
     place: Place
@@ -59,6 +61,7 @@ class Gpu:
     numa: int | None = None
     dev: int | None = None
     pcie_gbps: float | None = None
+    pcie_place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Nic:
     gbps : GB/s each way; None where the dump has no speed.
     card : what tells cards apart (a bus id without its function); ports of one card share its PCIe link.
     card_gbps : of the card's PCIe link, GB/s each way.
+    card_place : the line that tells it, where it is not `place`.
     """
 
     place: Place
@@ -79,6 +83,7 @@ class Nic:
     card: str | None = None
     card_gbps: float | None = None
     numa: int | None = None
+    card_place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ class GpuLink:
 
     Parameters
     ----------
-    a, b : positions in `Dump.gpus`; `b` is None for the switch. Each pair stands once, with a < b.
+    a, b : positions in `Dump.gpus`; `b` is None for the switch, or where the dump does not say where the
+        links lead (then its `has_switch` is None). Each pair stands once, with a < b.
     count : how many; None where the dump says that there are some, but not how many.
     gbps : of one of them, each way, as the dump has it; None where it has no speed.
     """
@@ -119,6 +125,39 @@ class SharedBridge:
 
 
 @dataclass(frozen=True)
+class Cpu:
+    """A NUMA domain with its processor.
+
+    Parameters
+    ----------
+    arch : `x86_64`, `arm64`, `ppc64`.
+    vendor : as cpuid has it: `GenuineIntel`, `AuthenticAMD`.
+    gbps : to another CPU, GB/s each way, as the dump has it.
+    """
+
+    place: Place
+    numa: int | None = None
+    arch: str | None = None
+    vendor: str | None = None
+    family: int | None = None
+    model: int | None = None
+    gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a library chose to do on a machine: no description of it, but something to check one by.
+
+    Parameters
+    ----------
+    paths : place, `Gpu.dev` of two neighbours in a ring, and the worst kind of way that the ring takes
+        between GPUs, in NCCL's words (`NVL`, `PIX`, `SYS`).
+    """
+
+    paths: tuple[tuple[Place, int, int, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Dump:
     """All that one dump tells, or several together.
 
@@ -132,7 +171,12 @@ class Dump:
     has_switch : whether GPUs hang at NVSwitches.
     gpu_nearness : shape (gpus, gpus) of Nearness or None, by PCIe alone.
     nic_nearness : shape (gpus, nics), likewise.
-    bridges : what GPUs and NICs share on their way to the CPU, where the PCIe tree is told.
+    nearest_nics : of each GPU, positions of the nearest, where the dump tells more than `nic_nearness` holds.
+    bridges : what GPUs and NICs share on their way to the CPU, where the PCIe tree is told; of two, either
+        one has all that the other has, or they have nothing in common.
+    peer_access : shape (gpus, gpus), whether one GPU may read and write the other's memory, whatever the way.
+    cpus : where processors are told.
+    plan : the dump is a plan only: it can check others, and is no machine on its own.
     is_hint : somebody wrote it to place devices; its link speeds mean nothing.
     order : how the GPUs were put in order, in a few words.
     warnings : in plain sentences, with their lines.
@@ -145,7 +189,11 @@ class Dump:
     has_switch: bool | None = None
     gpu_nearness: tuple[tuple[Nearness | None, ...], ...] | None = None
     nic_nearness: tuple[tuple[Nearness | None, ...], ...] | None = None
+    nearest_nics: tuple[tuple[int, ...], ...] | None = None
     bridges: tuple[SharedBridge, ...] | None = None
+    peer_access: tuple[tuple[bool | None, ...], ...] | None = None
+    cpus: tuple[Cpu, ...] | None = None
+    plan: Plan | None = None
     is_hint: bool = False
     order: str = ""
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from taccl.errors import TopologyError
 from taccl.fabrics.facts import Cluster
 from taccl.fabrics.hostlist import expanded
-from taccl.fabrics.merge import MachineFile, check_fits, merged, switch_of_domains
+from taccl.fabrics.merge import MachineFile, check_fits, merged, named_alike, switch_of_domains
 from taccl.fabrics.plan import Plan, plan
 from taccl.fabrics.registry import read_cluster
 from taccl.fabrics.section import Section, section
@@ -33,6 +33,13 @@ class ImportedCluster:
     plan: Plan
     section: Section
     yaml: str
+
+    @property
+    def headline(self) -> str:
+        """What the file is, and how much of a cluster it tells."""
+        tiers = ", ".join(f"{count} {name}" for name, count in Tiers(self.cluster).counts().items())
+        hosts = f"{self.cluster.format}: {len(self.cluster.hosts)} hosts"
+        return f"{hosts}, switches: {tiers}" if tiers else hosts
 
     def to_dict(self) -> dict[str, object]:
         """The figures as JSON has them; speeds in GB/s each way."""
@@ -98,7 +105,8 @@ def import_cluster(
     hosts : which, in a scheduler's words (`n[01-04],x1`) and in the order of the nodes; None for all that are
         alike.
     nodes : only so many of them.
-    nics : only NICs of these names.
+    nics : only NICs of these names, in the order of the machine's; those of the machine where the hosts have
+        NICs of the same names.
     choice : which topology, where the file has several by name.
     blocks_are_nvlink : whether NVLinks join the hosts of a scheduler's blocks.
     machine : the machine file whose network it is.
@@ -113,6 +121,8 @@ def import_cluster(
         cluster = replace(cluster, blocks=tuple(replace(block, is_nvlink=True) for block in cluster.blocks))
     try:
         names = None if hosts is None else expanded(hosts)
+        if nics is None and machine is not None and named_alike(cluster, machine.nics):
+            nics = machine.nics
         planned = plan(cluster, names, nodes, nics)
     except TopologyError as fault:
         if fault.path is None:

@@ -6,9 +6,12 @@ The file is edited by its lines, so that comments and everything else in it stay
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from taccl.dumps.facts import How
 from taccl.errors import TopologyError
+from taccl.fabrics.facts import Cluster
 from taccl.fabrics.plan import Plan
 from taccl.fabrics.section import Costs, Section
 from taccl.topologies import parse_topology
@@ -54,7 +57,7 @@ def machine_file(text: str, path: str | None = None) -> MachineFile:
         path,
         _names(node, "nics", "nic"),
         _names(node, "switches", "switch"),
-        _costs(keys.get("fabric")),
+        _costs(keys.get("fabric"), text.split("\n")),
     )
 
 
@@ -67,7 +70,7 @@ def _names(node: dict[str, Node], key: str, prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(value.integer(minimum=0, maximum=4096)))
 
 
-def _costs(fabric: Node | None) -> Costs | None:
+def _costs(fabric: Node | None, lines: Sequence[str]) -> Costs | None:
     if fabric is None or fabric.kind != "mapping":
         return None
     keys = {key.raw: value for key, value in fabric.items()}
@@ -77,8 +80,24 @@ def _costs(fabric: Node | None) -> Costs | None:
         gbps = keys["bandwidth_gbps"].number(above=0)
     else:
         gbps = MB / (keys["beta_us_per_mb"].number(above=0) * 1e3)
-    place = f"{fabric.source.path or 'the machine'}:{keys['alpha_us'].line}"
-    return Costs(keys["alpha_us"].number(minimum=0), gbps, place)
+    speed = keys["bandwidth_gbps"] if "bandwidth_gbps" in keys else keys["beta_us_per_mb"]
+    return Costs(
+        keys["alpha_us"].number(minimum=0), gbps, _known(keys["alpha_us"], lines), _known(speed, lines)
+    )
+
+
+def _known(value: Node, lines: Sequence[str]) -> tuple[How, str]:
+    """How a number of a machine file is known: as the comment behind it says, else since it is there."""
+    said = re.search(r"#\s*(read|inferred|assumed)(?::|\s)\s*(\S.*)$", lines[value.line - 1])
+    if said is None:
+        return "read", f"{value.source.path or 'the machine'}:{value.line}"
+    how: How = "read" if said[1] == "read" else "inferred" if said[1] == "inferred" else "assumed"
+    return how, said[2].strip()
+
+
+def named_alike(cluster: Cluster, nics: Sequence[str]) -> bool:
+    """Whether hosts of a cluster have NICs of all these names."""
+    return bool(nics) and set(nics) <= {port.nic for port in cluster.ports}
 
 
 def check_fits(machine: MachineFile, planned: Plan) -> None:

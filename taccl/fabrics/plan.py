@@ -1,6 +1,7 @@
 """Levels of a fabric, with rails and domains, for some hosts of a cluster; it knows no YAML and no alphas.
 
-The hosts become nodes 0, 1, ... in their order; the NICs of a host are counted in the order of their names.
+The hosts become nodes 0, 1, ... in their order; the NICs of a host are counted in the order of their names,
+unless another is given.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def plan(
     ----------
     hosts : which, in the order of the nodes; all that have as many NICs as most, when not given.
     nodes : only so many of them.
-    nics : only NICs of these names.
+    nics : only NICs of these names, in this order.
 
     Raises
     ------
@@ -78,7 +79,7 @@ def plan(
     """
     if nics is not None:
         cluster = _with_nics(cluster, nics)
-    tiers = Tiers(cluster, hosts or ())
+    tiers = Tiers(cluster, hosts or (), nics or ())
     chosen, warnings = _chosen(tiers, hosts)
     if nodes is not None and nodes > len(chosen):
         raise TopologyError(f"the file tells of {len(chosen)} such hosts, not of {nodes}")

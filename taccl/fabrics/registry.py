@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.arguments import file_path
-from taccl.errors import FileError, TopologyError
+from taccl.dumps.registry import read_text
+from taccl.errors import TopologyError
 from taccl.fabrics.facts import Cluster
 from taccl.fabrics.formats import (
     ibnetdiscover,
@@ -18,9 +18,6 @@ from taccl.fabrics.formats import (
     slurm_yaml,
     topograph,
 )
-
-#: The network of ten thousand hosts is a few MB.
-MAX_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -84,17 +81,4 @@ def read_cluster(path: str | Path, choice: str | None = None) -> Cluster:
     FileError : it cannot be read.
     TopologyError : as `parse_cluster`, or it is too large.
     """
-    path = file_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FileError("this is a directory, not a file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
-    if len(data) > MAX_BYTES:
-        raise TopologyError(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return parse_cluster(data.decode(encoding, errors="replace"), str(path), choice)
+    return parse_cluster(read_text(path), str(path), choice)

@@ -23,11 +23,12 @@ _NIC_SOURCE = "a NIC of 400 Gb/s; the file tells no speed"
 
 @dataclass(frozen=True)
 class Costs:
-    """What a machine file already says of its fabric: values, and where they stand."""
+    """What a machine file already says of its fabric: values, and how each is known."""
 
     alpha_us: float
     gbps: float
-    place: str
+    alpha_known: tuple[How, str]
+    gbps_known: tuple[How, str]
 
 
 @dataclass(frozen=True)
@@ -119,37 +120,38 @@ class _Writer:
 
     def _costs(self) -> tuple[float, tuple[str, str]]:
         """The bandwidth of a NIC, GB/s, and the lines of the fabric's alpha and bandwidth."""
-        ports = [port for host in self.plan.hosts for port in self.ports_of.get(host, ())]
-        told = [port for port in ports if port.gbps is not None]
-        slowest = min(told, key=lambda port: port.gbps or 0.0, default=None)
-        alpha, gbps = ALPHA_US, NIC_GBPS
-        alpha_note: tuple[How, str] = ("assumed", _ALPHA_SOURCE)
-        gbps_note: tuple[How, str] = ("assumed", _NIC_SOURCE)
-        if slowest is not None and slowest.gbps is not None:
-            gbps, gbps_note = slowest.gbps, ("read", str(slowest.place))
-            speeds = sorted({port.gbps for port in told if port.gbps is not None})
-            if len(speeds) > 1:
-                shown = ", ".join(f"{speed:g}" for speed in speeds)
-                self.warnings.append(f"NICs of {shown} GB/s: the slowest is taken, {slowest.place}")
+        how: How = "assumed"
+        alpha, source = ALPHA_US, _ALPHA_SOURCE
         if self.costs is not None:
-            alpha, alpha_note = self.costs.alpha_us, ("read", self.costs.place)
-            if slowest is None or self.costs.gbps <= gbps:
-                if slowest is not None and self.costs.gbps < 0.98 * gbps:
-                    self.warnings.append(
-                        f"{self.costs.place}: {self.costs.gbps:g} GB/s, but the port has {gbps:g} "
-                        f"({slowest.place}); the slower is taken"
-                    )
-                gbps, gbps_note = self.costs.gbps, ("read", self.costs.place)
-            else:
-                self.warnings.append(
-                    f"{self.costs.place}: {self.costs.gbps:g} GB/s, but the port has {gbps:g} "
-                    f"({gbps_note[1]}); the slower is taken"
-                )
-        lines = (
-            f"  alpha_us: {alpha:g}{self._known('network alpha, us', alpha, *alpha_note)}",
-            f"  bandwidth_gbps: {gbps:g}{self._known('NIC, GB/s', gbps, *gbps_note)}",
+            alpha, (how, source) = self.costs.alpha_us, self.costs.alpha_known
+        gbps, known = self._nic_gbps()
+        return gbps, (
+            f"  alpha_us: {alpha:g}{self._known('network alpha, us', alpha, how, source)}",
+            f"  bandwidth_gbps: {gbps:.9g}{self._known('NIC, GB/s', gbps, *known)}",
         )
-        return gbps, lines
+
+    def _nic_gbps(self) -> tuple[float, tuple[How, str]]:
+        """Of what the cluster's file and the machine tell the slower, and how it is known."""
+        ports = [port for host in self.plan.hosts for port in self.ports_of.get(host, ())]
+        told = sorted((port.gbps, str(port.place)) for port in ports if port.gbps is not None)
+        if not told:
+            if self.costs is None:
+                return NIC_GBPS, ("assumed", _NIC_SOURCE)
+            return self.costs.gbps, self.costs.gbps_known
+        slowest, place = told[0]
+        if told[-1][0] > slowest:
+            shown = ", ".join(f"{speed:g}" for speed in sorted({speed for speed, _ in told}))
+            self.warnings.append(f"NICs of {shown} GB/s: the slowest is taken, {place}")
+        if self.costs is None or self.costs.gbps_known[0] == "assumed":
+            return slowest, ("read", place)
+        if not 0.98 < self.costs.gbps / slowest < 1.02:
+            self.warnings.append(
+                f"a NIC has {self.costs.gbps:g} GB/s in the machine ({self.costs.gbps_known[1]}) and "
+                f"{slowest:g} in the cluster's file ({place}): the slower is taken"
+            )
+        if self.costs.gbps <= slowest:
+            return self.costs.gbps, self.costs.gbps_known
+        return slowest, ("read", place)
 
     def _level(self, level: PlannedLevel, gbps: float) -> list[str]:
         is_top = level.uplinks is None

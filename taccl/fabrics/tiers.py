@@ -37,10 +37,17 @@ class Uplinks:
 
 
 class Tiers:
-    """The tiers of the switches of a cluster; those that `hosts` hang at are leaves whatever they are."""
+    """The tiers of the switches of a cluster.
 
-    def __init__(self, cluster: Cluster, hosts: Iterable[str] = ()) -> None:
+    Parameters
+    ----------
+    hosts : the switches that they hang at are leaves, whatever they are.
+    nics : the order of the NICs of a host; by their names where it is not given.
+    """
+
+    def __init__(self, cluster: Cluster, hosts: Iterable[str] = (), nics: Sequence[str] = ()) -> None:
         self._hosts = tuple(hosts)
+        self._rank_of = {nic: rank for rank, nic in enumerate(nics)}
         self.cluster = cluster
         self._parts: dict[int, dict[str, str]] = {}
         self.near: dict[str, list[tuple[str, Trunk]]] = {name: [] for name in cluster.switches}
@@ -50,12 +57,12 @@ class Tiers:
 
     @cached_property
     def ports_of(self) -> dict[str, list[HostPort]]:
-        """Host -> its ports in the order of their names."""
+        """Host -> its ports in order."""
         ports: dict[str, list[HostPort]] = {}
         for port in self.cluster.ports:
             ports.setdefault(port.host, []).append(port)
         for found in ports.values():
-            found.sort(key=lambda port: natural(port.nic or ""))
+            found.sort(key=lambda port: (self._rank_of.get(port.nic or "", 0), natural(port.nic or "")))
         return ports
 
     @cached_property

@@ -26,6 +26,19 @@ ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: Schemas of commands that print one of several: schema -> command.
 OTHERWISE = {"topology.cluster": "topology.import"}
+DUMP = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
+    '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
+    '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90"/></pci></cpu></system>'
+)
+CARD = (
+    '<pci busid="3:0:0.0" class="0x020000"><nic>'
+    '<net name="mlx5_0" dev="0" speed="100000" port="1"/></nic></pci>'
+)
+HINT = (
+    '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200"/>'
+    '<pci busid="3:0:0.0" class="0x020000"/></cpu></system>'
+)
 #: No rank reaches the other half of its node, and one GPU alone sends to other nodes.
 CUT_OFF = (
     "topology: dgx2\nnodes: 2\nsize: 32MB\nintranode:\n  strategy: switch\n  switches:\n"
@@ -83,6 +96,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "import", "--cluster", "blocks.conf", "--blocks-are-nvlink"),
         ("topology", "import", "--cluster", "ib.txt"),
     ),
+    "taccl.topology.import/1": (
+        ("topology", "import", "topo.xml"),
+        ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
+        ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
@@ -119,6 +137,9 @@ def inputs(taccl: Taccl) -> Taccl:
     Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
     Path("blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
     Path("ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
+    Path("topo.xml").write_text(DUMP)
+    Path("hint.xml").write_text(HINT)
+    Path("nic.xml").write_text(DUMP.replace("</cpu>", f"{CARD}</cpu>"))
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()

@@ -109,3 +109,45 @@ def test_what_cannot_be_is_told_in_a_line(inputs: Taccl, words: tuple[str, ...],
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not Path("out.yaml").exists()
+
+
+DUMP = """<system version="1"><cpu numaid="0">
+<pci busid="1:0:0.0" class="0x030200"><gpu dev="0" sm="90">
+<nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>
+<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90"/></pci>
+<pci busid="3:0:0.0" class="0x020000"><nic><net name="mlx5_1" dev="0" speed="100000" port="1"/></nic></pci>
+</cpu></system>
+"""
+LINES = """
+CA 1 1 0xb0 4x EDR - SW 2 1 0xa1 ( 'n1 mlx5_0' - 'leaf1' )
+CA 1 1 0xb1 4x EDR - SW 2 1 0xa2 ( 'n1 mlx5_1' - 'leaf2' )
+CA 2 1 0xb2 4x EDR - SW 2 2 0xa1 ( 'n2 mlx5_0' - 'leaf1' )
+CA 2 1 0xb3 4x EDR - SW 2 2 0xa2 ( 'n2 mlx5_1' - 'leaf2' )
+"""
+
+
+def test_a_node_and_its_cluster_are_one_machine(inputs: Taccl) -> None:
+    Path("node.xml").write_text(DUMP)
+    Path("net.txt").write_text(LINES)
+    done = inputs("topology", "import", "node.xml", "--cluster", "net.txt", "-o", "all.yaml", "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["gpus"] == 2
+    assert told["cluster"]["nics"] == ["mlx5_1"]  # the node's, by their names
+    assert told["cluster"]["nodes"] == ["n1", "n2"]
+    shown = json.loads(inputs("topology", "show", "all.yaml", "--json").stdout)
+    assert (shown["nodes"], shown["ranks"]) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "Missing argument 'FILE...', or --cluster"),
+        (("box.yaml", "--hosts", "n1"), "--hosts goes with --cluster"),
+        (("box.yaml", "--cluster", "t.conf", "--into", "box.yaml"), "not both"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(inputs: Taccl, words: tuple[str, ...], says: str) -> None:
+    done = inputs("topology", "import", *words)
+    assert done.exit_code == 2
+    assert says in done.stderr

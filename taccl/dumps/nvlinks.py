@@ -1,0 +1,60 @@
+"""What a table of NVLink counts says: links from GPU to GPU, or links to a switch between all of them.
+
+Pure functions of counts. No tool's format is known here, and no bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: The most NVLinks that a GPU of any generation has, and those of the generations that have fewer.
+MOST_LINKS = 18
+_LINKS_OF_MODEL = (("P100", 4), ("V100", 6), ("A100", 12), ("A800", 8), ("H800", 8))
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How NVLinks run.
+
+    Parameters
+    ----------
+    has_switch : None where counts do not tell: two GPUs look the same with a switch between them and without.
+    ports : of a machine with a switch, the links of each GPU to it.
+    apart : a pair that has no way to each other although both hang at a switch: then nothing fits.
+    """
+
+    has_switch: bool | None
+    ports: tuple[int, ...] = ()
+    apart: tuple[int, int] | None = None
+
+
+def links_of_model(model: str | None) -> int:
+    """How many NVLinks a GPU of this name can have; the most of any where the name tells nothing."""
+    return next((links for name, links in _LINKS_OF_MODEL if model and name in model), MOST_LINKS)
+
+
+def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LINKS) -> Wiring:
+    """Whether these counts are links between GPUs or to a switch.
+
+    A tool that names the links between two GPUs names, behind a switch, those that each has to the switch.
+    Then a row adds up to more links than a GPU can have, which is how a switch is told.
+
+    Parameters
+    ----------
+    counts : shape (gpus, gpus), symmetric, with zeros on the diagonal.
+    most : how many links a GPU has, or each of them.
+    """
+    gpus = range(len(counts))
+    limits = [most] * len(counts) if isinstance(most, int) else list(most)
+    linked = [gpu for gpu in gpus if any(counts[gpu])]
+    if not linked:
+        return Wiring(False)
+    peers = {gpu: sum(1 for count in counts[gpu] if count) for gpu in gpus}
+    if not any(peers[gpu] >= 2 and sum(counts[gpu]) > limits[gpu] for gpu in linked):
+        return Wiring(None if len(counts) == 2 else False)
+    for a in linked:
+        for b in linked:
+            if a < b and not counts[a][b]:
+                return Wiring(True, apart=(a, b))
+    return Wiring(True, ports=tuple(max(counts[gpu]) for gpu in gpus))

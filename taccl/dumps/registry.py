@@ -1,0 +1,145 @@
+"""Which formats of dumps there are, and which of them a text is in; it knows none of them inside.
+
+A format is found by what a text holds, never by the name of its file. A new one is a module in `formats/` and
+a row in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from taccl.arguments import file_path
+from taccl.dumps.facts import Dump
+from taccl.dumps.formats import (
+    amd_smi,
+    hwloc,
+    nccl_graph,
+    nccl_log,
+    nccl_topology,
+    rocm_smi,
+    smi_nvlink,
+    smi_p2p,
+    smi_topo,
+)
+from taccl.errors import FileError, TopologyError
+
+#: No tool prints so much about one node; the logs of large jobs are cut before they get here.
+MAX_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a tool prints.
+
+    Parameters
+    ----------
+    name : how results call it: `nccl-topology`.
+    summary : for people: how it is made.
+    looks_like : whether a text is one, or was meant to be. Damage in it is for `read` to tell.
+    read : the text, and its path for messages -> what it tells. Raises a TacclError with the line.
+    """
+
+    name: str
+    summary: str
+    looks_like: Callable[[str], bool]
+    read: Callable[[str, str | None], Dump]
+
+
+#: In the order in which they are tried: the pickiest first.
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "nccl-topology",
+        "NCCL or RCCL topology XML (NCCL_TOPO_DUMP_FILE)",
+        nccl_topology.looks_like,
+        nccl_topology.read,
+    ),
+    Format(
+        nccl_graph.NAME,
+        "NCCL graph XML (NCCL_GRAPH_DUMP_FILE), to check others by",
+        nccl_graph.looks_like,
+        nccl_graph.read,
+    ),
+    Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
+    Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
+    Format(smi_nvlink.NAME, "`nvidia-smi nvlink -s`", smi_nvlink.looks_like, smi_nvlink.read),
+    Format(
+        nccl_log.NAME,
+        "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
+        nccl_log.looks_like,
+        nccl_log.read,
+    ),
+    Format("hwloc", "hwloc XML (`lstopo topology.xml`)", hwloc.looks_like, hwloc.read),
+    Format("amd-smi", "`amd-smi topology` or `amd-smi xgmi`", amd_smi.looks_like, amd_smi.read),
+    Format("rocm-smi", "`rocm-smi --showtopo`", rocm_smi.looks_like, rocm_smi.read),
+)
+
+
+def format_of(text: str, path: str | None = None) -> Format:
+    """The format of a text.
+
+    Raises
+    ------
+    TopologyError : it is in none that is known.
+    """
+    for each in FORMATS:
+        if each.looks_like(text):
+            return each
+    raise TopologyError(
+        "this is no dump of a machine that is known here" if text.strip() else "this is empty",
+        path=path,
+        line=1,
+        hint="one of: " + "; ".join(each.summary for each in FORMATS),
+    )
+
+
+def parse_dump(text: str, path: str | None = None) -> Dump:
+    """What a text tells; `path` is for messages.
+
+    Raises
+    ------
+    TopologyError : it is in no known format, or cannot be understood.
+    """
+    return format_of(text, path).read(text, path)
+
+
+def read_dump(path: str | Path) -> Dump:
+    """What a file tells about a machine.
+
+    Raises
+    ------
+    FileError : it cannot be read.
+    TopologyError : as `parse_dump`, or it is too large.
+    """
+    return parse_dump(read_text(path), str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text in a file, whatever terminal or tool wrote it: UTF-8 or UTF-16, with or without its mark.
+
+    Bytes that are no text become U+FFFD, since pastes are broken in places that do not matter.
+
+    Raises
+    ------
+    FileError : it cannot be read.
+    TopologyError : it is larger than `MAX_BYTES`.
+    """
+    path = file_path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise FileError("there is no such file", path=path) from None
+    except IsADirectoryError:
+        raise FileError("this is a directory, not a file", path=path) from None
+    except (OSError, ValueError) as fault:
+        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
+    if len(data) > MAX_BYTES:
+        raise TopologyError(
+            f"the file is larger than {MAX_BYTES // 2**20} MB",
+            path=path,
+            hint="cut out what tells the machine",
+        )
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return data.decode(encoding, errors="replace")
