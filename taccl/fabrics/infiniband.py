@@ -6,6 +6,7 @@ Readers hand over what their lines say; how the lines look is not known here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from taccl.dumps.facts import Place
@@ -153,8 +154,5 @@ def _switch_names(switches: dict[str, tuple[Place, str]]) -> dict[str, str]:
     full = {key: description.strip() or key for key, (_, description) in switches.items()}
     short = {key: re.sub(r"^MF0;|:[A-Z]+\d+\w*/U\d+$", "", name) or name for key, name in full.items()}
     short = {key: name.removeprefix("MF0;") for key, name in short.items()}
-    names = {}
-    for key, name in short.items():
-        taken = sum(other == name for other in short.values()) > 1
-        names[key] = f"{name} ({key})" if taken else name
-    return names
+    counts = Counter(short.values())
+    return {key: name if counts[name] == 1 else f"{name} ({key})" for key, name in short.items()}

@@ -99,11 +99,14 @@ class Tree:
 class Blocks:
     """Blocks of hosts without switches; `is_nvlink` where the file says that NVLinks join a block."""
 
-    _blocks: list[Block] = field(default_factory=list)
+    _places: dict[str, Place] = field(default_factory=dict)
+    _hosts: dict[str, dict[str, None]] = field(default_factory=dict)
+    _block_of: dict[str, str] = field(default_factory=dict)
+    _nvlink: set[str] = field(default_factory=set)
     _notes: list[tuple[str, str, Place]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self._blocks)
+        return bool(self._places)
 
     def add(self, place: Place, name: str, hosts: tuple[str, ...], is_nvlink: bool = False) -> None:
         """One block, or further hosts of one that is already there.
@@ -112,17 +115,15 @@ class Blocks:
         ------
         TopologyError : with both lines, for a host that is in another block.
         """
-        for number, block in enumerate(self._blocks):
-            twice = set(block.hosts) & set(hosts)
-            if twice and block.name != name:
-                raise _at(
-                    place, f"host {min(twice)} is in the block {name!r} and in {block.name!r} ({block.place})"
-                )
-            if block.name == name:
-                joined = tuple(dict.fromkeys((*block.hosts, *hosts)))
-                self._blocks[number] = Block(block.place, name, joined, block.is_nvlink or is_nvlink)
-                return
-        self._blocks.append(Block(place, name, tuple(dict.fromkeys(hosts)), is_nvlink))
+        for host in hosts:
+            other = self._block_of.setdefault(host, name)
+            if other != name:
+                first = self._places[other]
+                raise _at(place, f"host {host} is in the block {name!r} and in {other!r} ({first})")
+        self._places.setdefault(name, place)
+        self._hosts.setdefault(name, {}).update(dict.fromkeys(hosts))
+        if is_nvlink:
+            self._nvlink.add(name)
 
     def note(self, quantity: str, value: str, place: Place) -> None:
         """A further fact."""
@@ -130,12 +131,16 @@ class Blocks:
 
     def all(self) -> tuple[Block, ...]:
         """The blocks in their order."""
-        return tuple(self._blocks)
+        return tuple(
+            Block(place, name, tuple(self._hosts[name]), name in self._nvlink)
+            for name, place in self._places.items()
+        )
 
     def cluster(self, name: str, gpus: int | None = None) -> Cluster:
         """The cluster of these blocks, with no switch between them."""
-        hosts = tuple(host for block in self._blocks for host in block.hosts)
-        return Cluster(name, hosts, {}, blocks=self.all(), gpus=gpus, notes=tuple(self._notes))
+        blocks = self.all()
+        hosts = tuple(host for block in blocks for host in block.hosts)
+        return Cluster(name, hosts, {}, blocks=blocks, gpus=gpus, notes=tuple(self._notes))
 
 
 def _at(place: Place, message: str) -> TopologyError:

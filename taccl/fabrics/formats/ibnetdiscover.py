@@ -21,7 +21,8 @@ _PORT = re.compile(
     re.IGNORECASE,
 )
 _LOOKS = re.compile(
-    r'^\s*(?:Switch|Ca|Rt)\s+\d+\s+"[SHR]-|^\s*(?:switch|ca)guid\s*=', re.IGNORECASE | re.MULTILINE
+    r'^[ \t]*(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+"[SHR]-|^[ \t]*(?:switch|ca)guid[ \t]*=',
+    re.IGNORECASE | re.MULTILINE,
 )
 
 

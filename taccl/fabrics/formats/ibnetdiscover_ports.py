@@ -9,11 +9,15 @@ from taccl.errors import TopologyError
 from taccl.fabrics.facts import Cluster
 from taccl.fabrics.infiniband import Cables, End, speed_of
 
+#: Two descriptions of 64 letters and the words around them are far shorter.
+_LONGEST_LINE = 1000
 _END = r"(CA|SW|RT)\s+(\d+)\s+(\d+)\s+0x([0-9a-f]+)"
 _SPEED = r"(\d+x\s*\S+|\?\?\?)"
 _LINE = re.compile(rf"^\s*{_END}\s+{_SPEED}\s*-\s*{_END}\s*\(\s*'(.*)'\s*-\s*'(.*)'\s*\)\s*$", re.IGNORECASE)
 _ALONE = re.compile(rf"^\s*{_END}\s+(\d+x\s*\S+|\S+)\s+'(.*)'\s*$", re.IGNORECASE)
-_LOOKS = re.compile(rf"^\s*{_END}\s+\d+x", re.IGNORECASE | re.MULTILINE)
+_LOOKS = re.compile(
+    r"^[ \t]*(?:CA|SW|RT)[ \t]+\d+[ \t]+\d+[ \t]+0x[0-9a-f]+[ \t]+\d+x", re.IGNORECASE | re.MULTILINE
+)
 
 
 def looks_like(text: str) -> bool:
@@ -35,13 +39,13 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         place = Place(path, number)
-        both = _LINE.match(line)
+        both = _LINE.match(line) if len(line) <= _LONGEST_LINE else None
         if both is not None:
             a = _end(both[1], both[3], both[4], both[10])
             b = _end(both[6], both[8], both[9], both[11])
             cables.add(place, a, b, speed_of(both[5]))
             continue
-        alone = _ALONE.match(line)
+        alone = _ALONE.match(line) if len(line) <= _LONGEST_LINE else None
         if alone is None:
             cables.warnings.append(f"{place}: this line cannot be read, and is left out")
         elif alone[1].upper() == "SW":

@@ -12,7 +12,7 @@ from taccl.fabrics.facts import Cluster
 from taccl.fabrics.hostlist import expanded
 from taccl.fabrics.scheduler import Blocks, Tree
 
-_FIRST = re.compile(r"^\s*(SwitchName|BlockName|BlockSizes)\s*=", re.IGNORECASE | re.MULTILINE)
+_FIRST = re.compile(r"^[ \t]*(SwitchName|BlockName|BlockSizes)[ \t]*=", re.IGNORECASE | re.MULTILINE)
 _KEYS = {
     "switchname": "SwitchName",
     "switches": "Switches",

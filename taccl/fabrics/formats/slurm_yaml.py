@@ -12,7 +12,9 @@ from taccl.fabrics.hostlist import expanded
 from taccl.fabrics.scheduler import Blocks, Tree
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
-_LOOKS = re.compile(r"^\s*-\s*(?:\{\s*)?[\"']?topology[\"']?\s*:|\"topology\"\s*:", re.MULTILINE)
+_LOOKS = re.compile(
+    r"^[ \t]*-[ \t]*(?:\{[ \t]*)?[\"']?topology[\"']?[ \t]*:|\"topology\"[ \t]*:", re.MULTILINE
+)
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
