@@ -102,6 +102,16 @@ def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_o
     assert len(choice.tried) < many
 
 
+def test_numbers_whose_schedules_would_take_gigabytes_are_not_tried(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [tried.chunks for tried in chosen().tried]
+    assert len(whole) > 3
+    rows = len(chosen().found.schedule) // chosen().stated.problem.num_chunks
+    monkeypatch.setattr("taccl.chunking.chunk_search._MOST_TRANSFERS", rows * whole[2])
+    assert [tried.chunks for tried in chosen().tried] == whole[:3]
+
+
 def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

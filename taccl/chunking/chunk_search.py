@@ -40,6 +40,9 @@ _GROWTH = 1.5
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
 
+#: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
+#: whether finer chunks are faster.
+_MOST_TRANSFERS = 10_000_000
 #: Larger schedules are not refined only to be told.
 _MOST_CARRIED = 100_000
 
@@ -219,6 +222,8 @@ class ChunkSearch(Generic[Stated]):
         took_s = self._elapsed_s - began_s
         self._first_s = max(self._first_s, took_s - seconds)
         self.trials.append(Trial(number, stated, found, took_s, None, instance))
+        finest = number * _MOST_TRANSFERS / max(1, len(found.schedule))
+        self._untried = [finer for finer in self._untried if finer <= finest]
         return self.trials[-1]
 
     def _fail(self, number: int, fault: Exception) -> None:

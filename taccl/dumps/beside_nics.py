@@ -28,7 +28,8 @@ def used_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:
         if not near and nics:
             row = dump.nic_nearness[gpu] if dump.nic_nearness else [None] * len(nics)
             far = [Nearness.SYS if each is None else each for each in row]
-            near = tuple(i for i, each in enumerate(far) if each == min(far))
+            here = [i for i, nic in enumerate(nics) if nic.host == dump.gpus[gpu].host]
+            near = tuple(i for i in here if far[i] == min(far[j] for j in here))
         speeds = {i: nic_figure(nics[i]).value for i in near}
         found.append(tuple(i for i in near if speeds[i] == max(speeds.values())))
     return tuple(found)

@@ -52,6 +52,7 @@ class Gpu:
     pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are told: the first of them
         that it is under), GB/s each way.
     pcie_place : the line that tells it, where it is not `place`.
+    host : tells the machines of an NVLink domain apart, with no PCIe between them; None of a single one.
     """
 
     place: Place
@@ -62,6 +63,7 @@ class Gpu:
     dev: int | None = None
     pcie_gbps: float | None = None
     pcie_place: Place | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Nic:
     card : what tells cards apart (a bus id without its function); ports of one card share its PCIe link.
     card_gbps : of the card's PCIe link, GB/s each way.
     card_place : the line that tells it, where it is not `place`.
+    host : as of a GPU.
     """
 
     place: Place
@@ -84,6 +87,7 @@ class Nic:
     card_gbps: float | None = None
     numa: int | None = None
     card_place: Place | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def _one_gpu(one: Gpu, other: Gpu, number: int) -> Gpu:
         dev=one.dev if one.dev is not None else other.dev,
         pcie_gbps=pcie.pcie_gbps,
         pcie_place=pcie.pcie_place or pcie.place,
+        host=one.host or other.host,
     )
 
 
@@ -166,6 +167,7 @@ def _one_nic(one: Nic, other: Nic) -> Nic:
         one.card_gbps if one.card_gbps is not None else other.card_gbps,
         one.numa if one.numa is not None else other.numa,
         one.card_place if one.card_gbps is not None else other.card_place or other.place,
+        one.host or other.host,
     )
 
 

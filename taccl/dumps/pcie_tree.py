@@ -80,11 +80,14 @@ def _join_cpus(layout: Layout, dump: Dump, cpus: Sequence[_Group], alphas: Alpha
     alpha = Figure(alphas.cpu_us, "assumed", alphas.cpu_source)
     for i, a in enumerate(cpus):
         for b in cpus[i + 1 :]:
-            gbps = min(
-                (between_cpus(dump, one) for one in (a, b)),
-                key=lambda figure: figure.value,
-            )
-            layout.wire((a.name, b.name), "between CPUs", alpha, gbps)
+            if _hosts(dump, a) & _hosts(dump, b):
+                gbps = min((between_cpus(dump, one) for one in (a, b)), key=lambda figure: figure.value)
+                layout.wire((a.name, b.name), "between CPUs", alpha, gbps)
+
+
+def _hosts(dump: Dump, group: _Group) -> set[str | None]:
+    gpus, nics = (dump.gpus[i].host for i in group.gpus), ((dump.nics or ())[i].host for i in group.nics)
+    return {*gpus, *nics}
 
 
 def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:

@@ -311,6 +311,7 @@ def test_plain_ethernet_is_kept_where_there_is_nothing_else():
     ("text", "line", "said"),
     [
         (file(package(0)), 3, "there is no GPU"),
+        (file(*(gpu(i, f"{i:02x}") for i in range(257))), 3, "257 GPUs are more than the 256"),
         (HEAD + "<topology", 3, "not well-formed"),
         (HEAD + "<system/>", 3, "the first element is <system>"),
         (

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from verdicts import DUMPS, needs_dumps
 
 from taccl.dumps.facts import Dump, Gpu, GpuLink, Nearness, Nic, Place
 from taccl.dumps.machine import make_machine
 from taccl.dumps.merge import merge
+from taccl.dumps.registry import read_dump
 from taccl.errors import TopologyError
 
+_LOG = "nccl-log/a100-2gpu-nvlink-graph.txt"
 PIX, NODE, SYS = Nearness.PIX, Nearness.NODE, Nearness.SYS
 
 
@@ -158,6 +161,25 @@ def test_a_contradiction_names_both_lines(later: Dump, line: int | None, words: 
         merge([PAIR, later])
     if line is not None:
         assert (refused.value.path, refused.value.line) == ("b", line)
+
+
+@needs_dumps
+def test_real_files_of_one_machine_agree() -> None:
+    """The topology and the log of one job, and of another machine its topology, mask and plan."""
+    two = merge([read_dump(DUMPS / name) for name in ("nccl-topo/2gpu-nvlink-up.xml", _LOG)])
+    assert make_machine(two).gpu_gbps == (240.0, 240.0)
+    assert [nic.name for nic in two.nics or ()] == ["mlx5_0+mlx5_1"]
+    names = ("nccl-graph/azure-ncv4-graph.xml", "nccl-topo/azure-ncv4-a100-pcie.xml")
+    four = merge([read_dump(DUMPS / name) for name in (*names, "smi-p2p/2pairs-topo-p2p.txt")])
+    assert make_machine(four).gpu_gbps == (240.0,) * 4
+    assert len(four.warnings) == 1
+
+
+@needs_dumps
+def test_a_link_that_is_down_in_one_of_two_files_is_a_contradiction() -> None:
+    with pytest.raises(TopologyError, match=r"2gpu-nvlink-down\.xml:5 says: there are 1") as refused:
+        merge([read_dump(DUMPS / name) for name in ("nccl-topo/2gpu-nvlink-down.xml", _LOG)])
+    assert refused.value.line is not None
 
 
 def test_models_and_architectures_must_be_the_same() -> None:

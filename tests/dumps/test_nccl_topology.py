@@ -239,6 +239,14 @@ def test_gpus_that_should_have_nvlinks_and_have_none_are_told() -> None:
     assert not parse_dump(pair.replace('sm="80"', 'sm="89"')).warnings
 
 
+def test_comments_may_be_frames_of_hyphens() -> None:
+    """As in files of RCCL's, which are no XML for it."""
+    framed = "<!------\n - Copyright -- somebody\n ------->\n" + system(gpu("1:0:0.0", 0))
+    dump = parse_dump(framed, "t.xml")
+    assert dump.gpus[0].place.line == 4
+    assert dump.warnings == ()
+
+
 def test_text_around_a_paste_is_left_out_and_lines_stay_right() -> None:
     pasted = "# a page\n```xml\n" + system(gpu("1:0:0.0", 0)) + "\n```\n"
     dump = parse_dump(pasted, "t.xml")
@@ -300,6 +308,20 @@ def test_a_domain_of_several_hosts_is_told() -> None:
     dump = parse_dump(f'<system version="1">{"".join(hosts)}</system>')
     assert links_of(dump) == {(0, None): 18, (1, None): 18}
     assert any("2 hosts" in warning for warning in dump.warnings)
+
+
+def test_hosts_of_a_domain_have_no_pcie_between_them() -> None:
+    """GPU 3 has lost its links: it reaches the others through its own host only."""
+    hidden = nvlink("fffffff:ffff:ff", 18, SWITCH)
+    inside = [
+        "".join(gpu(f"{i}:0:0.0", i, *([hidden] if h * 2 + i < 3 else []), rank=h * 2 + i) for i in range(2))
+        for h in range(2)
+    ]
+    hosts = [f'<cpu host_hash="0x{h}" numaid="{h}">{text}</cpu>' for h, text in enumerate(inside)]
+    machine = make_machine(parse_dump(f'<system version="1">{"".join(hosts)}</system>')).topology
+    assert machine.path(0, 2) is not None
+    assert machine.path(3, 2) is not None
+    assert machine.path(3, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,16 @@ def test_bandwidths_tell_how_many_links_there_are():
     assert pairs(dump) == {(0, 1): (4, 50.0), (0, 2): (1, 50.0), (1, 3): (1, 50.0), (2, 3): (4, 50.0)}
 
 
+def test_bandwidths_alone_tell_links_too():
+    """`rocm-smi --shownodesbw`, which knows xGMI only."""
+    text = table("Bandwidth", BANDWIDTHS)
+    assert format_of(text).name == "rocm-smi"
+    dump = rocm_smi.read(text, None)
+    assert pairs(dump) == {(0, 1): (4, 50.0), (0, 2): (1, 50.0), (1, 3): (1, 50.0), (2, 3): (4, 50.0)}
+    with pytest.raises(TopologyError, match="no table here tells"):
+        rocm_smi.read(table("Bandwidth", all_of("0-0")), None)
+
+
 def test_bandwidths_that_are_all_0_tell_nothing():
     dump = rocm_smi.read(MI250X + table("Bandwidth", all_of("0-0")), None)
     assert {*pairs(dump).values()} == {(None, None)}

@@ -149,7 +149,9 @@ class _Reader:
                 f"the weaker is taken: {_few(odd)}"
             )
         if TYPE not in self._tables and any(pair.kind for pair in found):
-            self._warnings.append("no table of link types: a weight of 13 or 15 is taken for an xGMI link")
+            self._warnings.append(
+                "no table of link types: a weight of 13 or 15, or a bandwidth, is taken for an xGMI link"
+            )
         return found
 
     def _pair(self, names: Sequence[str], a: int, b: int) -> _Pair:
@@ -159,16 +161,19 @@ class _Reader:
         hops = max((each for each in self._read(HOPS, both, _number) if each), default=None)
         bandwidths = [each for each in self._read(BANDWIDTH, both, _bandwidth) if each is not None]
         access = [each for each in self._read(ACCESS, both, _access) if each is not None]
+        bandwidth = _weaker(bandwidths)
         kind = kinds[0] if kinds and len({*kinds}) == 1 else _NOTHING
         if TYPE not in self._tables and weight is not None:
             kind = _XGMI if weight in _SURELY_XGMI or weight % 15 == 0 else _PCIE
+        elif TYPE not in self._tables and bandwidth is not None and bandwidth[1] > 0:
+            kind = _XGMI
         return _Pair(
             a=a,
             b=b,
             kind=kind,
             weight=weight,
             hops=hops,
-            bandwidth=_weaker(bandwidths),
+            bandwidth=bandwidth,
             access=all(access) if access else None,
             line=self._line(both),
         )

@@ -70,8 +70,11 @@ def plain_lines(text: str) -> list[str]:
     return _LINE_END.split(text)
 
 
-def has_matrix(lines: Sequence[str], is_cell: Callable[[str], bool]) -> bool:
+def has_matrix(text: str, is_cell: Callable[[str], bool]) -> bool:
     """Whether a table whose cells are such words stands in the text."""
+    if GPU.search(text) is None:
+        return False  # logs of hundreds of megabytes are told apart by this
+    lines = plain_lines(text)
     return _find(lines, 0, is_cell) is not None or _headless(lines, is_cell) is not None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from taccl.dumps.facts import Cpu, Dump, Gpu, GpuLink, LinkKind, Nearness, Nic, Place, SharedBridge
+from taccl.dumps.formats.device_matrix import GPU
 from taccl.dumps.formats.nccl_log_tree import Block, Node, find_block, has_block, host_of, message_of
 from taccl.errors import TopologyError
 
@@ -45,8 +46,8 @@ class _Named:
 
 
 def looks_like(text: str) -> bool:
-    """Whether it is a log of NCCL, or the block of one without its prefixes."""
-    return "NCCL INFO" in text or has_block(text)
+    """Whether it has a graph block, or is a log without one: then tables of other tools in it tell more."""
+    return has_block(text) or ("NCCL INFO" in text and GPU.search(text) is None)
 
 
 def read(text: str, path: str | None) -> Dump:

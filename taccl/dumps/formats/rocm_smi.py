@@ -46,7 +46,8 @@ _JSON_PAIR = re.compile(
     re.IGNORECASE,
 )
 _MARK = re.compile(
-    r"between two gpus|\(Topology\)|between DRM devices|ROCm System Management Interface|ROCm SMI Log",
+    r"between two gpus|\(Topology\)|between DRM devices|={4,} +bandwidth +={4,}\s+GPU0"
+    r"|ROCm System Management Interface|ROCm SMI Log",
     re.IGNORECASE,
 )
 #: What stands before the first table is at most a few screens of other output.

@@ -38,6 +38,8 @@ class _Listed:
 def looks_like(text: str) -> bool:
     """Whether a GPU's line and the state of a link, or the word that it has none, stand in the text."""
     named = gpus = False
+    if _GPU.search(text) is None:
+        return False
     for line in plain_lines(text):
         if _GPU.search(line) is not None:
             gpus, named = True, named or "UUID" in line

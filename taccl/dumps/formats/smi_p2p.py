@@ -19,7 +19,7 @@ _COMMAND = re.compile(r"topo\s+(?:-p2p|--p2pstatus)\s+([rwnap]+)\b")
 
 def looks_like(text: str) -> bool:
     """Whether such a table stands in the text; of a single GPU it says nothing."""
-    return has_matrix(plain_lines(text), _is_cell)
+    return has_matrix(text, _is_cell)
 
 
 def read(text: str, path: str | None) -> Dump:

@@ -41,7 +41,7 @@ _COMMAND = re.compile(r"topo\s+(-mp?\b|--matrix(?:_pci)?)")
 
 def looks_like(text: str) -> bool:
     """Whether such a table stands in the text; that of `topo -p2p` has other words."""
-    return has_matrix(plain_lines(text), _is_cell)
+    return has_matrix(text, _is_cell)
 
 
 def read(text: str, path: str | None) -> Dump:

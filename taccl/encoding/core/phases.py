@@ -163,9 +163,10 @@ def merged(
     return min(in_turn, *merged_with_care(problem, sums, copies, budget), key=lambda each: each.makespan_us)
 
 
-def care_takes_s(schedule: Schedule) -> float:
-    """About how long `merged_with_care` takes for so many transfers; 0 where `merged` does as much anyway."""
-    return 2 * len(schedule) / _LISTED_PER_UNIT / UNITS_PER_S if len(schedule) > _MANY_ROWS else 0.0
+def care_takes_s(problem: Problem) -> float:
+    """About how long `merged_with_care` takes for all sums and copies of a problem, in seconds."""
+    rows = 2 * problem.num_chunks * problem.num_ranks
+    return 2 * rows / _LISTED_PER_UNIT / UNITS_PER_S
 
 
 def merged_with_care(

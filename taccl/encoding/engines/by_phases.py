@@ -29,8 +29,9 @@ _LARGE = 5_000
 #: of their sends this share of what is left.
 _PAIRS_BESIDE_WHOLE = 0.5
 _ORDERS_BEFORE_WHOLE = 0.1
-#: Phases of very many sends are merged with care only once, and where that takes no more than this part.
-_MOST_FOR_CARE = 0.4
+#: Single sends are merged with care once, where that takes no more than this part of the time, and where the
+#: phases have left so much of what was set apart for it.
+_MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.5
 
 
 def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
@@ -83,8 +84,9 @@ def _in_phases(
     if best is not None and best.sums is None and parts.broadcast_phase is not None:
         parts = instance.phases_at(owners_of(best))
     whole = jointly is not None and parts.broadcast_phase is not None
-    part_for_care = _part_for_care(best, budget)
-    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0 - (part_for_care or 0.0))
+    left_s, care_s = budget.remaining_s(), care_takes_s(instance.problem)
+    with_care = care_s < _MOST_FOR_CARE * left_s
+    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0 - with_care * care_s / max(left_s, care_s))
     plain: _Plain = (None, None)
     for update in _pairs(engine, parts, options, share, best):
         if isinstance(update, Update):
@@ -99,7 +101,7 @@ def _in_phases(
             yield Update(stage, best)
     if best is None or parts.broadcast_phase is None:
         return
-    if part_for_care is not None and budget.remaining_s() and None not in plain:
+    if with_care and budget.remaining_s() > _LEAST_FOR_CARE * care_s and None not in plain:
         schedule = min(merged_with_care(instance.problem, *plain, budget), key=lambda each: each.makespan_us)
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
@@ -113,12 +115,6 @@ def _in_phases(
             yield update
     for schedule in overlapped(best, options.seed, budget):
         yield Update("overlap", schedule)
-
-
-def _part_for_care(best: Schedule | None, budget: Budget) -> float | None:
-    """The part of what is left that merging single sends with care takes; None where that is too much."""
-    left_s, care_s = budget.remaining_s(), 0.0 if best is None else care_takes_s(best)
-    return care_s / left_s if care_s < _MOST_FOR_CARE * left_s else None
 
 
 def _plainer(kept: Schedule | None, found: Schedule | None) -> Schedule | None:

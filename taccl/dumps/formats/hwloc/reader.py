@@ -14,6 +14,8 @@ from taccl.errors import TopologyError
 
 _ROOT = re.compile(r"<!DOCTYPE\s+topology\b|<topology[\s>/]|<object\s+type=\"(?:Machine|System)\"")
 _BEGINNING = 2**16
+#: Every GPU is compared with every other GPU and port.
+_MOST_DEVICES = 256
 
 
 def looks_like(text: str) -> bool:
@@ -39,6 +41,13 @@ def read(text: str, path: str | None) -> Dump:
             hint="write it on a node with GPUs, with I/O: `lstopo --whole-io topology.xml`",
         )
     nics = find_nics(tree, path, warnings)
+    for what, found in (("GPUs", len(placed)), ("network ports", len(nics))):
+        if found > _MOST_DEVICES:
+            raise TopologyError(
+                f"{found} {what} are more than the {_MOST_DEVICES} that a node can have here",
+                path=path,
+                line=tree.root.line,
+            )
     links = find_links(tree, placed, path)
     if not nics:
         warnings.append("there is no network port in this file; hwloc leaves them out when it filters I/O")

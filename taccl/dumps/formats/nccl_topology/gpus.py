@@ -69,6 +69,7 @@ def _placed(device: Device, element: Element, path: str | None) -> PlacedGpu:
         arch=_gfx(gcn) if gcn else None if sm is None else f"sm{sm}",
         numa=device.numa,
         dev=whole(element, "dev", path),
+        host=device.host or None,
     )
     return PlacedGpu(gpu, device, element, whole(element, "rank", path))
 

@@ -77,9 +77,9 @@ def _port(net: Element, device: Device, number: int, warnings: list[str], path: 
         mbps = _UNKNOWN_MBPS
     card_gbps = device.gbps if device.told else None
     gbps = None if mbps is None else mbps / 8000
-    return PlacedNic(
-        Nic(place, name, gbps, _card(device), card_gbps, device.numa, device.here(path)), (device,)
-    )
+    at = device.here(path)
+    nic = Nic(place, name, gbps, _card(device), card_gbps, device.numa, at, device.host or None)
+    return PlacedNic(nic, (device,))
 
 
 def _card(device: Device) -> str | None:

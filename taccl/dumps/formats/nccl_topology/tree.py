@@ -28,6 +28,7 @@ _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 #: What NCCL takes for a link whose rate or width is not told: x16 of generation 3.
 _UNKNOWN_LANE, _UNKNOWN_WIDTH = 60, 16
 _SPEED = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*GT/s", re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BESIDE_ELEMENTS = re.compile(r"<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,18}))\s*")
 
@@ -128,7 +129,8 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
     ------
     TopologyError : it is not well formed, is no topology, or has no CPU.
     """
-    text = text.lstrip("\ufeff")
+    # NCCL's reader skips comments whatever is in them; in XML they may hold no two hyphens.
+    text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text.lstrip("\ufeff"))
     roots = parse_elements(text.encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
     root = roots[0]
     if root.tag != "system":
