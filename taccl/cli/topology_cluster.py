@@ -21,7 +21,7 @@ _OPTIONS = (
     click.option(
         "--cluster",
         type=FILE,
-        help="How nodes are joined: ibnetdiscover, SLURM, topograph, labels of Kubernetes, NetQ.",
+        help="How nodes are joined: ibnetdiscover, SLURM, topograph, labels of Kubernetes, NetQ, AWS.",
     ),
     click.option(
         "--hosts",

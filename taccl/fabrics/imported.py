@@ -121,7 +121,7 @@ def import_cluster(
         cluster = replace(cluster, blocks=tuple(replace(block, is_nvlink=True) for block in cluster.blocks))
     try:
         names = None if hosts is None else expanded(hosts)
-        if nics is None and machine is not None and named_alike(cluster, machine.nics):
+        if nics is None and machine is not None and named_alike(cluster, machine.nics, names):
             nics = machine.nics
         planned = plan(cluster, names, nodes, nics)
     except TopologyError as fault:

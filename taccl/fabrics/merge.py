@@ -95,9 +95,14 @@ def _known(value: Node, lines: Sequence[str]) -> tuple[How, str]:
     return how, said[2].strip()
 
 
-def named_alike(cluster: Cluster, nics: Sequence[str]) -> bool:
-    """Whether hosts of a cluster have NICs of all these names."""
-    return bool(nics) and set(nics) <= {port.nic for port in cluster.ports}
+def named_alike(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | None) -> bool:
+    """Whether these hosts of a cluster (None: all with as many NICs) have NICs of all these names."""
+    names_of: dict[str, set[str | None]] = {}
+    for port in cluster.ports:
+        names_of.setdefault(port.host, set()).add(port.nic)
+    asked = [names for host, names in names_of.items() if hosts is None or host in hosts]
+    asked = [names for names in asked if len(names) >= len(nics)]
+    return bool(nics) and bool(asked) and all(set(nics) <= names for names in asked)
 
 
 def check_fits(machine: MachineFile, planned: Plan) -> None:

@@ -10,6 +10,7 @@ from taccl.dumps.registry import read_text
 from taccl.errors import TopologyError
 from taccl.fabrics.facts import Cluster
 from taccl.fabrics.formats import (
+    aws,
     ibnetdiscover,
     ibnetdiscover_ports,
     labels,
@@ -43,6 +44,7 @@ FORMATS: tuple[Format, ...] = (
     Format("ibnetdiscover", "ibnetdiscover", ibnetdiscover.looks_like, ibnetdiscover.read),
     Format("ibnetdiscover-p", "ibnetdiscover -p", ibnetdiscover_ports.looks_like, ibnetdiscover_ports.read),
     Format("netq", "NetQ computeNodes.json", netq.looks_like, netq.read),
+    Format("aws", "aws ec2 describe-instance-topology", aws.looks_like, aws.read),
     Format("labels", "kubectl get nodes -o json|yaml", labels.looks_like, labels.read),
     Format("slurm-conf", "SLURM topology.conf", slurm_conf.looks_like, slurm_conf.read),
     Format("slurm-yaml", "SLURM topology.yaml", slurm_yaml.looks_like, slurm_yaml.read),

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.dumps.facts import How, Known
+from taccl.dumps.rates import alphas
 from taccl.fabrics.facts import Cluster
 from taccl.fabrics.hostlist import shortened
 from taccl.fabrics.plan import Plan, PlannedLevel
 from taccl.fabrics.tiers import Tiers, Uplinks, commonest
 
-#: From NIC to NIC at one leaf, us; what each level above adds, us; a NIC of an unknown speed, GB/s.
-ALPHA_US, LEVEL_ALPHA_US, NIC_GBPS = 2.7, 0.5, 50.0
-_ALPHA_SOURCE = "NCCL 2.30.7, LL ring over the network"
+#: What each level above the leaves adds, us; a NIC of an unknown speed, GB/s.
+LEVEL_ALPHA_US, NIC_GBPS = 0.5, 50.0
 _LEVEL_SOURCE = "two more switches and their cables, 0.25 us each; ours"
 _NIC_SOURCE = "a NIC of 400 Gb/s; the file tells no speed"
 
@@ -121,7 +121,7 @@ class _Writer:
     def _costs(self) -> tuple[float, tuple[str, str]]:
         """The bandwidth of a NIC, GB/s, and the lines of the fabric's alpha and bandwidth."""
         how: How = "assumed"
-        alpha, source = ALPHA_US, _ALPHA_SOURCE
+        alpha, source = alphas(None).network_us, alphas(None).network_source
         if self.costs is not None:
             alpha, (how, source) = self.costs.alpha_us, self.costs.alpha_known
         gbps, known = self._nic_gbps()

@@ -205,6 +205,26 @@ def test_labels_of_kubernetes_are_a_tree_and_domains():
     ]
 
 
+AWS = """{"Instances": [
+ {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", "NetworkNodes": ["nn-a", "nn-b", "nn-c"]},
+ {"InstanceId": "i-2", "InstanceType": "p5.48xlarge", "NetworkNodes": ["nn-a", "nn-b", "nn-c"]},
+ {"InstanceId": "i-3", "InstanceType": "p5.48xlarge", "NetworkNodes": ["nn-a", "nn-d", "nn-e"]}
+]}"""
+
+
+def test_instances_of_aws_are_a_tree():
+    cluster = parse_cluster(AWS)
+    assert cluster.hosts == ("i-1", "i-2", "i-3")
+    assert Tiers(cluster).counts() == {"leaf": 2, "spine": 2, "core": 1}
+
+
+def test_a_network_node_below_two_others_is_refused_with_its_line():
+    with pytest.raises(TopologyError, match="below 'nn-b' and 'nn-d'") as fault:
+        parse_cluster(AWS.replace("nn-e", "nn-c"), "a.json")
+    assert fault.value.path == "a.json"
+    assert fault.value.line == 4
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(FileError, match="no such file"):
         read_cluster(tmp_path / "none")
@@ -214,7 +234,11 @@ def test_formats_have_names_of_their_own():
     assert len({each.name for each in FORMATS}) == len(FORMATS)
 
 
-SAMPLES = [path.read_text() for path in sorted(FILES.iterdir()) if path.suffix != ".md"] + [LABELS, OLD_MODEL]
+SAMPLES = [path.read_text() for path in sorted(FILES.iterdir()) if path.suffix != ".md"] + [
+    LABELS,
+    OLD_MODEL,
+    AWS,
+]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
