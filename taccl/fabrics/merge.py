@@ -100,7 +100,8 @@ def named_alike(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | No
     names_of: dict[str, set[str | None]] = {}
     for port in cluster.ports:
         names_of.setdefault(port.host, set()).add(port.nic)
-    asked = [names for host, names in names_of.items() if hosts is None or host in hosts]
+    chosen = names_of.keys() if hosts is None else set(hosts)
+    asked = [names for host, names in names_of.items() if host in chosen]
     asked = [names for names in asked if len(names) >= len(nics)]
     return bool(nics) and bool(asked) and all(set(nics) <= names for names in asked)
 

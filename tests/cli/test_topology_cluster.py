@@ -139,6 +139,16 @@ def test_a_node_and_its_cluster_are_one_machine(inputs: Taccl) -> None:
     assert (shown["nodes"], shown["ranks"]) == (2, 4)
 
 
+def test_nics_of_other_names_are_those_of_the_node_in_order(inputs: Taccl) -> None:
+    Path("node.xml").write_text(DUMP)
+    Path("net.txt").write_text(LINES.replace("n2 mlx5_", "n2 HCA-"))
+    done = inputs("topology", "import", "node.xml", "--cluster", "net.txt", "--nics", "HCA-1", "--json")
+    assert json.loads(done.stdout)["cluster"]["nodes"] == ["n2"]
+    both = inputs("topology", "import", "node.xml", "--cluster", "net.txt")
+    assert both.exit_code == 2
+    assert "the node has 1 NICs, but n1 has 2" in both.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
