@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
+    from taccl.measured import MeasuredFit, fit_measured
     from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
@@ -40,6 +41,7 @@ __all__ = [
     "Collective",
     "Explanation",
     "Frontier",
+    "MeasuredFit",
     "OutputOptions",
     "PhysicalTopology",
     "Problem",
@@ -53,6 +55,7 @@ __all__ = [
     "TacclError",
     "bounds",
     "explain",
+    "fit_measured",
     "json_schema",
     "load_sketch",
     "load_topology",
@@ -70,6 +73,7 @@ _HOME = {
     "Collective": "collective",
     "Explanation": "explained",
     "Frontier": "frontier",
+    "MeasuredFit": "measured",
     "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
@@ -83,6 +87,7 @@ _HOME = {
     "TacclError": "errors",
     "bounds": "proofs",
     "explain": "explained",
+    "fit_measured": "measured",
     "json_schema": "schemas",
     "load_sketch": "sketch",
     "load_topology": "topologies",

@@ -59,6 +59,10 @@ class TopologyError(TacclError):
     """A machine description that is wrong or incomplete."""
 
 
+class MeasurementError(TacclError):
+    """A benchmark's output that no reader knows, that is damaged, or that cannot tell what is asked."""
+
+
 class SketchError(TacclError):
     """A communication sketch that is wrong, or that does not fit its topology."""
 

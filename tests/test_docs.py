@@ -69,8 +69,9 @@ def pattern(line: str) -> re.Pattern[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a reader has at the start: the sketches."""
+    """What a reader has at the start: the sketches, and what benchmarks printed."""
     shutil.copytree(ROOT / "sketches", tmp_path / "sketches")
+    shutil.copytree(ROOT / "tests" / "data" / "measurements", tmp_path / "measured")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -42,6 +42,7 @@ def test_each_error_has_the_exit_code_of_its_meaning() -> None:
         "FileError": 2,
         "UnitError": 2,
         "TopologyError": 2,
+        "MeasurementError": 2,
         "SketchError": 2,
         "CollectiveError": 2,
         "SolverError": 2,

@@ -51,6 +51,7 @@ TOP = (
     "api",
     "proofs",
     "claims",
+    "measured",
     "simulated_subject",
     "simulated",
     "frontier",

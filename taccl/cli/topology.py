@@ -12,6 +12,7 @@ from taccl import units
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, catalogue, load_topology
@@ -23,10 +24,11 @@ _HEADER = {"bandwidth_gbps": "GB/s"}
 
 @click.group()
 def topology() -> None:
-    """Machines: list the catalogue, show one, import one from what tools print."""
+    """Machines: list the catalogue, show one, import one from what tools print, fit one to measurements."""
 
 
 topology.add_command(import_machine)
+topology.add_command(fit)
 
 
 @topology.command("list")

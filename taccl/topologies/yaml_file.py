@@ -285,3 +285,18 @@ def _device(node: Node, word: str, devices: Devices) -> str:
             hint=nearest(word, known[:20]),
         )
     return word
+
+
+def link_entries(root: Node) -> tuple[tuple[Node, tuple[tuple[str, str], ...]], ...]:
+    """Each entry of `links`, with the devices that it links, in each direction, as the template names them.
+
+    `root` must be a machine that `parse_topology` takes.
+    """
+    keys = {key.raw: value for key, value in root.items()}
+    if "node" in keys:
+        keys = {key.raw: value for key, value in keys["node"].items()}
+    devices = {key: _device_names(keys[key], prefix) for key, (_, prefix) in _KINDS.items() if key in keys}
+    return tuple(
+        (entry, tuple(_ends(entry, {key.raw: value for key, value in entry.items()}, devices)))
+        for entry in (keys["links"].elements() if "links" in keys else ())
+    )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from benchmark_outputs import P2P
 from click.testing import Result
 from jsonschema import Draft202012Validator
 
@@ -23,6 +25,12 @@ RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
+NODES = (
+    "name: nodes\nnodes: 2\nnode:\n  gpus: 2\n  nics: 1\n  links:\n"
+    "    - {pairs: [0-1, 0-nic0], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+    "fabric: {alpha_us: 3, bandwidth_gbps: 25}\n"
+)
+MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: Schemas of commands that print one of several: schema -> command.
 OTHERWISE = {"topology.cluster": "topology.import"}
@@ -96,6 +104,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "import", "--cluster", "blocks.conf", "--blocks-are-nvlink"),
         ("topology", "import", "--cluster", "ib.txt"),
     ),
+    "taccl.topology.fit/1": (
+        ("topology", "fit", "latency.txt"),
+        ("topology", "fit", "latency.txt", "--between", "nodes", "--topology", "nodes.yaml", "--at", "1MB"),
+        ("topology", "fit", "pairs.txt", "--topology", "pair.yaml"),
+    ),
     "taccl.topology.import/1": (
         ("topology", "import", "topo.xml"),
         ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
@@ -132,11 +145,14 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    for name, text in (("pair", PAIR), ("alone", ALONE), ("shift", SHIFT), ("cut-off", CUT_OFF)):
+    machines = (("pair", PAIR), ("alone", ALONE), ("nodes", NODES))
+    for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
     Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
     Path("blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
     Path("ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
+    shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
+    Path("pairs.txt").write_text(P2P)
     Path("topo.xml").write_text(DUMP)
     Path("hint.xml").write_text(HINT)
     Path("nic.xml").write_text(DUMP.replace("</cpu>", f"{CARD}</cpu>"))
@@ -190,8 +206,10 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit; a `value` has it in its `quantity`."""
-    counted = {"gap", "oversubscription", "beta_us_per_mb", "value"}
+    """A number that is no count, index or fraction ends in its unit, or stands beside the name that does."""
+    counted = {"gap", "oversubscription", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
+    if name == "taccl.topology.fit/1":
+        counted |= {"low", "high", "before", "after"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue

@@ -1,0 +1,75 @@
+"""What nccl-tests -J writes: the rows of its table as JSON.
+
+It knows the keys of that file; scopes and sweeps are made as for the text.
+"""
+
+from __future__ import annotations
+
+from taccl.errors import MeasurementError
+from taccl.measurements.facts import Measured, Point, Sweep
+from taccl.measurements.formats.nccl_tests import sweep_of_run, test_in
+from taccl.measurements.text import number_of, whole_of
+from taccl.topologies.strict_yaml import Node, parse_yaml
+
+#: Of a half of a row, the first that is there: what a run takes, and not what its slowest repeat does.
+_TIMES = ("p50_us", "min_us", "time", "cpu_time")
+
+
+def looks_like(text: str) -> bool:
+    """Whether it is JSON with rows that have two halves."""
+    return text.lstrip()[:1] == "{" and '"results"' in text and '"out_of_place"' in text
+
+
+def read(text: str, path: str | None) -> Measured:
+    """The one sweep of the file.
+
+    Raises
+    ------
+    MeasurementError : it is not JSON, or has no row with a time; with the line.
+    """
+    root = parse_yaml(text, path, MeasurementError)
+    top = {key.raw: value for key, value in root.items()}
+    if "results" not in top:
+        raise root.error("this JSON of nccl-tests has no 'results'")
+    hosts = []
+    for device in top["devices"].elements() if "devices" in top else ():
+        hosts += [value.raw for key, value in device.items() if key.raw == "hostname"]
+    points: list[Point] = []
+    busbw: tuple[float, int] | None = None
+    fault: tuple[str, int] | None = None
+    for row in top["results"].elements():
+        keys = {key.raw: value for key, value in row.items()}
+        size = whole_of(keys["size"].raw) if "size" in keys else None
+        if size is None:
+            raise row.error(f"{row.name} has no size in bytes")
+        for half in ("out_of_place", "in_place"):
+            if half not in keys or keys[half].kind != "mapping":
+                continue
+            values = {key.raw: value for key, value in keys[half].items()}
+            time_us = next((found for name in _TIMES if (found := _number(values.get(name)))), None)
+            wrong = _number(values.get("nwrong"))
+            if wrong:
+                fault = fault or (f"{wrong:g} wrong values", row.line)
+            if time_us is None or time_us <= 0:
+                continue
+            points.append(Point(size, time_us, row.line))
+            bus = _number(values.get("bus_bw"))
+            if bus is not None and (busbw is None or bus > busbw[0]):
+                busbw = (bus, size)
+    if not points:
+        raise root.error("this JSON of nccl-tests has no row with a time")
+    bounds = _count_out_of_bounds(top.get("out_of_bounds"))
+    if bounds and fault is None:
+        fault = (f"{bounds:g} values were out of bounds", top["out_of_bounds"].line)
+    sweep: Sweep = sweep_of_run(path, root.line, test_in(text), hosts, points, busbw, fault)
+    return Measured(("nccl-tests-json",), (sweep,))
+
+
+def _count_out_of_bounds(node: Node | None) -> float | None:
+    if node is not None and node.kind == "mapping":
+        return next((_number(value) for key, value in node.items() if key.raw in ("count", "errors")), None)
+    return _number(node)
+
+
+def _number(node: Node | None) -> float | None:
+    return None if node is None or isinstance(node.content, tuple) else number_of(node.raw.strip())

@@ -1,0 +1,109 @@
+"""What perftest prints (ib_write_bw, ib_send_lat, ...): a row for each size, between two network cards.
+
+It knows its headers and units. Server and client often write into one log, so rows may stand twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from taccl.errors import MeasurementError
+from taccl.measurements.facts import Measured, Point, Sweep
+from taccl.measurements.text import lines_of, number_of, numbers_of, whole_of
+
+_TITLE = re.compile(
+    r"\b((?:RDMA_)?(?:Write|Read|Send|Atomic\w*)\w*\s+(?:Bidirectional\s+|Post List )?"
+    r"(?:BW|Latency))\s+Test\b"
+)
+_BANDWIDTH = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[A-Za-z]+/sec)\]\s+BW average\[")
+_LATENCY = re.compile(r"#bytes\s+#iterations\s+t_min\[usec\]")
+_LATENCY_AVERAGE = re.compile(r"#bytes\s+#iterations\s+t_avg\[usec\]")
+#: Bytes a second of one of its units.
+_UNITS = {"mb/sec": 2.0**20, "mib/sec": 2.0**20, "gb/sec": 1e9 / 8}
+
+
+@dataclass
+class _Table:
+    line: int
+    title: str
+    unit: str  # `us`, or one of _UNITS
+    column: int
+    points: list[Point] = field(default_factory=list)
+
+
+def looks_like(text: str) -> bool:
+    """Whether the header of a table is in it."""
+    return any(kind.search(text) is not None for kind in (_BANDWIDTH, _LATENCY, _LATENCY_AVERAGE))
+
+
+def read(text: str, path: str | None) -> Measured:
+    """A sweep for each table; a header that stands twice in a row belongs to one.
+
+    Raises
+    ------
+    MeasurementError : an unknown unit, or no table has a row.
+    """
+    tables: list[_Table] = []
+    title = ""
+    for line in lines_of(text):
+        bandwidth, latency = _BANDWIDTH.search(line.text), _LATENCY.search(line.text)
+        words = line.text.split()
+        if (named := _TITLE.search(line.text)) is not None:
+            title = " ".join(named[1].split())
+        elif bandwidth is not None:
+            unit = bandwidth["unit"].lower()
+            if unit not in _UNITS:
+                raise MeasurementError(
+                    f"a bandwidth in {bandwidth['unit']} is not known", path=path, line=line.number
+                )
+            _open(tables, _Table(line.number, title, unit, 3))
+        elif latency is not None or _LATENCY_AVERAGE.search(line.text) is not None:
+            _open(tables, _Table(line.number, title, "us", 4 if latency is not None else 2))
+        elif tables and len(words) > tables[-1].column and whole_of(words[0]) and whole_of(words[1]):
+            size, values = int(words[0]), numbers_of(words[: tables[-1].column + 1])
+            if values is not None and (value := number_of(words[tables[-1].column])):
+                point = _point(size, value, line.number, tables[-1])
+                if point not in tables[-1].points[-1:]:
+                    tables[-1].points.append(point)
+    sweeps = tuple(_sweep(table, path) for table in tables if table.points)
+    if not sweeps:
+        raise MeasurementError(
+            "no table of perftest has a row", path=path, line=tables[0].line if tables else 1
+        )
+    return Measured(("perftest",), sweeps)
+
+
+def _open(tables: list[_Table], table: _Table) -> None:
+    if tables and not tables[-1].points and tables[-1].unit == table.unit:
+        return  # the other side's header
+    tables.append(table)
+
+
+def _point(size: int, value: float, line: int, table: _Table) -> Point:
+    title = table.title.lower()
+    if table.unit == "us":
+        # a read is timed there and back, a write and a send one way
+        return Point(size, value / (2 if "read" in title or "atomic" in title else 1), line)
+    ways = 2 if "bidirectional" in title else 1
+    return Point(size, size * ways / (value * _UNITS[table.unit]) * 1e6, line)
+
+
+def _sweep(table: _Table, path: str | None) -> Sweep:
+    notes = []
+    if not table.title:
+        notes.append(
+            "the log has no title: if this is a read, a time is there and back, and alpha at most half of it"
+            if table.unit == "us"
+            else "the log has no title: one way is taken"
+        )
+    return Sweep(
+        path,
+        table.line,
+        "perftest",
+        table.title or ("latency" if table.unit == "us" else "bandwidth"),
+        tuple(table.points),
+        "one way" if table.unit == "us" else "back to back",
+        scope="nodes",
+        notes=tuple(notes),
+    )
