@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from taccl.dumps.beside_nics import add_nic_ways, used_nics
 from taccl.dumps.facts import Dump, Known
-from taccl.dumps.figures import Figure, gpu_gbps, nic_figure, rated_links
+from taccl.dumps.figures import Figure, RatedLink, gpu_gbps, nic_figure, rated_links
 from taccl.dumps.layout import Layout, nic_names
 from taccl.dumps.machine_yaml import machine_yaml
 from taccl.dumps.pcie_tree import add_pcie_tree
@@ -34,6 +34,7 @@ class Imported:
     gpu_gbps : for each GPU, GB/s of all its ways to other GPUs together, one direction; None where no file
         tells its links.
     nearest_nics : for each GPU, names as the dump has them.
+    links : between GPUs, and from GPUs to the switch, with their speeds.
     values : every number of the machine and how it is known.
     yaml : the text of the machine file.
     topology : the machine in that text.
@@ -42,6 +43,7 @@ class Imported:
     dump: Dump
     gpu_gbps: tuple[float | None, ...]
     nearest_nics: tuple[tuple[str, ...], ...]
+    links: tuple[RatedLink, ...]
     values: tuple[Known, ...]
     warnings: tuple[str, ...]
     yaml: str
@@ -56,6 +58,16 @@ class Imported:
             "nvswitch": bool(self.dump.has_switch),
             "gpu_gbps": list(self.gpu_gbps),
             "nearest_nics": [list(names) for names in self.nearest_nics],
+            "links": [
+                {
+                    "gpu": each.link.a,
+                    "peer": each.link.b,
+                    "kind": each.link.kind,
+                    "count": int(each.count.value),
+                    "total_gbps": each.total.value,
+                }
+                for each in self.links
+            ],
             "values": [
                 {"quantity": row.quantity, "value": row.value, "how": row.how, "source": row.source}
                 for row in self.values
@@ -115,6 +127,7 @@ def make_machine(
         dump=dump,
         gpu_gbps=tuple(None if figure is None else figure.value for figure in figures),
         nearest_nics=nearest_names(dump),
+        links=rated_links(dump, bandwidth),
         values=tuple(known_values(dump, layout, figures, bandwidth)),
         warnings=warnings,
         yaml=text,

@@ -11,15 +11,16 @@ from dataclasses import replace
 
 from taccl.dumps.facts import Dump, GpuLink
 
-#: Generations of which no board joins more than four GPUs directly.
+#: Generations of which no board joins more than four GPUs directly, and cards of them that bridges join.
 _SWITCHED_BEYOND_FOUR = ("A100", "A800", "H100", "H800", "H200", "H20", "B100", "B200", "B300")
+_BRIDGED = ("PCIE", "NVL")
 
 
 def settled(dump: Dump) -> Dump:
     """A dump whose open links lead somewhere, with a warning that says by which rule.
 
     Open links are those of a dump whose `has_switch` is None. Of two GPUs they lead to the other; of more
-    than four of a new generation that have equally many, to NVSwitches; else they are left open.
+    than four of a new generation that are no cards, to NVSwitches; else they are left open.
     """
     links = dump.links or ()
     if dump.has_switch is not None or not links or any(link.b is not None for link in links):
@@ -35,7 +36,7 @@ def settled(dump: Dump) -> Dump:
         return replace(dump, links=pair, has_switch=False, warnings=(*dump.warnings, rule))
     if must_be_switched([gpu.model for gpu in dump.gpus], totals):
         rule = (
-            f"{place}: {len(mine)} GPUs with {totals[0]} NVLinks each are behind NVSwitches: no board joins"
+            f"{place}: {len(mine)} GPUs with {max(totals)} NVLinks each are behind NVSwitches: no board joins"
         )
         return replace(dump, has_switch=True, warnings=(*dump.warnings, f"{rule} so many directly"))
     left = (
@@ -54,10 +55,16 @@ def without_open_links(dump: Dump) -> Dump:
 def must_be_switched(models: Sequence[str | None], links: Sequence[int]) -> bool:
     """Whether GPUs whose links lead nobody knows where are behind switches all the same.
 
-    A board of four may be a mesh, and eight V100 or P100 are a cube mesh.
+    A board of four may be a mesh, and eight V100 or P100 are a cube mesh. Most have all their links; those
+    that have fewer have links that are down.
     """
-    known = all(any(name in (model or "") for name in _SWITCHED_BEYOND_FOUR) for model in models)
-    return len(links) > 4 and known and min(links) == max(links) > 0
+    known = all(
+        any(name in (model or "") for name in _SWITCHED_BEYOND_FOUR)
+        and not any(name in (model or "").upper() for name in _BRIDGED)
+        for model in models
+    )
+    whole = sum(1 for count in links if count == max(links) > 0)
+    return known and len(links) > 4 and 2 * whole > len(links)
 
 
 def _direct(one: Sequence[GpuLink], other: Sequence[GpuLink]) -> GpuLink:

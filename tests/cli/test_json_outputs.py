@@ -37,7 +37,8 @@ OTHERWISE = {"topology.cluster": "topology.import"}
 DUMP = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
     '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
-    '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90"/></pci></cpu></system>'
+    '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90">'
+    '<nvlink target="1:0:0.0" count="4" tclass="0x030200"/></gpu></pci></cpu></system>'
 )
 CARD = (
     '<pci busid="3:0:0.0" class="0x020000"><nic>'

@@ -38,6 +38,8 @@ def test_json_has_the_keys_that_scripts_read(four: Taccl) -> None:
     told = json.loads(four("topology", "import", "four.xml", "--json").stdout)
     assert (told["gpus"], told["nics"], told["nvswitch"]) == (4, 1, True)
     assert told["gpu_gbps"] == [370.8] * 4
+    link = {"gpu": 0, "peer": None, "kind": "nvlink", "count": 18, "total_gbps": 370.8}
+    assert told["links"] == [link | {"gpu": gpu} for gpu in range(4)]
     assert told["nearest_nics"] == [["mlx5_0"]] * 4
     assert {row["how"] for row in told["values"]} == {"read", "inferred", "assumed"}
     assert all(row["source"] for row in told["values"])
@@ -116,3 +118,19 @@ def test_what_cannot_be_done_is_an_error_of_the_users(four: Taccl, words: tuple[
     assert refused.exit_code == 2
     assert said in refused.stderr
     assert Path("four.xml").read_text() == FOUR
+
+
+@pytest.mark.parametrize("option", ["--nodes", "--bandwidth", "--protocol", "-o"])
+@pytest.mark.parametrize("value", ["", "-1", "0x10", "nan", "9" * 5000, "\0", ".", "/", "a/b", "٣"])
+def test_no_value_of_an_option_ends_in_a_traceback(four: Taccl, option: str, value: str) -> None:
+    done = four("topology", "import", "four.xml", option, value)
+    assert done.exit_code in (0, 2)
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"\x00" * 100, b"\x89PNG\r\n\x1a\n\x00", b"<system" * 9])
+def test_no_content_of_a_file_ends_in_a_traceback(taccl: Taccl, data: bytes) -> None:
+    Path("any").write_bytes(data)
+    refused = taccl("topology", "import", "any")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("error: any:1: ")

@@ -180,6 +180,12 @@ def test_a_bandwidth_of_no_whole_number_of_links_is_one():
     assert "how many links" in dump.warnings[0]
 
 
+def test_the_way_up_that_a_gpu_and_a_card_share_is_not_their_own():
+    dump = read(PAIR.replace("PCI[48.0] - PCI/0-115000", "PCI[0.2] - PCI/0-115000"))
+    assert (dump.gpus[1].pcie_gbps, dump.nics[0].card_gbps) == (48.0, 48.0)
+    assert [bridge.gbps for bridge in dump.bridges] == [0.2]
+
+
 def test_a_socket_has_no_card():
     dump = read(PAIR.replace("PCI[48.0] - NIC/0-1000", "PCI[5000.0] - NIC/0-0"))
     assert (dump.nics[1].card, dump.nics[1].card_gbps) == (None, None)

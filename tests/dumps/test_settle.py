@@ -55,7 +55,10 @@ def test_what_dumps_tell_stays_as_it_is():
         (["H200"] * 8, [18] * 8, True),
         (["A100-SXM4-80GB"] * 4, [12] * 4, False),  # a board of four is a mesh, or half of eight
         (["Tesla V100-SXM2-16GB"] * 8, [6] * 8, False),  # a cube mesh, or half of a DGX-2
-        (["H200"] * 8, [18] * 7 + [12], False),
+        (["H200"] * 8, [18] * 7 + [12], True),  # six links are down
+        (["H200"] * 8, [18] * 4 + [12] * 4, False),
+        (["A100 80GB PCIe"] * 8, [12] * 8, False),  # bridges of two
+        (["H200 NVL"] * 8, [18] * 8, False),  # bridges of four
         ([None] * 8, [18] * 8, False),
         (["RTX A6000"] * 8, [4] * 8, False),  # four bridges
     ],

@@ -40,6 +40,7 @@ def test_two_pairs_reach_each_other_within_and_not_across():
     yes, no = (True, True, False, False), (False, False, True, True)
     assert dump.peer_access == (yes, yes, no, no)
     assert (dump.links, dump.has_switch, dump.nics) == (None, None, None)
+    assert "4 pairs of GPUs may not reach each other, GPU0 and GPU2 (NS) among them" in dump.warnings[0]
 
 
 def test_eight_gpus_all_reach_each_other():
@@ -59,7 +60,7 @@ def test_unknown_is_unknown():
 def test_two_ends_that_differ_are_told():
     dump = read(PAIR.replace("OK\t", "NS\t", 1))
     assert dump.peer_access == ((True, False), (True, True))
-    assert dump.warnings == ("p2p.txt:3: GPU1 to GPU0 is OK, and GPU0 to GPU1 is NS (line 2)",)
+    assert dump.warnings[0] == "p2p.txt:3: GPU1 to GPU0 is OK, and GPU0 to GPU1 is NS (line 2)"
 
 
 @pytest.mark.parametrize(("cell", "links"), [("OK", None), ("NS", ())])

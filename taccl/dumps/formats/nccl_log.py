@@ -7,8 +7,10 @@ Knows how NCCL and RCCL print their tree and what else of a log names its device
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from taccl.dumps.facts import Cpu, Dump, Gpu, GpuLink, LinkKind, Nearness, Nic, Place, SharedBridge
 from taccl.dumps.formats.device_matrix import GPU
@@ -71,16 +73,17 @@ def read(text: str, path: str | None) -> Dump:
             f"{block.place}: GPUs of {len(hosts)} nodes share one NVLink domain; they are read as one machine"
         )
     links = _links(block, gpus, warnings)
-    ports = _ports(block, named)
+    shared = _shared(block, gpus)
+    ports = _ports(block, named, shared)
     return Dump(
         NAME,
-        tuple(_gpu(node, named) for node in gpus),
+        tuple(_gpu(node, named, shared) for node in gpus),
         nics=tuple(nic for nic, _ in ports),
         links=links,
         has_switch=any(link.b is None for link in links),
         gpu_nearness=tuple(tuple(_nearness(a, b) for b in gpus) for a in gpus),
         nic_nearness=tuple(tuple(_nearness(a, b) for _, b in ports) for a in gpus),
-        bridges=_bridges(block, gpus, [node for _, node in ports]),
+        bridges=_bridges(shared, gpus, [node for _, node in ports]),
         cpus=tuple(_cpu(node) for node in block.nodes if node.kind == "CPU"),
         order=order,
         warnings=tuple(warnings),
@@ -151,7 +154,7 @@ def _rank(node: Node, named: _Named) -> int | None:
     return named.ranks.get(busid_of(node.name) or "")
 
 
-def _gpu(node: Node, named: _Named) -> Gpu:
+def _gpu(node: Node, named: _Named, shared: Sequence[Node]) -> Gpu:
     busid = busid_of(node.name)
     bus = "" if busid is None else busid.split(":")[1]
     return Gpu(
@@ -160,8 +163,14 @@ def _gpu(node: Node, named: _Named) -> Gpu:
         model=named.models.get(bus),
         numa=node.numa,
         dev=named.devs.get(busid or ""),
-        pcie_gbps=min((each.gbps for each in node.ways_up if each.link == "PCI"), default=None),
+        pcie_gbps=_own_gbps(node, shared),
     )
+
+
+def _own_gbps(node: Node, shared: Sequence[Node]) -> float | None:
+    """Of the narrowest PCIe link between a device and its CPU, or the first bridge that it shares."""
+    own = takewhile(lambda each: each not in shared, node.ways_up)
+    return min((each.gbps for each in own if each.link == "PCI"), default=None)
 
 
 def _links(block: Block, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
@@ -211,7 +220,7 @@ def one_link(kind: LinkKind, sums: Sequence[float]) -> float | None:
     return None
 
 
-def _ports(block: Block, named: _Named) -> list[tuple[Nic, Node]]:
+def _ports(block: Block, named: _Named, shared: Sequence[Node]) -> list[tuple[Nic, Node]]:
     """The ports below each card; of cards whose ports NCCL left out, what the log says elsewhere."""
     found: list[tuple[Nic, Node]] = []
     for card in block.nodes:
@@ -232,7 +241,7 @@ def _ports(block: Block, named: _Named) -> list[tuple[Nic, Node]]:
                 name,
                 gbps=gbps,
                 card=None if busid is None else busid.partition(".")[0],
-                card_gbps=card.gbps if real else None,
+                card_gbps=_own_gbps(card, shared) if real else None,
                 numa=card.numa,
             )
             found.append((nic, card))
@@ -270,15 +279,21 @@ def _nearness(a: Node, b: Node) -> Nearness:
     return Nearness.PIX if mine[0] is other[0] else Nearness.PXB
 
 
-def _bridges(block: Block, gpus: Sequence[Node], cards: Sequence[Node]) -> tuple[SharedBridge, ...]:
+def _shared(block: Block, gpus: Sequence[Node]) -> list[Node]:
     """Bridges with several GPUs or cards below them."""
-    found = []
-    for bridge in block.nodes:
-        if bridge.kind != "PCI":
-            continue
-        below = tuple(place for place, node in enumerate(gpus) if bridge in node.bridges)
-        ports = tuple(place for place, node in enumerate(cards) if bridge in node.bridges)
-        if len(below) + len({id(cards[place]) for place in ports}) > 1:
-            name = busid_of(bridge.name) or bridge.name
-            found.append(SharedBridge(bridge.place, name, below, ports, bridge.gbps))
-    return tuple(found)
+    devices = [*gpus, *(node for node in block.nodes if node.kind == "NIC")]
+    above = Counter(id(bridge) for device in devices for bridge in device.bridges)
+    return [node for node in block.nodes if above[id(node)] > 1]
+
+
+def _bridges(shared: Sequence[Node], gpus: Sequence[Node], cards: Sequence[Node]) -> tuple[SharedBridge, ...]:
+    return tuple(
+        SharedBridge(
+            bridge.place,
+            busid_of(bridge.name) or bridge.name,
+            tuple(place for place, node in enumerate(gpus) if bridge in node.bridges),
+            tuple(place for place, node in enumerate(cards) if bridge in node.bridges),
+            bridge.gbps,
+        )
+        for bridge in shared
+    )

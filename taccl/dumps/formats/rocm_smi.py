@@ -35,6 +35,8 @@ _TITLE = re.compile(
     r"(weight|hops|link type|link accessibility) between two gpus|(?<==)\s+bandwidth\s+(?==)", re.IGNORECASE
 )
 _RULE = re.compile(r"\s*(?:={4,}|-{8,})")
+#: The first and the last line of the output, which are no titles of tables.
+_FRAME = re.compile(r"System Management Interface|End of|^[\s=]*$", re.IGNORECASE)
 _NAME = re.compile(r"GPU\[?([0-9]{1,4})\]?", re.IGNORECASE)
 #: `GPU[0]  : (Topology) Numa Node: 0`
 _FACT = re.compile(
@@ -135,7 +137,25 @@ def _read_text(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
         match = _FACT.fullmatch(line)
         if match is not None:
             facts.add(int(match[1]), match[2], match[3], number + 1)
+    _check_titles(lines, path)
     return read_tables(lines, Layout(_title, _name), path), facts
+
+
+def _check_titles(lines: Sequence[str], path: str | None) -> None:
+    """A table that has lost its title: what it tells is not known, and others mean nothing without it."""
+    has_title = False
+    for number, line in enumerate(lines, start=1):
+        if _title(line) is not None:
+            has_title = _FRAME.search(line) is None
+            continue
+        words = line.split()
+        if not has_title and len(words) > 1 and all(_name(word) is not None for word in words):
+            raise TopologyError(
+                "the table that begins here has no title",
+                path=path,
+                line=number,
+                hint="paste the output of rocm-smi again, whole",
+            )
 
 
 def _read_json(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:

@@ -54,6 +54,18 @@ def read(text: str, path: str | None) -> Dump:
     if table.another is not None:
         place = Place(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
+    reads = "r" in ability or "w" in ability
+    apart = [
+        (f"{a} and {b}", cells[i][j])
+        for i, a in enumerate(table.columns)
+        for j, b in enumerate(table.columns)
+        if i < j and False in (_access(cells[i][j]), _access(cells[j][i]))
+    ]
+    if reads and apart:
+        warnings.append(
+            f"{Place(path, table.line)}: {len(apart)} pairs of GPUs may not reach each other, {apart[0][0]}"
+            f" ({apart[0][1]}) among them: what these send passes the host's memory"
+        )
     any_ok = any(cell == "OK" for row in cells for cell in row)
     no_links = ability == "n" and not any_ok
     return Dump(
@@ -61,9 +73,7 @@ def read(text: str, path: str | None) -> Dump:
         tuple(Gpu(Place(path, table.rows[name].line), dev=int(name[3:])) for name in table.columns),
         links=() if no_links else None,
         has_switch=False if no_links else None,
-        peer_access=tuple(tuple(_access(cell) for cell in row) for row in cells)
-        if "r" in ability or "w" in ability
-        else None,
+        peer_access=tuple(tuple(_access(cell) for cell in row) for row in cells) if reads else None,
         order="as `nvidia-smi` counts GPUs",
         warnings=tuple(warnings),
     )
