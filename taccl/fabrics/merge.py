@@ -115,7 +115,8 @@ def check_fits(machine: MachineFile, planned: Plan) -> None:
             path=machine.path,
             hint="name those that the node has with --nics",
         )
-    if not machine.nics:
+    is_one_domain = planned.domains is not None and len(planned.domains) == 1 and not planned.levels
+    if not machine.nics and not is_one_domain:
         raise TopologyError("the node has no NIC for a network between nodes", path=machine.path)
 
 
@@ -134,6 +135,8 @@ def merged(machine: MachineFile, section: Section) -> str:
     lines = machine.text.splitlines(keepends=True)
     kept: list[str] = []
     new = {"nodes": section.nodes, "domain": section.domain, "fabric": section.fabric}
+    if not machine.nics:
+        new["fabric"] = ""  # one domain of NVLinks joins all nodes
     if not section.has_levels and re.search(r"^fabric\s*:", machine.text, re.MULTILINE):
         new["fabric"] = ""
     new = {key: text for key, text in new.items() if text}  # what the cluster's file does not tell stays

@@ -76,6 +76,22 @@ def test_a_domain_takes_the_switch_of_the_node(inputs: Taccl) -> None:
     assert "domain:\n  switch: nvs" in Path("new.yaml").read_text()
 
 
+def test_trays_of_one_domain_need_no_nic(inputs: Taccl) -> None:
+    Path("tray.yaml").write_text(
+        "name: tray\nnode:\n  gpus: 2\n  switches: [nvs]\n  links:\n"
+        "    - {from: gpus, to: nvs, alpha_us: 0.3, bandwidth_gbps: 400}\n"
+    )
+    Path("netq.json").write_text(
+        '[{"DomainUUID": "u", "Name": "a", "LocationInfo": {"SlotID": 2}}, '
+        '{"DomainUUID": "u", "Name": "b", "LocationInfo": {"SlotID": 1}}]'
+    )
+    done = inputs("topology", "import", "--cluster", "netq.json", "--into", "tray.yaml", "-o", "new.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert "nodes 0-1: b,a" in Path("new.yaml").read_text()
+    shown = json.loads(inputs("topology", "show", "new.yaml", "--json").stdout)
+    assert shown["devices"] == "4 gpu, 1 switch"
+
+
 def test_hosts_and_nodes_choose(inputs: Taccl) -> None:
     done = inputs(
         "topology", "import", "--cluster", "t.conf", "--hosts", "n4,n[1-3]", "--nodes", "3", "--json"
