@@ -6,12 +6,15 @@ import pytest
 from pages import ROOT
 
 from taccl.dumps.registry import FORMATS as DUMPS
+from taccl.fabrics.registry import FORMATS as FABRICS
 from taccl.measurements.registry import FORMATS as MEASUREMENTS
 
 PAGE = (ROOT / "docs" / "machines" / "formats.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("title", "formats"), [("About a node", DUMPS), ("Measured", MEASUREMENTS)])
+@pytest.mark.parametrize(
+    ("title", "formats"), [("About a node", DUMPS), ("About a cluster", FABRICS), ("Measured", MEASUREMENTS)]
+)
 def test_the_page_names_the_formats_that_are_read(title: str, formats: tuple) -> None:
     section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
     named = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)))

@@ -32,7 +32,7 @@ NOUNS = (
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "dumps": ("topologies",),
-    "fabrics": ("topologies",),
+    "fabrics": ("topologies", "dumps"),
     "measurements": ("topologies",),
     "sketch": ("topologies",),
     "encoding": (),

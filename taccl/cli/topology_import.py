@@ -4,57 +4,86 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
+from taccl.cli.topology_cluster import (
+    Network,
+    check_options,
+    cluster_options,
+    import_network,
+    network_of,
+    show_network,
+)
 from taccl.dumps.machine import Imported, make_machine
 from taccl.dumps.merge import merge
 from taccl.dumps.rates import BANDWIDTHS, PROTOCOLS, Bandwidth, Protocol
 from taccl.dumps.registry import read_dump
+from taccl.fabrics.merge import machine_file
 from taccl.schemas import stamped
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @click.command("import")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=FILE, nargs=-1, metavar="FILE...")
 @click.option(
-    "--nodes", type=click.IntRange(min=1), default=1, help="Number of such nodes.", show_default=True
+    "--nodes",
+    type=click.IntRange(min=1),
+    help="Number of such nodes. Default: 1, or all hosts of the cluster.",
 )
 @click.option(
     "--bandwidth",
     type=click.Choice(BANDWIDTHS),
     default="nccl",
     show_default=True,
-    help="What NCCL and RCCL take for reachable, or the vendor's figures.",
+    help="What a file states, else what NCCL and RCCL take for reachable; or the vendor's figures.",
 )
 @click.option(
     "--protocol", type=click.Choice(PROTOCOLS), help="Latencies of this protocol. Default: of small messages."
 )
+@cluster_options
 @click.option("-o", "--output", type=FILE, help="The machine file (YAML); - is standard output.")
 @json_option
 def import_machine(
     files: tuple[Path, ...],
-    nodes: int,
+    nodes: int | None,
     bandwidth: Bandwidth,
     protocol: Protocol | None,
     output: Path | None,
     as_json: bool,
+    **network: Unpack[Network],
 ) -> None:
-    """Make a machine file of what tools print about one node.
+    """Make a machine file of what tools print about one node, and about how nodes are joined.
 
     Each FILE is found to be of its kind by what is in it. Several files refine each other; where they
     contradict each other, both lines are told.
     """
-    err = claim_outputs([output], list(files), as_json=as_json)
+    check_options(network, bool(files))
+    if not files:
+        import_network(network, nodes, output, as_json)
+        return
+    err = claim_outputs([output], [*files, network["cluster"]], as_json=as_json)
     dump = merge([read_dump(file) for file in files])
-    machine = make_machine(dump, _name(files[0]), nodes=nodes, bandwidth=bandwidth, protocol=protocol)
+    name, found = _name(files[0]), None
+    if network["cluster"] is None:
+        machine = make_machine(dump, name, nodes=nodes or 1, bandwidth=bandwidth, protocol=protocol)
+    else:
+        machine = make_machine(dump, name, bandwidth=bandwidth, protocol=protocol)
+        found = network_of(network, nodes, machine_file(machine.yaml))
     if output is not None:
-        write_output(output, machine.yaml)
+        write_output(output, machine.yaml if found is None else found.yaml)
     if as_json:
-        show_json(stamped("taccl.topology.import/1", machine.to_dict()))
+        more = {} if found is None else {"cluster": found.to_dict()}
+        show_json(stamped("taccl.topology.import/1", machine.to_dict() | more))
     else:
         _show(machine, err=err)
+        if found is not None:
+            show_network(found, err=err)
     if output is not None and output != STDOUT and not as_json:
         click.echo(f"wrote {output_name(output)}")
 

@@ -100,6 +100,7 @@ class GpuLink:
         links lead (then its `has_switch` is None). Each pair stands once, with a < b.
     count : how many; None where the dump says that there are some, but not how many.
     gbps : of one of them, each way, as the dump has it; None where it has no speed.
+    is_raw : that is the rate of its signals, which nothing reaches, and no bandwidth.
     """
 
     place: Place
@@ -108,6 +109,7 @@ class GpuLink:
     kind: LinkKind
     count: int | None = None
     gbps: float | None = None
+    is_raw: bool = False
 
 
 @dataclass(frozen=True)

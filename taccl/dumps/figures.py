@@ -130,7 +130,12 @@ def _count(link: GpuLink) -> Figure:
 
 
 def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
-    """One link: by its architecture, else as the dump has it, else by the number of links, else a guess."""
+    """One link: a bandwidth that is told, else by its architecture, else its raw rate, or what is likely.
+
+    The vendor's figures, where they are asked for, are the architecture's.
+    """
+    if link.gbps is not None and not link.is_raw and bandwidth == "nccl":
+        return Figure(link.gbps, "read", str(link.place))
     archs = [arch_of(dump.gpus[end]) for end in (link.a, link.b) if end is not None]
     rates = [rate for rate in (link_rate(link.kind, arch) for arch in archs) if rate is not None]
     if rates:

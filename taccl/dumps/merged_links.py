@@ -75,9 +75,11 @@ def _with_totals(
             place = told[1][0].place if told[1] else later.gpus[there].place
             raise contradiction(f"GPU {here} has {other} links", place, f"it has {one}", first)
     exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
-    speeds = {link.a: link.gbps for link in totals if link.gbps is not None}
+    speeds = {link.a: (link.gbps, link.is_raw) for link in totals if link.gbps is not None}
     links = tuple(
-        replace(link, gbps=speeds[link.a]) if link.gbps is None and link.a in speeds else link
+        replace(link, gbps=speeds[link.a][0], is_raw=speeds[link.a][1])
+        if link.gbps is None and link.a in speeds
+        else link
         for link in exact
     )
     return links, whole.has_switch if later.has_switch is None else later.has_switch
@@ -127,7 +129,8 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
             one.place,
         )
     best = one if one.count is not None or other.count is None else other
-    return replace(best, gbps=one.gbps if one.gbps is not None else other.gbps)
+    told = one if one.gbps is not None else other
+    return replace(best, gbps=told.gbps, is_raw=told.is_raw)
 
 
 def _no_such_link(link: GpuLink, place: Place) -> TopologyError:

@@ -26,6 +26,7 @@ SchemaName = Literal[
     "taccl.topology.list/1",
     "taccl.topology.show/1",
     "taccl.topology.check/1",
+    "taccl.topology.cluster/1",
     "taccl.topology.fit/1",
     "taccl.topology.import/1",
     "taccl.sketch.list/1",

@@ -18,7 +18,7 @@ from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch
-from taccl.topologies.model import Path, PhysicalTopology
+from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
 
 
 def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> LogicalTopology:
@@ -125,7 +125,9 @@ def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: La
     """TACCL's beta split: inter-node links that leave a node, over its NICs, where that is above 1."""
     source_node = np.array([layout.node_of[path.src_rank] for path in paths], dtype=np.int64)
     target_node = np.array([layout.node_of[path.dst_rank] for path in paths], dtype=np.int64)
-    internode = source_node != target_node
+    domains = _into_domains(topology)
+    is_plain = np.array([domains.isdisjoint(path.links) for path in paths], dtype=np.bool_)
+    internode = (source_node != target_node) & is_plain
     leaving = np.bincount(source_node[internode], minlength=len(layout.ranks))
     nics = [topology.nic_count(topology.gpus[ranks[0]].node) for ranks in layout.ranks]
     share = np.maximum(1.0, leaving / np.maximum(1, nics))
@@ -137,10 +139,15 @@ def _ports(
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """Ports of each path, the names of the ports, and the beta of each port of each path.
 
-    With `static`, a path between nodes is its own port, as slow as its share of the NICs.
+    With `static`, a path between nodes is its own port, as slow as its share of the NICs; what it passes
+    between switches, such as the uplinks of a leaf, stays shared.
     """
+    shared = _between_switches(topology) if static else frozenset()
+    domains = _into_domains(topology) if static else frozenset()
     used = [
-        (-1 - link,) if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] else p.links
+        (-1 - link, *(each for each in p.links if each in shared))
+        if static and layout.node_of[p.src_rank] != layout.node_of[p.dst_rank] and domains.isdisjoint(p.links)
+        else p.links
         for link, p in enumerate(paths)
     ]
     beta_of = {port: topology.links[port].beta_us_per_mb for ports in used for port in ports if port >= 0}
@@ -154,6 +161,20 @@ def _ports(
     ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
     betas = tuple(tuple(beta_of[port] for port in physical if port in number) for physical in used)
     return ports, tuple(_port_name(port, paths, topology) for port in kept), betas
+
+
+def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
+    """The links whose ends both belong to no node."""
+    outside = {device.name for device in topology.devices if device.node == NO_NODE}
+    return frozenset(number for number, link in enumerate(topology.links) if {link.src, link.dst} <= outside)
+
+
+def _into_domains(topology: PhysicalTopology) -> frozenset[int]:
+    """The links into switches that several nodes share, whose paths pass no NIC."""
+    shared = {
+        device.name for device in topology.devices if device.kind == "switch" and device.node == NO_NODE
+    }
+    return frozenset(number for number, link in enumerate(topology.links) if link.dst in shared)
 
 
 def _is_covered(

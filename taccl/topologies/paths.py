@@ -3,7 +3,8 @@
 Of two ways the one with the smaller beta (its largest link beta) is better, then the one with the
 smaller alpha (the sum of its links'), then the one with fewer links. Ways that are still equal
 differ in the NICs they take, or not at all: GPU g of G prefers NIC number g * N // G of its node's
-N, so that GPUs which are equally far from several NICs spread over them.
+N, so that GPUs which are equally far from several NICs spread over them. A NIC of a third node passes
+nothing on: what comes in from the fabric stays in its node.
 
 The order (largest beta, sum of alphas) has no optimal substructure, so a search finds the least
 largest beta to every end first, and then, for each such beta, the least alpha over the links that
@@ -46,6 +47,7 @@ class PathFinder:
             self.leaving[src].append(link)
             self.entering[dst].append(link)
         self.gpus = [i for i, device in enumerate(devices) if device.kind == "gpu"]
+        self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
         self._from_rank: dict[int, dict[int, Path]] = {}
         self._from_nic: dict[int, dict[int, Way]] = {}
 
@@ -110,6 +112,7 @@ class PathFinder:
     ) -> dict[int, float]:
         """End -> the least largest beta on any way to it."""
         best: dict[int, float] = {}
+        home = self.devices[start].node
         queue = [(0.0, start)]
         while queue:
             beta, device = heapq.heappop(queue)
@@ -119,6 +122,8 @@ class PathFinder:
             if device != start and self.devices[device].kind not in passed:
                 continue
             for link in self.leaving[device]:
+                if self._exit_of[link] not in (None, home):
+                    continue
                 step = (max(beta, self.links[link].beta_us_per_mb), self.ends[link][1])
                 if step[1] not in best and self._may_enter(step[1], end_kind, passed):
                     heapq.heappush(queue, step)
@@ -129,6 +134,7 @@ class PathFinder:
     ) -> dict[int, Distance]:
         """Device -> (alpha in ticks, links) of the best way over links no worse than `beta`."""
         best: dict[int, Distance] = {}
+        home = self.devices[start].node
         queue: list[tuple[Distance, int]] = [((0, 0), start)]
         while queue:
             (ticks, hops), device = heapq.heappop(queue)
@@ -141,6 +147,8 @@ class PathFinder:
                 end = self.ends[link][1]
                 if end in best or self.links[link].beta_us_per_mb > beta:
                     continue
+                if self._exit_of[link] not in (None, home):
+                    continue
                 if self._may_enter(end, end_kind, passed):
                     heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
         return best
@@ -150,6 +158,7 @@ class PathFinder:
     ) -> dict[int, list[int]]:
         """Device -> the links that a best way to it may end with."""
         last: dict[int, list[int]] = {}
+        home = self.devices[start].node
         for device, (ticks, hops) in best.items():
             if device != start and self.devices[device].kind not in passed:
                 continue
@@ -158,6 +167,7 @@ class PathFinder:
                 if (
                     best.get(end) == (ticks + self._ticks[link], hops + 1)
                     and self.links[link].beta_us_per_mb <= beta
+                    and self._exit_of[link] in (None, home)
                 ):
                     last.setdefault(end, []).append(link)
         return last
@@ -174,6 +184,11 @@ class PathFinder:
             way.append(candidates[0])
             device = self.ends[candidates[0]][0]
         return tuple(reversed(way))
+
+    def _exited(self, src: int, dst: int) -> int | None:
+        """The node that a link leaves from a NIC; None for all other links."""
+        nic, end = self.devices[src], self.devices[dst]
+        return nic.node if nic.kind == "nic" and end.node != nic.node else None
 
     def _may_enter(self, device: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> bool:
         kind = self.devices[device].kind

@@ -9,12 +9,13 @@ undoes both, to microseconds and microseconds per MB.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import Link
+from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml
 from taccl.units import KB, MB, format_size
@@ -108,7 +109,8 @@ def with_profile(topology: PhysicalTopology, profile: Profile) -> PhysicalTopolo
 
     Raises
     ------
-    TopologyError : the GPUs per node, or the number of classes, are not the profile's.
+    TopologyError : the GPUs per node, or the number of classes, are not the profile's; or the machine has
+        several levels between its nodes, whose costs no profile has.
     """
     if topology.num_ranks != profile.gpus_per_node * topology.num_nodes:
         raise TopologyError(
@@ -116,6 +118,7 @@ def with_profile(topology: PhysicalTopology, profile: Profile) -> PhysicalTopolo
             f"has {topology.num_ranks} GPUs in {topology.num_nodes} node(s)"
         )
     device = {device.name: device for device in topology.devices}
+    _check_one_network(topology, device)
 
     def is_remote(link: Link) -> bool:
         ends = device[link.src], device[link.dst]
@@ -141,3 +144,17 @@ def with_profile(topology: PhysicalTopology, profile: Profile) -> PhysicalTopolo
 
     links = tuple(with_costs(link) for link in topology.links)
     return replace(topology, links=links, chunk_bytes=profile.chunk_bytes)
+
+
+def _check_one_network(topology: PhysicalTopology, device: Mapping[str, Device]) -> None:
+    """Raise TopologyError where nodes share more than one switch or cloud."""
+    for link in topology.links:
+        ends = device[link.src], device[link.dst]
+        if all(end.node == NO_NODE for end in ends) or any(
+            end.node == NO_NODE and end.kind == "switch" for end in ends
+        ):
+            raise TopologyError(
+                f"a profile has one cost between nodes, but {topology.name!r} has "
+                f"{link.src} -> {link.dst} there",
+                hint="write the measured costs into the machine's file",
+            )

@@ -177,6 +177,11 @@ def load_yaml(path: str | Path, error: type[TacclError] = TacclError) -> Node:
     FileError : the file is not there, is a directory, or cannot be read.
     error : the file is empty, too large, not text, or not what this module's head calls strict YAML.
     """
+    return parse_yaml(read_text(path, error), path, error)
+
+
+def read_text(path: str | Path, error: type[TacclError] = TacclError) -> str:
+    """The text of a small file in UTF-8. Raises as `load_yaml` does."""
     path = file_path(path)
     try:
         with path.open("rb") as file:
@@ -190,11 +195,10 @@ def load_yaml(path: str | Path, error: type[TacclError] = TacclError) -> Node:
     if len(data) > MAX_BYTES:
         raise error(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         line = data.count(b"\n", 0, fault.start) + 1
         raise error("the file is not text in UTF-8", path=path, line=line) from None
-    return parse_yaml(text, path, error)
 
 
 def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError] = TacclError) -> Node:

@@ -1,7 +1,8 @@
 """Machines described by hand in YAML (docs/machines/yaml.md shows the language).
 
-A machine of nodes has a `node` template, a number of `nodes` and a `fabric` between the NICs of all
-nodes. A machine without nodes has the template's keys at the top level.
+A machine of nodes has a `node` template, a number of `nodes`, a `fabric` between the NICs of all
+nodes, and perhaps a `domain` of nodes that share a switch. A machine without nodes has the template's
+keys at the top level.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
-from taccl.topologies.machines import check_nodes, fabric
+from taccl.topologies.fabric import Fabric, joined, one_switch_for_nodes
+from taccl.topologies.fabric_costs import links_with_costs
+from taccl.topologies.fabric_yaml import read_domain, read_levels
+from taccl.topologies.machines import check_nodes
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
@@ -27,6 +31,7 @@ _KINDS: dict[str, tuple[DeviceKind, str]] = {
     "pcie": ("pcie", "pcie"),
 }
 _TEMPLATE_KEYS = (*_KINDS, "links")
+_NODES_KEYS = ("node", "nodes", "fabric", "domain")
 _COST_KEYS = ("alpha_us", "beta_us_per_mb", "bandwidth_gbps")
 Devices = dict[str, tuple[str, ...]]
 
@@ -76,15 +81,15 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
         raise root.error(
             "this is a profile of costs, not a machine", hint="name a machine, such as ndv2, too"
         )
-    has_nodes = not given.isdisjoint(("node", "nodes", "fabric"))
+    has_nodes = not given.isdisjoint(("node", "nodes", "fabric", "domain"))
     if has_nodes and "node" not in given:
         raise root.error(
             "a machine of several nodes has its GPUs and links under 'node:'", hint="add 'node: ...'"
         )
     if has_nodes:
-        keys = root.mapping(("name", "occupancy", "node", "nodes", "fabric"), required=("name", "node"))
+        keys = root.mapping((*_NODES_KEYS, "name", "occupancy"), required=("name", "node"))
     else:
-        known = (*_TEMPLATE_KEYS, "name", "occupancy", "node", "nodes", "fabric")
+        known = (*_TEMPLATE_KEYS, *_NODES_KEYS, "name", "occupancy")
         keys = root.mapping(known, required=("name", "gpus", "links"))
     occupancy: Occupancy = "serial"
     if "occupancy" in keys:
@@ -116,23 +121,41 @@ def _nodes(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[D
         more_devices, more_links = template.place(node, f"node{node}.")
         devices += more_devices
         links += more_links
-    cost = _fabric_cost(keys, template)
-    if nodes > 1 and cost is None:
+    if "domain" in keys:
+        switch, groups = read_domain(keys["domain"], nodes, template.devices.get("switches", ()))
+        devices, links = one_switch_for_nodes(devices, links, switch, groups)
+        needs_fabric = len(groups) > 1
+    else:
+        needs_fabric = nodes > 1
+    fabric = _fabric(keys, template, nodes)
+    if needs_fabric and fabric is None:
         raise root.error(f"{nodes} nodes have no fabric between them", hint="add 'fabric: ...'")
-    if nodes > 1 and cost is not None:
-        nics = [device.name for device in devices if device.kind == "nic"]
-        more_devices, more_links = fabric(nics, *cost)
+    if nodes > 1 and fabric is not None:
+        more_devices, more_links = fabric
         devices += more_devices
         links += more_links
     return devices, links
 
 
-def _fabric_cost(keys: dict[str, Node], template: _Template) -> tuple[float, float] | None:
+def _fabric(keys: dict[str, Node], template: _Template, nodes: int) -> tuple[list[Device], list[Link]] | None:
+    """The devices and links between the nodes, whatever number of nodes there are."""
     if "fabric" not in keys:
         return None
-    if not template.devices.get("nics"):
-        raise keys["fabric"].error("a fabric joins the nodes' NICs, but the node has none", hint="nics: 1")
-    return _cost(keys["fabric"], keys["fabric"].mapping(_COST_KEYS, required=("alpha_us",)))
+    given, nics = keys["fabric"], template.devices.get("nics", ())
+    if not nics:
+        raise given.error("a fabric joins the nodes' NICs, but the node has none", hint="nics: 1")
+    names = [[f"node{node}.{nic}" for nic in nics] for node in range(nodes)]
+    if given.kind == "text":
+        return links_with_costs(given, names)
+    known = given.mapping((*_COST_KEYS, "levels"), required=("alpha_us",))
+    cost = _cost(given, known)
+    if "levels" not in known:
+        return joined(Fabric(*cost), names)
+    fabric = read_levels(known["levels"], cost, nodes, nics)
+    try:
+        return joined(fabric, names)
+    except TopologyError as fault:
+        raise known["levels"].error(fault.message, hint=fault.hint) from None
 
 
 def _template(keys: dict[str, Node]) -> _Template:

@@ -33,11 +33,17 @@ NODES = (
 )
 MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+#: Schemas of commands that print one of several: schema -> command.
+OTHERWISE = {"topology.cluster": "topology.import"}
 DUMP = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
     '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
     '<pci busid="2:0:0.0" class="0x030200"><gpu dev="1" sm="90">'
     '<nvlink target="1:0:0.0" count="4" tclass="0x030200"/></gpu></pci></cpu></system>'
+)
+CARD = (
+    '<pci busid="3:0:0.0" class="0x020000"><nic>'
+    '<net name="mlx5_0" dev="0" speed="100000" port="1"/></nic></pci>'
 )
 HINT = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200"/>'
@@ -102,6 +108,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "check", "alone.yaml"),
         ("topology", "check", "apart.yaml"),
     ),
+    "taccl.topology.cluster/1": (
+        ("topology", "import", "--cluster", "tree.conf"),
+        ("topology", "import", "--cluster", "blocks.conf", "--blocks-are-nvlink"),
+        ("topology", "import", "--cluster", "ib.txt"),
+    ),
     "taccl.topology.fit/1": (
         ("topology", "fit", "latency.txt"),
         ("topology", "fit", "latency.txt", "--between", "nodes", "--topology", "nodes.yaml", "--at", "1MB"),
@@ -109,6 +120,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "taccl.topology.import/1": (
         ("topology", "import", "topo.xml"),
+        ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
         ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
     ),
     "taccl.sketch.list/1": (("sketch", "list"),),
@@ -145,10 +157,14 @@ def inputs(taccl: Taccl) -> Taccl:
     machines = (("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
+    Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
+    Path("blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
+    Path("ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
     shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
     Path("pairs.txt").write_text(P2P)
     Path("topo.xml").write_text(DUMP)
     Path("hint.xml").write_text(HINT)
+    Path("nic.xml").write_text(DUMP.replace("</cpu>", f"{CARD}</cpu>"))
     made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
@@ -174,6 +190,7 @@ def test_an_output_is_what_its_schema_says(inputs: Taccl, name: str, command: tu
 def test_every_command_that_has_json_has_a_schema() -> None:
     assert sorted(COMMANDS) == sorted(SCHEMA_NAMES)
     named = {name.removeprefix("taccl.").removesuffix("/1") for name in SCHEMA_NAMES}
+    named = {OTHERWISE.get(name, name) for name in named}
     assert {".".join(words) for words in _commands_with_json(main, ())} == named
 
 
@@ -199,7 +216,7 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
     """A number that is no count, index or fraction ends in its unit, or stands beside the name that does."""
-    counted = {"gap", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
+    counted = {"gap", "oversubscription", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
     if name == "taccl.topology.fit/1":
         counted |= {"low", "high", "before", "after"}
     for key, said in properties(json_schema(name)):

@@ -251,6 +251,11 @@ def test_xgmi_as_json_says_the_same():
         (as_csv().replace("1,ENABLED,", "1,", 1), 3, "cells for 16 columns"),
         (XGMI.replace("N/A          2 KB         N/A", "N/A          2 KB"), 4, "2 for 3 columns"),
         (XGMI[: XGMI.index("GPU2")], 1, "3 columns and 2 GPUs"),
+        (
+            XGMI.replace("GPU1   0000:22:00.0", "GPU1   0001:0c:00.0"),
+            6,
+            "column at its place is 0000:22:00.0's",
+        ),
         ('[{"gpu": 0, "link_type": 1}]', 1, "no table"),
         ("CACHE COHERANCY TABLE:\n", 1, "no JSON"),
     ],

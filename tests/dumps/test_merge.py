@@ -45,7 +45,7 @@ def listed(*counts: int, rate: float = 25.0, path: str = "b") -> Dump:
         "list",
         gpus(*(None for _ in counts), path=path, model="A100-SXM4-80GB"),
         links=tuple(
-            GpuLink(at(10 + i, path), i, None, "nvlink", count, rate)
+            GpuLink(at(10 + i, path), i, None, "nvlink", count, rate, is_raw=True)
             for i, count in enumerate(counts)
             if count
         ),
@@ -76,7 +76,7 @@ def test_what_one_does_not_tell_the_other_does() -> None:
     assert whole.format == "xml+list"
     assert [gpu.model for gpu in whole.gpus] == ["A100-SXM4-80GB"] * 2
     assert [gpu.busid for gpu in whole.gpus] == ["0000:01:00.0", "0000:02:00.0"]
-    assert whole.links == (GpuLink(at(5), 0, 1, "nvlink", 4, 25.0),)
+    assert whole.links == (GpuLink(at(5), 0, 1, "nvlink", 4, 25.0, is_raw=True),)
     assert (whole.nics, whole.nearest_nics, whole.has_switch) == (PAIR.nics, PAIR.nearest_nics, False)
     assert make_machine(whole).gpu_gbps == (80.0, 80.0)
 

@@ -11,7 +11,7 @@ def listed(model, counts):
     """A dump of `nvidia-smi nvlink -s`."""
     gpus = tuple(Gpu(Place("links.txt", gpu + 1), model=model, dev=gpu) for gpu in range(len(counts)))
     links = tuple(
-        GpuLink(Place("links.txt", gpu + 1), gpu, None, "nvlink", count, 25.0)
+        GpuLink(Place("links.txt", gpu + 1), gpu, None, "nvlink", count, 25.0, is_raw=True)
         for gpu, count in enumerate(counts)
         if count
     )

@@ -140,7 +140,7 @@ AMD_AND_HWLOC = (
     Verdict("amd-smi/topology-2gpu-pcie-old-format.json", 2, 0, 12.0, ((),) * 2, warned=("disabled",)),
     Verdict("amd-smi/topology-8gpu-text.txt", 8, 0, 350.0, ((),) * 8, full(8), peak=350.0),
     Verdict(
-        *("hwloc/dgx2.xml", 16, 0, 120.0, ((),) * 16),
+        *("hwloc/dgx2.xml", 16, 0, 150.0, ((),) * 16),
         to_switch=6,
         peak=150.0,
         warned=("no network port",),

@@ -50,22 +50,23 @@ def read_text(lines: Sequence[str], path: str | None) -> Dump | None:
     if begin is None:
         return None
     rows: list[_Row] = []
-    columns = 0
+    named: list[str] = []
     for number in range(begin + 1, len(lines)):
         line = lines[number]
         header, row, counters = _HEADER.fullmatch(line), _ROW.fullmatch(line), _COUNTERS.fullmatch(line)
         if _END.fullmatch(line):
             break
         if header is not None:
-            columns = len(header[1].split())
+            named = [_busid(word) for word in header[1].split()]
         elif row is not None:
             rows.append(_Row(int(row[1]), _busid(row[2]), number + 1, _rate(row[3])))
         elif counters is not None and rows:
             linked = [word.upper() != "N/A" for word in _COUNTER.findall(counters[2])]
-            if len(linked) != columns:
-                what = f"the counters of GPU{rows[-1].dev} are {len(linked)} for {columns} columns"
+            if len(linked) != len(named):
+                what = f"the counters of GPU{rows[-1].dev} are {len(linked)} for {len(named)} columns"
                 raise TopologyError(what, path=path, line=number + 1, hint="paste it again, whole")
             rows[-1].linked = linked
+    columns = len(named)
     if not rows or len(rows) != columns or any(len(row.linked) != columns for row in rows):
         raise TopologyError(
             f"the table that begins here has {columns} columns and {len(rows)} GPUs with counters, or fewer",
@@ -73,6 +74,12 @@ def read_text(lines: Sequence[str], path: str | None) -> Dump | None:
             line=begin + 1,
             hint="paste all of `amd-smi xgmi`",
         )
+    for gpu, name in zip(rows, named, strict=True):
+        if gpu.busid and gpu.busid != name:
+            what = f"GPU{gpu.dev} is {gpu.busid}, but the column at its place is {name}'s"
+            raise TopologyError(
+                what, path=path, line=gpu.line, hint="paste the table again, as it was printed"
+            )
     return _dump(rows, _down(lines, rows, path), path)
 
 
@@ -126,7 +133,8 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
                 )
             elif row.linked[b]:
                 rates = [gbps for gbps in (row.gbps, rows[b].gbps) if gbps is not None]
-                links.append(GpuLink(Place(path, row.line), a, b, "xgmi", None, min(rates, default=None)))
+                slowest = min(rates, default=None)
+                links.append(GpuLink(Place(path, row.line), a, b, "xgmi", None, slowest, is_raw=True))
     if links:
         warnings.append(
             "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's "

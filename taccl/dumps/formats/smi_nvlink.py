@@ -69,7 +69,7 @@ def read(text: str, path: str | None) -> Dump:
     for position, each in enumerate(listed):
         for rate, count in sorted(Counter(each.rates.values()).items()):
             line = min(each.lines[link] for link, value in each.rates.items() if value == rate)
-            links.append(GpuLink(Place(path, line), position, None, "nvlink", count, rate))
+            links.append(GpuLink(Place(path, line), position, None, "nvlink", count, rate, is_raw=True))
     return Dump(
         NAME,
         tuple(Gpu(Place(path, each.line), model=each.model or None, dev=each.dev) for each in listed),

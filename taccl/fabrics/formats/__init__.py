@@ -1,0 +1,1 @@
+"""One module for each format that tells how nodes are joined."""

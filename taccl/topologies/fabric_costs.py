@@ -1,0 +1,192 @@
+"""A CSV file of measured costs between nodes, or between NICs, as the network between nodes.
+
+One row for a pair: `from,to,alpha_us,bandwidth_gbps` (or `beta_us_per_mb`). An end is a node (`3`, `node3`),
+which stands for each of its NICs, or a NIC (`node3.nic0`). It knows no level and no switch: what is
+between two NICs is one link for that pair, and what a NIC can do at once is the best of its rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from taccl.errors import FileError, TopologyError
+from taccl.topologies.devices import MAX_LINKS, NO_NODE, Device, Link
+from taccl.topologies.strict_yaml import Node
+from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
+
+MAX_BYTES = 2**24
+_END = re.compile(r"(?:node)?([0-9]{1,6})(?:\.([A-Za-z][A-Za-z0-9_]{0,39}))?")
+_COST_COLUMNS = ("beta_us_per_mb", "bandwidth_gbps")
+
+
+@dataclass(frozen=True)
+class _Cost:
+    alpha_us: float
+    beta_us_per_mb: float
+    line: int
+
+
+def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[Device], list[Link]]:
+    """The devices and links between the NICs of a machine.
+
+    Each NIC has a way out and a way in at the least of its betas, which all its transfers share, and each
+    pair a link of its own with the alpha and beta of its row. A row for one direction stands for the other,
+    too, unless that has its own. Rows of nodes that the machine lacks are left out, as are those of a node
+    to itself.
+
+    Parameters
+    ----------
+    place : the value of `fabric`: the name of the file, beside the machine's file.
+    nics : the names of the NICs of each node.
+
+    Raises
+    ------
+    FileError : the file cannot be read.
+    TopologyError : with its line; also for a pair without a row.
+    """
+    path = _beside(place)
+    costs = _costs(path, nics)
+    pairs = [
+        (a, b)
+        for here, names in enumerate(nics)
+        for there, others in enumerate(nics)
+        if here != there
+        for a in names
+        for b in others
+    ]
+    if len(pairs) > MAX_LINKS:
+        raise place.error(f"{len(pairs)} pairs of NICs are more than {MAX_LINKS} links")
+    out: dict[str, float] = {}
+    into: dict[str, float] = {}
+    links: list[Link] = []
+    for a, b in pairs:
+        cost = costs.get((a, b)) or costs.get((b, a))
+        if cost is None:
+            raise TopologyError(
+                f"there is no row from {a} to {b}", path=path, hint="each pair of nodes needs one"
+            )
+        out[a] = min(out.get(a, math.inf), cost.beta_us_per_mb)
+        into[b] = min(into.get(b, math.inf), cost.beta_us_per_mb)
+        links.append(Link(f"{a}.out", f"{b}.in", cost.alpha_us, cost.beta_us_per_mb))
+    ends = [(name, f"{name}.out", beta) for name, beta in out.items()]
+    ends += [(f"{name}.in", name, beta) for name, beta in into.items()]
+    names = [*(f"{name}.out" for name in out), *(f"{name}.in" for name in into)]
+    devices = [Device(name, "fabric", NO_NODE, local) for local, name in enumerate(names)]
+    return devices, [*(Link(src, dst, 0.0, beta) for src, dst, beta in ends), *links]
+
+
+def _beside(place: Node) -> Path:
+    """The file that `place` names, from the folder of the YAML file that names it."""
+    folder = Path() if place.source.path is None else Path(place.source.path).parent
+    return folder / place.string()
+
+
+def _costs(path: Path, nics: Sequence[Sequence[str]]) -> dict[tuple[str, str], _Cost]:
+    costs: dict[tuple[str, str], _Cost] = {}
+    for line, row in _rows(path):
+        cost = _cost(path, line, row)
+        for a in _ends(path, line, row["from"], nics):
+            for b in _ends(path, line, row["to"], nics):
+                if a.split(".")[0] == b.split(".")[0]:
+                    continue
+                if (a, b) in costs:
+                    raise TopologyError(
+                        f"the cost from {a} to {b} is already on line {costs[a, b].line}",
+                        path=path,
+                        line=line,
+                    )
+                costs[a, b] = cost
+    return costs
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The line and the cells of each row by the names in the header; `#` begins a comment."""
+    lines = _text(path).split("\n")
+    kept = [(number, text) for number, text in enumerate(lines, start=1) if text.split("#")[0].strip()]
+    header: list[str] | None = None
+    for number, text in kept:
+        cells = [cell.strip(" \t\r\"'") for cell in text.split("#")[0].split(",")]
+        if header is None:
+            header = [cell.lower() for cell in cells]
+            _check_header(path, number, header)
+        elif len(cells) != len(header):
+            raise TopologyError(f"this row has {len(cells)} cells, not {len(header)}", path=path, line=number)
+        else:
+            yield number, dict(zip(header, cells, strict=True))
+    if header is None:
+        raise TopologyError("the file is empty", path=path, line=1, hint="from,to,alpha_us,bandwidth_gbps")
+
+
+def _check_header(path: Path, line: int, header: Sequence[str]) -> None:
+    known = {"from", "to", "alpha_us", *_COST_COLUMNS}
+    is_whole = {"from", "to", "alpha_us"} <= set(header) and len(set(header) & set(_COST_COLUMNS)) == 1
+    if not is_whole or not set(header) <= known or len(set(header)) < len(header):
+        raise TopologyError(
+            f"the header must be from, to, alpha_us, and bandwidth_gbps or beta_us_per_mb, not "
+            f"{', '.join(header)[:80]}",
+            path=path,
+            line=line,
+            hint="from,to,alpha_us,bandwidth_gbps",
+        )
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise TopologyError(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        raise TopologyError("the file is not text in UTF-8", path=path, line=line) from None
+    except FileNotFoundError:
+        raise FileError("there is no such file", path=path) from None
+    except (OSError, ValueError) as fault:
+        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
+
+
+def _cost(path: Path, line: int, row: dict[str, str]) -> _Cost:
+    alpha = _number(path, line, row, "alpha_us")
+    column = next(name for name in _COST_COLUMNS if name in row)
+    value = _number(path, line, row, column)
+    if not 0 <= alpha <= MAX_ALPHA_US:
+        raise TopologyError(f"an alpha of {alpha:g} us cannot be", path=path, line=line)
+    beta = MB / (value * 1e3) if column == "bandwidth_gbps" and value > 0 else value
+    if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
+        raise TopologyError(
+            f"{column} must be positive and possible, not {row[column]}", path=path, line=line
+        )
+    return _Cost(alpha, beta, line)
+
+
+def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:
+    try:
+        value = float(row[column])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise TopologyError(f"{column} must be a number, not {row[column]!r}", path=path, line=line)
+    return value
+
+
+def _ends(path: Path, line: int, word: str, nics: Sequence[Sequence[str]]) -> Sequence[str]:
+    """The NICs that an end stands for; none of a node that the machine lacks."""
+    match = _END.fullmatch(word)
+    if match is None:
+        raise TopologyError(
+            f"{word[:40]!r} is no node and no NIC", path=path, line=line, hint="3, node3 or node3.nic0"
+        )
+    node = int(match[1])
+    if match[2] is None:
+        return nics[node] if node < len(nics) else ()
+    if node >= len(nics):
+        return ()
+    name = f"node{node}.{match[2]}"
+    if name not in nics[node]:
+        raise TopologyError(f"a node has no NIC {match[2]!r}", path=path, line=line, hint=nics[node][0])
+    return (name,)
