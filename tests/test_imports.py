@@ -27,7 +27,16 @@ NOUNS = (
         "notebook",
         "xml_elements",
     ),
-    *("chunk_maps", "collective", "collectives", "network", "problem", "automorphism", "schedule"),
+    *(
+        "chunk_maps",
+        "collective",
+        "collectives",
+        "executor",
+        "network",
+        "problem",
+        "automorphism",
+        "schedule",
+    ),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),

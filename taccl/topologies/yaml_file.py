@@ -14,6 +14,7 @@ from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
+from taccl.topologies.executor_section import read_executor
 from taccl.topologies.machines import check_nodes, fabric
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
@@ -27,6 +28,7 @@ _KINDS: dict[str, tuple[DeviceKind, str]] = {
     "pcie": ("pcie", "pcie"),
 }
 _TEMPLATE_KEYS = (*_KINDS, "links")
+_MACHINE_KEYS = ("name", "occupancy", "executor")
 _COST_KEYS = ("alpha_us", "beta_us_per_mb", "bandwidth_gbps")
 Devices = dict[str, tuple[str, ...]]
 
@@ -82,16 +84,17 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
             "a machine of several nodes has its GPUs and links under 'node:'", hint="add 'node: ...'"
         )
     if has_nodes:
-        keys = root.mapping(("name", "occupancy", "node", "nodes", "fabric"), required=("name", "node"))
+        keys = root.mapping((*_MACHINE_KEYS, "node", "nodes", "fabric"), required=("name", "node"))
     else:
-        known = (*_TEMPLATE_KEYS, "name", "occupancy", "node", "nodes", "fabric")
+        known = (*_TEMPLATE_KEYS, *_MACHINE_KEYS, "node", "nodes", "fabric")
         keys = root.mapping(known, required=("name", "gpus", "links"))
     occupancy: Occupancy = "serial"
     if "occupancy" in keys:
         occupancy = keys["occupancy"].choice(OCCUPANCIES)
     name = keys["name"].string()
     devices, links = _nodes(root, keys, nodes) if has_nodes else _flat(root, keys, nodes)
-    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy)
+    executor = read_executor(keys["executor"]) if "executor" in keys else None
+    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy, executor=executor)
 
 
 def _flat(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[Device], list[Link]]:

@@ -24,15 +24,14 @@ import numpy as np
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
+from taccl.backend.simulate.matched import matched
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import DECIMALS, urgency_us
-from taccl.backend.verify.columns import Columns
-from taccl.backend.verify.connections import Connections, connect
+from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.deadlock import find_cycle
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
-from taccl.backend.verify.report import Collector
-from taccl.errors import TacclError, TopologyError, VerificationError
+from taccl.errors import TacclError, VerificationError
 from taccl.network import LogicalTopology
 
 Arbitration = Literal["urgent", "first-come"]
@@ -78,14 +77,9 @@ def simulate_program(
     VerificationError : steps without another end or without chunks, or a hang (with the cycle).
     TopologyError : a send between ranks that no link joins, or another number of ranks.
     """
-    if program.num_ranks != topology.num_ranks:
-        raise TopologyError(
-            f"the program is for {program.num_ranks} ranks, but {topology.name} has {topology.num_ranks}",
-            hint="another --nodes, --topology or --sketch",
-        )
     if not chunk_mb > 0 or not copy_us_per_mb >= 0 or (slots is not None and slots < 1):
         raise TacclError("chunks must be larger than 0 MB, copies take 0 us/MB or more, slots be 1 or more")
-    executed, connections = _matched(program)
+    executed, connections = matched(program, topology)
     costs = costs_of(
         executed,
         connections,
@@ -103,32 +97,6 @@ def simulate_program(
     run = _Run(executed, connections, topology, costs, urgency)
     run.all_events()
     return run.simulation(program, chunk_mb)
-
-
-def _matched(program: Program) -> tuple[ExecutedSteps, Connections]:
-    executed = ExecutedSteps.of(Columns.of(program))
-    collector = Collector()
-    connections = connect(executed, collector)
-    findings = [str(finding) for finding in collector.findings()] if collector.fatal else []
-    if not findings:
-        for moves, connection, words in (
-            (executed.sends, connections.sends_on, "send to"),
-            (executed.receives, connections.receives_on, "receive from"),
-        ):
-            lost = np.flatnonzero(moves & (connection < 0))
-            findings += [f"{executed.name(int(row))}: its thread block has nobody to {words}" for row in lost]
-    counts = executed.columns.count[executed.step]
-    findings += [
-        f"{executed.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
-        for row in np.flatnonzero(counts < 1)
-    ]
-    if findings:
-        raise VerificationError(
-            "the program cannot run, so it has no time",
-            findings=findings[:_FINDINGS],
-            hint="taccl verify says all that is wrong",
-        )
-    return executed, connections
 
 
 def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> Sequence[int]:
