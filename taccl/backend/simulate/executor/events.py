@@ -78,10 +78,11 @@ def run(
     """Run all rounds; how many thread blocks did not come to their end.
 
     Columns over thread blocks: `first` (their steps are first[b] .. first[b + 1]). Over steps: `kind`,
-    `count` (chunks), `into` and `out` (connections, -1 for none), `sources` (of a sum), `wait_first` and `wait` (the
-    steps that must be done before, as ranges), `waiter_first` and `waiter` (the thread blocks that wait for a
-    step). Over connections: the thread blocks at both ends, and the link. Over links: their ports, as ranges,
-    with `pair_us_per_byte`, what a byte of data costs there. Over ports: their links, as ranges.
+    `count` (chunks), `into` and `out` (connections, -1 for none), `sources` (of a sum), `wait_first` and
+    `wait` (the steps that must be done before, as ranges), `waiter_first` and `waiter` (the thread blocks
+    that wait for a step). Over connections: the thread blocks at both ends, and the link. Over links: their
+    ports, as ranges, with `pair_us_per_byte`, what a byte of data costs there. Over ports: their links, as
+    ranges.
 
     Filled: `round_end` (when the last thread block ended each round), `step_start` and `step_end` (of each
     step: when its first slice began, and its last ended), `port_bytes` (bytes of data through each port).
