@@ -61,6 +61,7 @@ TOP = (
     "proofs",
     "claims",
     "measured",
+    "executed",
     "simulated_subject",
     "simulated",
     "frontier",

@@ -7,7 +7,9 @@ import numpy as np
 from taccl.backend.program import Program
 from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.connections import Connections, connect
+from taccl.backend.verify.deadlock import find_cycle
 from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.backend.verify.execution import execute
 from taccl.backend.verify.report import Collector
 from taccl.collective import IntArray
 from taccl.errors import TopologyError, VerificationError
@@ -79,3 +81,24 @@ def links_of(executed: ExecutedSteps, connections: Connections, topology: Logica
             )
         links[connection] = link
     return links
+
+
+def hang(
+    executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
+) -> VerificationError:
+    """The error for a program that hangs where a connection holds so many pieces of so many chunks."""
+    words = {
+        "flag": "waits for a step that is never done",
+        "data": "waits for data",
+        "slot": "waits for room",
+    }
+    blocked = execute(executed, connections, slots, chunks_per_piece).blocked
+    return VerificationError(
+        f"with {slots} slots per connection, of {chunks_per_piece} chunks of this size each, "
+        "the program hangs, so it has no time",
+        findings=[
+            f"{executed.name(each.index)} {words[each.reason]}"
+            for each in (find_cycle(blocked)[:FINDINGS] if blocked else ())
+        ],
+        hint="a smaller size; taccl verify says where and why it hangs",
+    )

@@ -24,14 +24,13 @@ import numpy as np
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
-from taccl.backend.simulate.matched import matched
+from taccl.backend.simulate.matched import hang, matched
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import DECIMALS, urgency_us
 from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.deadlock import find_cycle
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
-from taccl.errors import TacclError, VerificationError
+from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 
 Arbitration = Literal["urgent", "first-come"]
@@ -39,7 +38,6 @@ Arbitration = Literal["urgent", "first-come"]
 #: Events closer than this, plus float error, are one moment (microseconds).
 _MOMENT_US = 1e-9
 _FLOAT_ERROR = 1e-13
-_FINDINGS = 5
 
 #: Kinds of event: a send has left its ports, a receiver has it, a local step is done; a send has left a
 #: port that is faster than its link (the event has the port in place of the step).
@@ -104,18 +102,7 @@ def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) ->
     outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
     if outcome.ends:
         return outcome.order
-    cycle = find_cycle(outcome.blocked)
-    words = {
-        "flag": "waits for a step that is never done",
-        "data": "waits for data",
-        "slot": "waits for room",
-    }
-    raise VerificationError(
-        f"with {costs.slots} slots per connection, of {costs.chunks_per_piece} chunks of this size each, "
-        "the program hangs, so it has no time",
-        findings=[f"{executed.name(each.index)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
-        hint="a smaller size; taccl verify says where and why it hangs",
-    )
+    raise hang(executed, connections, costs.slots, costs.chunks_per_piece)
 
 
 class _Run:

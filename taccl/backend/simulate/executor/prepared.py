@@ -37,6 +37,7 @@ class Run:
     ----------
     time_us : from the call to the end of the last thread block; infinite for a program that hangs.
     rounds : how often the program runs through its steps, each time for a piece of every chunk.
+    chunks_per_piece : chunks that the steps move at once.
     executed_rounds : how many of these were executed; the rest was taken to go on like their last half.
     stuck : thread blocks that did not come to their end.
     step_start_us, step_end_us : shape (num_executed,); when each step began first, and ended last, of what
@@ -46,6 +47,7 @@ class Run:
 
     time_us: float
     rounds: int
+    chunks_per_piece: int
     executed_rounds: int
     stuck: int
     step_start_us: FloatArray
@@ -146,6 +148,7 @@ class Prepared:
         whole = chunk / costs.piece_bytes
         total = max(1, math.ceil(whole))
         done = min(total, max(2, rounds))
+        per_piece = max(1, min(MAX_COUNT, int(costs.piece_bytes / chunk)))
         round_end = np.zeros(done)
         number = len(self.executed)
         step_start, step_end = np.zeros(number + 1), np.zeros(number + 1)
@@ -158,7 +161,7 @@ class Prepared:
             done,
             float(chunk),
             float(costs.piece_bytes),
-            max(1, min(MAX_COUNT, int(costs.piece_bytes / chunk))),
+            per_piece,
             shape.slices,
             float(shape.least_slice_bytes),
             shape.slots,
@@ -182,7 +185,7 @@ class Prepared:
                 half = done // 2
                 last += (whole - done) * (last - float(round_end[half - 1])) / (done - half)
             time_us = costs.launch_us + last
-        return Run(time_us, total, done, stuck, step_start[:number], step_end[:number], port_bytes)
+        return Run(time_us, total, per_piece, done, stuck, step_start[:number], step_end[:number], port_bytes)
 
     def predict_us(
         self, executor: Executor, protocol: str, size_bytes: float, topology: LogicalTopology | None = None
