@@ -27,16 +27,8 @@ NOUNS = (
         "notebook",
         "xml_elements",
     ),
-    *(
-        "chunk_maps",
-        "collective",
-        "collectives",
-        "executor",
-        "network",
-        "problem",
-        "automorphism",
-        "schedule",
-    ),
+    *("chunk_maps", "collective", "collectives", "executor", "network", "engine_costs"),
+    *("problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
