@@ -24,7 +24,7 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
-from taccl.engine_costs import Served, as_engines_see
+from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
@@ -258,6 +258,8 @@ def _stated(
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
         problem = replace(problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks))
+    elif problem.topology.executor is not None:
+        notes = (*notes, LINKS_ONLY)
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)

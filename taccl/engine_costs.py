@@ -23,6 +23,9 @@ from taccl.units import MB
 Pace = Literal["in-phase", "pipelined", "one-way"]
 PACES: tuple[Pace, ...] = get_args(Pace)
 
+#: What the user should know of times on a machine with an executor where no protocol is known.
+LINKS_ONLY = "times are by links alone; what executing costs on this machine depends on the protocol"
+
 
 @dataclass(frozen=True)
 class Served:

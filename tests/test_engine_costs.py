@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taccl.api import make_problem, synthesize
-from taccl.engine_costs import PACES, as_engines_see, hop_us, link_us_per_mb
+from taccl.engine_costs import LINKS_ONLY, PACES, as_engines_see, hop_us, link_us_per_mb
 from taccl.errors import TopologyError
 from taccl.topologies import load_topology, parse_topology
 from taccl.topologies.executor_section import executor_lines
@@ -92,6 +92,12 @@ def test_engines_search_with_the_costs_of_the_protocol_and_instances_that_are_as
         assert any(f"{blocks} thread block" in note and "Simple" in note for note in result.notes)
     simple, ll = (synthesize("allgather", size="8KB", protocol=name, **quick) for name in ("Simple", "LL"))
     assert ll.time_us < simple.time_us
+
+
+def test_what_knows_no_protocol_stays_with_the_links_and_says_so():
+    stated = make_problem("allgather", topology=MACHINE, size="8MB")
+    assert LINKS_ONLY in stated.notes
+    assert stated.problem.topology.beta_us_per_mb == pytest.approx(WIRE)
 
 
 def test_a_pace_or_number_that_is_none_is_refused():
