@@ -47,9 +47,9 @@ class Served:
 def hop_us(costs: ProtocolCosts) -> float:
     """What a hop of a small message takes beyond the link's alpha, microseconds.
 
-    Every slice is sent, and the last one seen and taken.
+    Its first slice is sent, seen and taken; the others are empty.
     """
-    return (costs.shape.slices + 1) * costs.slice_us + costs.hop_us
+    return 2 * (costs.slice_us + costs.least_us) + (costs.shape.slices - 1) * costs.empty_us + costs.hop_us
 
 
 def link_us_per_mb(

@@ -61,11 +61,13 @@ class ProtocolCosts:
     ----------
     launch_us : what a call takes before anything moves.
     hop_us : from the end of a send until its receiver sees it, beyond the alpha of the link.
-    slice_us : what each slice takes at either end, however few bytes it has.
+    slice_us : what each slice takes at either end, beside its bytes.
     block_gbps : what one thread block moves, 10**9 bytes of data per second; it sends or receives, never both
         at once, and a receive costs it as much as a send.
     piece_bytes : the most of a chunk that goes through the program in one round.
     shape : how pieces are cut and stored.
+    empty_slice_us : what a slice without any bytes takes at either end; None: `slice_us`.
+    least_us : the bytes of a slice take a thread block at least so long, however few they are.
 
     Raises
     ------
@@ -78,10 +80,14 @@ class ProtocolCosts:
     block_gbps: float
     piece_bytes: int
     shape: Shape
+    empty_slice_us: float | None = None
+    least_us: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("launch_us", "hop_us", "slice_us"):
+        for name in ("launch_us", "hop_us", "slice_us", "least_us"):
             number(getattr(self, name), name, TopologyError, most=MAX_ALPHA_US, unit="us")
+        if self.empty_slice_us is not None:
+            number(self.empty_slice_us, "empty_slice_us", TopologyError, most=MAX_ALPHA_US, unit="us")
         number(self.block_gbps, "block_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
         whole_number(self.piece_bytes, "piece_bytes", TopologyError, least=1, most=MAX_SIZE_BYTES)
         shape = self.shape
@@ -93,6 +99,11 @@ class ProtocolCosts:
         )
         whole_number(shape.slots, "slots", TopologyError, least=shape.slices, most=MAX_SLOTS)
         number(shape.wire, "wire", TopologyError, least=1.0, most=MAX_WIRE)
+
+    @property
+    def empty_us(self) -> float:
+        """What a slice without any bytes takes at either end."""
+        return self.slice_us if self.empty_slice_us is None else self.empty_slice_us
 
     @property
     def block_us_per_byte(self) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from taccl.api import make_problem, synthesize
+from taccl.backend.simulate.executor import predict_us
 from taccl.engine_costs import LINKS_ONLY, PACES, as_engines_see, hop_us, link_us_per_mb
 from taccl.errors import TopologyError
 from taccl.topologies import load_topology, parse_topology
@@ -38,6 +39,31 @@ def test_a_hop_sends_each_slice_and_takes_the_last():
     """With Simple, which has two slices in a piece, 3 overheads; with the others 2; and the link's alpha."""
     hops = [0.7 + hop_us(EXECUTOR.costs_of(name)) for name in ("Simple", "LL", "LL128")]
     assert hops == pytest.approx([3.95, 1.54, 2.2])
+
+
+def test_a_hop_is_what_a_small_message_takes_to_come_over():
+    """Executed, a broadcast of 64 bytes from one to another takes the launch, the link's alpha and a hop."""
+    for name, costs in EXECUTOR.protocols.items():
+        other = replace(costs, empty_slice_us=0.1, least_us=0.6)
+        executor = replace(EXECUTOR, protocols={name: other})
+        network = make_problem("broadcast", topology="full:2", size="64B").problem.topology
+        program = synthesize("broadcast", topology="full:2", size="64B", chunks=1).files[0].program
+        sends = replace(
+            program,
+            ranks=tuple(
+                replace(
+                    rank,
+                    thread_blocks=tuple(
+                        replace(block, steps=tuple(step for step in block.steps if step.op.value in "sr"))
+                        for block in rank.thread_blocks
+                    ),
+                )
+                for rank in program.ranks
+            ),
+        )
+        time = predict_us(sends, network, executor, name, 64)
+        alone = other.launch_us + float(network.alpha_us[0]) + hop_us(other)
+        assert time == pytest.approx(alone, abs=0.05)
 
 
 @pytest.mark.parametrize("pace", PACES)

@@ -114,12 +114,14 @@ def test_a_protocol_that_the_machine_does_not_know_is_refused(allpairs: Path) ->
 
 PROTOCOLS = {"Simple": 2**21, "LL": 2**14, "LL128": 50176}
 COSTS = st.builds(
-    lambda launch, hop, slice_us, gbps, shrink: (launch, hop, slice_us, gbps, shrink),
+    lambda *each: each,
     st.floats(0, 20),
     st.floats(0, 5),
     st.floats(0, 5),
     st.floats(0.5, 200),
     st.sampled_from([1, 16, 256]),
+    st.none() | st.floats(0, 5),
+    st.floats(0, 5),
 )
 
 
@@ -136,9 +138,9 @@ def test_no_program_is_faster_than_the_bound(
     costs: tuple, protocol: str, shape: str, collective: str, size_kb: int, instances: int
 ) -> None:
     """Whatever the costs: a file that verification passes takes at least as long as its bound says."""
-    launch, hop, slice_us, gbps, shrink = costs
+    launch, hop, slice_us, gbps, shrink, empty, least = costs
     piece = max(1024, PROTOCOLS[protocol] // shrink)
-    said = ProtocolCosts(launch, hop, slice_us, gbps, piece, SHAPES[protocol])
+    said = ProtocolCosts(launch, hop, slice_us, gbps, piece, SHAPES[protocol], empty, least)
     executor = Executor({protocol: said}, 1.0, 50.0)
     result = synthesize(collective, topology=shape, size=f"{size_kb * 24}KB", chunks=1, **QUICK)
     problem: Problem = replace(

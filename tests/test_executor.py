@@ -29,6 +29,8 @@ def test_flags_take_their_share_of_the_wire() -> None:
         ({"launch_us": -1}, "launch_us must be from 0"),
         ({"hop_us": float("nan")}, "hop_us must be"),
         ({"slice_us": "1"}, "slice_us must be"),
+        ({"empty_slice_us": -1}, "empty_slice_us must be"),
+        ({"least_us": -1}, "least_us must be"),
         ({"block_gbps": 0}, "block_gbps must be"),
         ({"piece_bytes": 0}, "piece_bytes must be a whole number from 1"),
         ({"piece_bytes": 1.5}, "piece_bytes must be a whole number"),

@@ -23,6 +23,7 @@ from taccl.topologies.strict_yaml import Node
 from taccl.units import MAX_ALPHA_US, MAX_SIZE_BYTES, format_size, parse_size
 
 _NEEDED = ("launch_us", "hop_us", "slice_us", "block_gbps", "piece")
+_MORE = ("empty_slice_us", "least_us")
 _SHAPE_KEYS = ("slices", "least_slice", "slots", "cut_through", "wire")
 _KEYS = ("reduce_us", "reduce_gbps", "copy_us", "copy_gbps", "thread_blocks", "protocols")
 
@@ -66,6 +67,10 @@ def executor_lines(executor: Executor) -> Iterator[str]:
         for key in _NEEDED[:-1]:
             yield f"      {key}: {_plain(getattr(costs, key))}"
         yield f"      piece: {format_size(costs.piece_bytes)}"
+        if costs.empty_slice_us is not None:
+            yield f"      empty_slice_us: {_plain(costs.empty_slice_us)}"
+        if costs.least_us:
+            yield f"      least_us: {_plain(costs.least_us)}"
         usual, shape = SHAPES[name], costs.shape
         if shape.slices != usual.slices:
             yield f"      slices: {shape.slices}"
@@ -80,7 +85,7 @@ def executor_lines(executor: Executor) -> Iterator[str]:
 
 
 def _protocol(name: ProtocolName, node: Node) -> ProtocolCosts:
-    keys = node.mapping((*_NEEDED, *_SHAPE_KEYS), required=_NEEDED)
+    keys = node.mapping((*_NEEDED, *_MORE, *_SHAPE_KEYS), required=_NEEDED)
     usual = SHAPES[name]
     slices = keys["slices"].integer(1, MAX_SLICES) if "slices" in keys else usual.slices
     return ProtocolCosts(
@@ -100,6 +105,8 @@ def _protocol(name: ProtocolName, node: Node) -> ProtocolCosts:
             cut_through=keys["cut_through"].boolean() if "cut_through" in keys else usual.cut_through,
             wire=keys["wire"].number(1.0, MAX_WIRE) if "wire" in keys else usual.wire,
         ),
+        empty_slice_us=_us(keys["empty_slice_us"]) if "empty_slice_us" in keys else None,
+        least_us=_us(keys["least_us"]) if "least_us" in keys else 0.0,
     )
 
 

@@ -83,6 +83,15 @@ def test_a_small_simple_piece_still_costs_two_slices():
     assert time == pytest.approx(5 + (0.5 + KB_US) + 1 + (0.5 + KB_US) + 0.5)
 
 
+def test_an_empty_slice_may_take_less_and_few_bytes_a_time_of_their_own():
+    """1 KiB takes 3 us for its bytes at either end; the empty slice takes 0.1 us."""
+    costs = replace(SIMPLE, empty_slice_us=0.1, least_us=3.0)
+    time = predict_us(one_send(), pair(), replace(PLAIN, protocols={"Simple": costs}), "Simple", 2**10)
+    assert time == pytest.approx(5 + (0.5 + 3) + 1 + (0.5 + 3) + 0.1)
+    large = predict_us(one_send(), pair(), replace(PLAIN, protocols={"Simple": costs}), "Simple", 2**16)
+    assert large == pytest.approx(predict_us(one_send(), pair(), PLAIN, "Simple", 2**16))
+
+
 def test_with_ll_a_receive_begins_while_the_send_is_under_way():
     """It sees the first bytes a hop after they leave, and takes them while the rest comes."""
     time = predict_us(one_send(), pair(), PLAIN, "LL", 2**16)

@@ -129,7 +129,7 @@ SHAPE = st.builds(
 @given(
     protocols=st.dictionaries(
         st.sampled_from(PROTOCOL_NAMES),
-        st.builds(ProtocolCosts, US, US, US, GBPS, st.integers(1, 2**40), SHAPE),
+        st.builds(ProtocolCosts, US, US, US, GBPS, st.integers(1, 2**40), SHAPE, st.none() | US, US),
         min_size=1,
     ),
     reduce=st.tuples(US, GBPS),

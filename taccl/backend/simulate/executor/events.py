@@ -65,6 +65,8 @@ def run(
     cut_through: bool,
     hop_us: float,
     slice_us: float,
+    empty_us: float,
+    least_us: float,
     block_us_per_byte: float,
     reduce_us: float,
     reduce_us_per_byte: float,
@@ -192,10 +194,15 @@ def run(
                 begin_us[target, slot] = never
                 begun[target] += 1
                 state[block] = _PREPARES
-                _set(tree, time, size, block, now + slice_us)
+                cost = empty_us
+                if each > 0.0:
+                    cost = slice_us + max(0.0, least_us - each * block_us_per_byte)
+                _set(tree, time, size, block, now + cost)
             else:
                 state[block] = _BUSY
-                cost = slice_us + each * block_us_per_byte
+                cost = empty_us
+                if each > 0.0:
+                    cost = slice_us + max(least_us, each * block_us_per_byte)
                 if does == REDUCE:
                     cost = reduce_us + sources[step] * each * reduce_us_per_byte
                 elif does == COPY:

@@ -168,6 +168,8 @@ class Prepared:
             shape.cut_through,
             costs.hop_us,
             costs.slice_us,
+            costs.empty_us,
+            costs.least_us,
             costs.block_us_per_byte,
             executor.reduce_us,
             sum_us_per_byte,
