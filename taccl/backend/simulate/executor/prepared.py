@@ -27,6 +27,8 @@ from taccl.units import MB
 
 #: Rounds that are executed; a longer call goes on as the last half of these did.
 ROUNDS = 128
+#: Of a large program fewer, but not fewer than the second: so many steps are executed in all.
+_STEPS, _FEWEST_ROUNDS = 2**22, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,7 @@ class Prepared:
         protocol: str,
         size_bytes: float,
         topology: LogicalTopology | None = None,
-        rounds: int = ROUNDS,
+        rounds: int | None = None,
     ) -> Run:
         """Execute the program once.
 
@@ -128,7 +130,8 @@ class Prepared:
         executor, protocol : what executing costs, and the protocol that the call is run with.
         size_bytes : the buffer of the call that `chunks_per_loop` chunks make up (nccl-tests' `size`).
         topology : another network with the same links and ports, whose alphas and betas count.
-        rounds : so many are executed at most; the rest goes on as the last half of these.
+        rounds : so many are executed at most, and the rest goes on as the last half of these. None: 128, or
+            fewer (but 16) of a program with more than 32,768 steps.
 
         Raises
         ------
@@ -147,6 +150,8 @@ class Prepared:
         chunk = size_bytes / self.program.chunks_per_loop
         whole = chunk / costs.piece_bytes
         total = max(1, math.ceil(whole))
+        if rounds is None:
+            rounds = max(_FEWEST_ROUNDS, min(ROUNDS, _STEPS // max(1, len(self.executed))))
         done = min(total, max(2, rounds))
         per_piece = max(1, min(MAX_COUNT, int(costs.piece_bytes / chunk)))
         round_end = np.zeros(done)
