@@ -24,6 +24,7 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
+from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
@@ -142,9 +143,10 @@ def synthesize_request(
     target = find_target(request.target)
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
     network = _network_of(resolved)
-    stated = _stated(resolved, request.symmetry, network)
     collective = resolved.collective
     lowering = output.for_target(target, f"taccl-{collective.name}-{resolved.topology.name}"[:63])
+    served = Served(lowering.protocol, lowering.instances)
+    stated = _stated(resolved, request.symmetry, network, served)
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
 
@@ -163,7 +165,7 @@ def synthesize_request(
             target=target,
         )
         choice = choose_chunks(
-            lambda number: _stated(resolve(replace(uncut, chunks=number)), request.symmetry, network),
+            lambda number: _stated(resolve(replace(uncut, chunks=number)), request.symmetry, network, served),
             _with_what_is_left(options, began),
             on_progress,
             lowered if output.xml else None,
@@ -239,14 +241,25 @@ def _network_of(resolved: Resolved) -> SketchedNetwork:
     return sketched(resolved.sketch, resolved.topology)
 
 
-def _stated(resolved: Resolved, symmetry: Symmetry, network: SketchedNetwork | None = None) -> StatedProblem:
+def _stated(
+    resolved: Resolved,
+    symmetry: Symmetry,
+    network: SketchedNetwork | None = None,
+    served: Served | None = None,
+) -> StatedProblem:
     """The problem that the sketch leaves, with the symmetries that are asked for.
 
-    `network` : what the sketch makes of the machine, where that is known.
+    `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
+    served, where the machine has an executor; None: by links' costs alone.
     """
     network = _network_of(resolved) if network is None else network
     applied = network.applied(resolved.collective, resolved.chunk_mb, resolved.max_group)
     problem, notes = applied.problem, (*resolved.notes, *applied.notes)
+    if served is not None and problem.topology.executor is not None:
+        notes = (*notes, served.note(problem.topology.executor))
+        problem = replace(problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks))
+    elif problem.topology.executor is not None:
+        notes = (*notes, LINKS_ONLY)
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from taccl.arguments import column, shown, text, tuple_of
 from taccl.collective import BoolArray, IntArray
 from taccl.errors import TopologyError
+from taccl.executor import Executor
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 
 FloatArray = NDArray[np.floating]
@@ -62,6 +63,8 @@ class LogicalTopology:
         own contribution and those that come. One that cannot passes a part on as it is.
     may_copy : shape (num_ranks,) or None for all; whether a rank can make several of one chunk: keep it and
         pass it on, or pass it on to several. One that cannot does one of these, once.
+    executor : what executing costs beside the links, where the machine says so. Engines and the cost model's
+        bounds know nothing of it.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class LogicalTopology:
     is_helper: BoolArray | None = None
     may_sum: BoolArray | None = None
     may_copy: BoolArray | None = None
+    executor: Executor | None = None
 
     def __post_init__(self) -> None:
         text(self.name, "the name of a topology", TopologyError)

@@ -19,11 +19,8 @@ from taccl.claims import believed, claim_notes
 from taccl.collective import Collective
 from taccl.collectives import COLLECTIVES, chunk_bytes, rounding_notes
 from taccl.encoding.bounds import Proof, lower_bound
-from taccl.errors import (
-    TacclError,
-    TopologyError,
-    UnitError,
-)
+from taccl.errors import TacclError, TopologyError, UnitError
+from taccl.executed import Execution, execute
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem, RoutingLimits
 from taccl.request import MachineKeywords, Request, spelled_out
@@ -51,13 +48,14 @@ class SimulatedSize:
     Parameters
     ----------
     size_bytes : what nccl-tests prints as `size`.
-    simulation : all that happened.
-    lower_bound_us, bound_source : no program with these chunks is faster on these links, and why.
+    simulation : all that happened; where the machine has an executor, what that says.
+    lower_bound_us, bound_source : no program with these chunks is faster on these links, and why; where the
+        machine has an executor, none with this protocol and so many thread blocks.
     schedule_us : the time of the schedule that the program was made from, where one is known.
     """
 
     size_bytes: int
-    simulation: Simulation
+    simulation: Simulation | Execution
     lower_bound_us: float
     bound_source: str
     schedule_us: float | None
@@ -89,8 +87,28 @@ class SimulatedSize:
         return contradicts(self.lower_bound_us, self.time_us)
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
-        """Draw the timeline of its sends and its bound: see `Simulation.plot`."""
-        return self.simulation.plot(by, ax, lower_bound_us=self.lower_bound_us)
+        """Draw the timeline of its sends and its bound: see `Simulation.plot`.
+
+        Raises
+        ------
+        TacclError : see `steps`.
+        """
+        return self.steps.plot(by, ax, lower_bound_us=self.lower_bound_us)
+
+    @property
+    def steps(self) -> Simulation:
+        """When each step ran, by the costs of links alone.
+
+        Raises
+        ------
+        TacclError : the run was predicted by the machine's executor, in which steps of many rounds overlap.
+        """
+        if isinstance(self.simulation, Execution):
+            raise TacclError(
+                "a run that the machine's executor predicts has no timeline of steps",
+                hint="simulate_file(..., links_only=True), or taccl show",
+            )
+        return self.simulation
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
@@ -104,6 +122,8 @@ class SimulatedSize:
             "bound_source": self.bound_source,
             "gap": self.gap,
             "schedule_time_us": self.schedule_us,
+            "launch_us": self.simulation.launch_us if isinstance(self.simulation, Execution) else None,
+            "rounds": self.simulation.rounds if isinstance(self.simulation, Execution) else None,
         }
 
 
@@ -123,6 +143,11 @@ class SimulatedFile:
     protocol: Protocol | None = None
     arbitration: Arbitration = "urgent"
 
+    @property
+    def is_executed(self) -> bool:
+        """Whether the machine's executor predicts the times, and not its links alone."""
+        return any(isinstance(run.simulation, Execution) for run in self.sizes)
+
     def to_dict(self) -> dict[str, object]:
         """What `taccl simulate --json` prints: plain values, in units by their keys."""
         return stamped(
@@ -134,7 +159,8 @@ class SimulatedFile:
                 "ranks": self.program.num_ranks,
                 "topology": self.topology,
                 "protocol": (self.protocol or self.program.protocol).value,
-                "protocol_overhead": self.protocol is not None,
+                "protocol_overhead": self.protocol is not None or self.is_executed,
+                "executor": self.is_executed,
                 "arbitration": self.arbitration,
                 "results": [run.figures() for run in self.sizes],
                 "notes": list(self.notes),
@@ -174,6 +200,7 @@ def simulate_file(
     slots: int | None = None,
     arbitration: Arbitration = "urgent",
     copy_us_per_mb: float = 0.0,
+    links_only: bool = False,
     **machine: Unpack[MachineKeywords],
 ) -> SimulatedFile:
     """Simulate a program on a machine, at each size.
@@ -187,7 +214,9 @@ def simulate_file(
     machine : topology, sketch, nodes, profile, occupancy, nic_sharing, as in `taccl.Request`.
     collective : the YAML file of the custom collective that an MSCCL-XML is for.
     root : of broadcast, reduce, gather and scatter in an MSCCL-XML; by default the one that fits.
-    protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`.
+    protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`. Where the machine has an
+        executor, that says what the last three do, and the file's own protocol has its costs, too.
+    links_only : whether to leave out what the machine says of its executor.
 
     Raises
     ------
@@ -204,20 +233,29 @@ def simulate_file(
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
+        simulation: Simulation | Execution
         try:
-            simulation = simulate_program(
-                subject.program,
-                problem.topology,
-                problem.chunk_mb * subject.cut,
-                protocol=protocol,
-                slots=slots,
-                arbitration=arbitration,
-                copy_us_per_mb=copy_us_per_mb,
-            )
+            if problem.topology.executor is not None and not links_only:
+                _check_executed(slots, arbitration, copy_us_per_mb)
+                asked_protocol = subject.program.protocol if protocol is None else protocol
+                simulation = execute(subject.program, problem, subject.cut, asked_protocol)
+            else:
+                simulation = simulate_program(
+                    subject.program,
+                    problem.topology,
+                    problem.chunk_mb * subject.cut,
+                    protocol=protocol,
+                    slots=slots,
+                    arbitration=arbitration,
+                    copy_us_per_mb=copy_us_per_mb,
+                )
         except TacclError as fault:
             fault.path = str(path)
             raise
-        bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
+        if isinstance(simulation, Execution):
+            bound, schedule_us = simulation.bound, None
+        else:
+            bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
         if subject.saved is not None and schedule_us is not None:
             claims |= dict.fromkeys(claim_notes(subject.saved, bound))
         runs.append(
@@ -262,6 +300,20 @@ def _check_run(
         unit="us per MB",
         hint="--copy-cost 5",
     )
+
+
+def _check_executed(slots: int | None, arbitration: Arbitration, copy_us_per_mb: float) -> None:
+    """Refuse what is part of the machine's executor, or means nothing under it."""
+    for name, given in (
+        ("slots", slots is not None),
+        ("arbitration", arbitration != "urgent"),
+        ("copy cost", copy_us_per_mb > 0),
+    ):
+        if given:
+            raise TacclError(
+                f"the machine's executor says how a file is executed, so a {name} of one's own means nothing",
+                hint="change the section executor: of the machine's file, or take it out",
+            )
 
 
 def _names_no_machine(asked: Request) -> bool:

@@ -27,7 +27,8 @@ NOUNS = (
         "notebook",
         "xml_elements",
     ),
-    *("chunk_maps", "collective", "collectives", "network", "problem", "automorphism", "schedule"),
+    *("chunk_maps", "collective", "collectives", "executor", "network", "engine_costs"),
+    *("problem", "automorphism", "schedule"),
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "topologies": (),
@@ -53,6 +54,7 @@ TOP = (
     "machine_check",
     "claims",
     "measured",
+    "executed",
     "simulated_subject",
     "simulated",
     "frontier",

@@ -119,6 +119,10 @@ class _Machine(NamedTuple):
     collective: str | None
 
 
+#: What a picture of steps says on a machine whose executor is known.
+_WITHOUT_EXECUTOR = (
+    "by the links' costs alone; taccl simulate predicts what the machine's executor makes of it"
+)
 _NOT_GIVEN = _Machine(None, None, None, None, None, None)
 
 
@@ -161,17 +165,20 @@ def _program(file: Path, machine: _Machine) -> _Subject:
         nodes=machine.nodes,
         profile=machine.profile,
         collective=machine.collective,
+        links_only=True,
     )
     run, notes = simulated.sizes[0], simulated.notes
+    if run.steps.topology.executor is not None:
+        notes = (*notes, _WITHOUT_EXECUTOR)
     facts = (*_facts(run), *(("note", note) for note in notes))
     return _Subject(
-        lambda rank: describe_program(simulated.program, rank, run.simulation, facts),
-        lambda: program_timeline(simulated.program, run.simulation, _facts(run), notes),
+        lambda rank: describe_program(simulated.program, rank, run.steps, facts),
+        lambda: program_timeline(simulated.program, run.steps, _facts(run), notes),
     )
 
 
 def _facts(run: SimulatedSize) -> tuple[tuple[str, str], ...]:
-    topology, chunk = run.simulation.topology, round(run.simulation.chunk_mb * units.MB)
+    topology, chunk = run.steps.topology, round(run.steps.chunk_mb * units.MB)
     return (
         ("topology", topology_words(topology)),
         ("size", f"{units.format_size(run.size_bytes)}, in chunks of {units.format_size(chunk)}"),

@@ -67,7 +67,8 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
 
     Its thread blocks, waits and connections are simulated event by event on the links and ports of a
     machine. Each time comes with a lower bound for all programs of that collective, with chunks as
-    fine, on these links.
+    fine, on these links. Where the machine says what executing costs (executor: in its file), the file is
+    executed so, thread block by thread block.
 
     \b
     taccl simulate ag.xml --sketch ndv2-sk-1 --size 1MB,16MB,64MB
@@ -88,7 +89,8 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
 def _show(result: SimulatedFile) -> None:
     program = result.program
     click.echo(
-        f"{result.collective.name}, {program.num_ranks} ranks, {program.protocol.value}, on {result.topology}"
+        f"{result.collective.name}, {program.num_ranks} ranks, {_protocol(result)}, on {result.topology}"
+        + (" as its executor runs it" if result.is_executed else "")
     )
     header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]
     has_schedule = any(run.schedule_us is not None for run in result.sizes)
@@ -97,6 +99,12 @@ def _show(result: SimulatedFile) -> None:
     show_table([*header, "why no program is faster"], [_row(run, has_schedule) for run in result.sizes])
     for note in result.notes:
         click.echo(f"note: {note}")
+
+
+def _protocol(result: SimulatedFile) -> str:
+    """Without an executor, another protocol than the file's is a question about its connections."""
+    asked = result.protocol if result.is_executed else None
+    return (asked or result.program.protocol).value
 
 
 def _row(run: SimulatedSize, has_schedule: bool) -> list[str]:

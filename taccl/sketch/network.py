@@ -52,6 +52,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         port_names=names,
         occupancy=topology.occupancy,
         port_betas=betas,
+        executor=topology.executor,
     )
 
 

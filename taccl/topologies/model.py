@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from taccl.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.errors import TopologyError
+from taccl.executor import Executor
 from taccl.network import Occupancy, check_occupancy
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
@@ -42,6 +43,7 @@ class PhysicalTopology:
         into as many parts: their bandwidths add up, and the largest alpha is that of the last part to come.
     occupancy : `serial` (a port is busy for alpha + size * beta) or `pipelined` (for size * beta).
     chunk_bytes : the chunk size that the costs were measured for, where a profile says so.
+    executor : what executing costs beside the links, where that is known.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class PhysicalTopology:
     links: tuple[Link, ...]
     occupancy: Occupancy = "serial"
     chunk_bytes: int | None = field(default=None)
+    executor: Executor | None = None
 
     def __post_init__(self) -> None:
         text(self.name, "the name of a topology", TopologyError)
@@ -66,6 +69,10 @@ class PhysicalTopology:
         ):
             raise TopologyError(f"topology {self.name!r} has two devices called {name!r}")
         check_occupancy(self.occupancy)
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            raise TopologyError(
+                f"the executor of {self.name!r} must be an Executor, not {shown(self.executor)}"
+            )
         known = set(names)
         for link in self.links:
             self._check_link(link, known)

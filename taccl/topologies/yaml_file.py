@@ -15,6 +15,7 @@ from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
+from taccl.topologies.executor_section import read_executor
 from taccl.topologies.fabric import Fabric, joined, one_switch_for_nodes
 from taccl.topologies.fabric_costs import links_with_costs
 from taccl.topologies.fabric_yaml import read_domain, read_levels
@@ -32,6 +33,7 @@ _KINDS: dict[str, tuple[DeviceKind, str]] = {
 }
 _TEMPLATE_KEYS = (*_KINDS, "links")
 _NODES_KEYS = ("node", "nodes", "fabric", "domain")
+_MACHINE_KEYS = ("name", "occupancy", "executor")
 _COST_KEYS = ("alpha_us", "beta_us_per_mb", "bandwidth_gbps")
 Devices = dict[str, tuple[str, ...]]
 
@@ -87,16 +89,17 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
             "a machine of several nodes has its GPUs and links under 'node:'", hint="add 'node: ...'"
         )
     if has_nodes:
-        keys = root.mapping((*_NODES_KEYS, "name", "occupancy"), required=("name", "node"))
+        keys = root.mapping((*_MACHINE_KEYS, *_NODES_KEYS), required=("name", "node"))
     else:
-        known = (*_TEMPLATE_KEYS, *_NODES_KEYS, "name", "occupancy")
+        known = (*_TEMPLATE_KEYS, *_MACHINE_KEYS, *_NODES_KEYS)
         keys = root.mapping(known, required=("name", "gpus", "links"))
     occupancy: Occupancy = "serial"
     if "occupancy" in keys:
         occupancy = keys["occupancy"].choice(OCCUPANCIES)
     name = keys["name"].string()
     devices, links = _nodes(root, keys, nodes) if has_nodes else _flat(root, keys, nodes)
-    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy)
+    executor = read_executor(keys["executor"]) if "executor" in keys else None
+    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy, executor=executor)
 
 
 def _flat(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[Device], list[Link]]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.program import Protocol
+from taccl.backend.simulate.matched import links_of
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
 from taccl.collective import IntArray
-from taccl.errors import TopologyError
 from taccl.network import FloatArray, LogicalTopology
 from taccl.units import MB
 
@@ -69,7 +69,7 @@ def costs_of(
     on = connections.sends_on
     sends = on >= 0
     link = np.full(len(executed), -1, dtype=np.int64)
-    link[sends] = _links(executed, connections, topology)[on[sends]]
+    link[sends] = links_of(executed, connections, topology)[on[sends]]
     count = columns.count[executed.step]
     size = count * chunk_mb * overhead
     busy, whole = np.zeros(len(executed)), np.zeros(len(executed))
@@ -102,25 +102,3 @@ def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) ->
     for row, busy_us in zip(sends[send].tolist(), busy.tolist(), strict=True):
         ports_us[row].append(busy_us)
     return ports_us
-
-
-def _links(executed: ExecutedSteps, connections: Connections, topology: LogicalTopology) -> IntArray:
-    """The link of each connection, shape (num_connections,); -1 for those without any send."""
-    used = np.zeros(len(connections.keys), dtype=np.bool_)
-    used[connections.sends_on[connections.sends_on >= 0]] = True
-    links = np.full(len(connections.keys), -1, dtype=np.int64)
-    for connection in np.flatnonzero(used).tolist():
-        _, src, dst = connections.keys[connection]
-        link = topology.link_index.get((src, dst))
-        if link is None:
-            first = int(np.flatnonzero(connections.sends_on == connection)[0])
-            step = int(executed.step[first])
-            raise TopologyError(
-                f"{executed.name(first)} sends from rank {src} to rank {dst}, "
-                f"but {topology.name} has no link from {src} to {dst}",
-                line=int(executed.columns.line[step]) or None,
-                hint="the topology or sketch that the file was made for; without a sketch, all links of the "
-                "machine are there",
-            )
-        links[connection] = link
-    return links

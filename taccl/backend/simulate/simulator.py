@@ -24,15 +24,13 @@ import numpy as np
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
+from taccl.backend.simulate.matched import hang, matched
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import DECIMALS, urgency_us
-from taccl.backend.verify.columns import Columns
-from taccl.backend.verify.connections import Connections, connect
-from taccl.backend.verify.deadlock import find_cycle
+from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
-from taccl.backend.verify.report import Collector
-from taccl.errors import TacclError, TopologyError, VerificationError
+from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 
 Arbitration = Literal["urgent", "first-come"]
@@ -40,7 +38,6 @@ Arbitration = Literal["urgent", "first-come"]
 #: Events closer than this, plus float error, are one moment (microseconds).
 _MOMENT_US = 1e-9
 _FLOAT_ERROR = 1e-13
-_FINDINGS = 5
 
 #: Kinds of event: a send has left its ports, a receiver has it, a local step is done; a send has left a
 #: port that is faster than its link (the event has the port in place of the step).
@@ -78,14 +75,9 @@ def simulate_program(
     VerificationError : steps without another end or without chunks, or a hang (with the cycle).
     TopologyError : a send between ranks that no link joins, or another number of ranks.
     """
-    if program.num_ranks != topology.num_ranks:
-        raise TopologyError(
-            f"the program is for {program.num_ranks} ranks, but {topology.name} has {topology.num_ranks}",
-            hint="another --nodes, --topology or --sketch",
-        )
     if not chunk_mb > 0 or not copy_us_per_mb >= 0 or (slots is not None and slots < 1):
         raise TacclError("chunks must be larger than 0 MB, copies take 0 us/MB or more, slots be 1 or more")
-    executed, connections = _matched(program)
+    executed, connections = matched(program, topology)
     costs = costs_of(
         executed,
         connections,
@@ -105,49 +97,12 @@ def simulate_program(
     return run.simulation(program, chunk_mb)
 
 
-def _matched(program: Program) -> tuple[ExecutedSteps, Connections]:
-    executed = ExecutedSteps.of(Columns.of(program))
-    collector = Collector()
-    connections = connect(executed, collector)
-    findings = [str(finding) for finding in collector.findings()] if collector.fatal else []
-    if not findings:
-        for moves, connection, words in (
-            (executed.sends, connections.sends_on, "send to"),
-            (executed.receives, connections.receives_on, "receive from"),
-        ):
-            lost = np.flatnonzero(moves & (connection < 0))
-            findings += [f"{executed.name(int(row))}: its thread block has nobody to {words}" for row in lost]
-    counts = executed.columns.count[executed.step]
-    findings += [
-        f"{executed.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
-        for row in np.flatnonzero(counts < 1)
-    ]
-    if findings:
-        raise VerificationError(
-            "the program cannot run, so it has no time",
-            findings=findings[:_FINDINGS],
-            hint="taccl verify says all that is wrong",
-        )
-    return executed, connections
-
-
 def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> Sequence[int]:
     """Steps in an order in which they can be done; an error if there is none."""
     outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
     if outcome.ends:
         return outcome.order
-    cycle = find_cycle(outcome.blocked)
-    words = {
-        "flag": "waits for a step that is never done",
-        "data": "waits for data",
-        "slot": "waits for room",
-    }
-    raise VerificationError(
-        f"with {costs.slots} slots per connection, of {costs.chunks_per_piece} chunks of this size each, "
-        "the program hangs, so it has no time",
-        findings=[f"{executed.name(each.index)} {words[each.reason]}" for each in cycle[:_FINDINGS]],
-        hint="a smaller size; taccl verify says where and why it hangs",
-    )
+    raise hang(executed, connections, costs.slots, costs.chunks_per_piece)
 
 
 class _Run:

@@ -1,0 +1,104 @@
+"""A program that can run on a network: its sends matched with receives, and the link of each connection."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taccl.backend.program import Program
+from taccl.backend.verify.columns import Columns
+from taccl.backend.verify.connections import Connections, connect
+from taccl.backend.verify.deadlock import find_cycle
+from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.backend.verify.execution import execute
+from taccl.backend.verify.report import Collector
+from taccl.collective import IntArray
+from taccl.errors import TopologyError, VerificationError
+from taccl.network import LogicalTopology
+
+FINDINGS = 5
+
+
+def matched(program: Program, topology: LogicalTopology) -> tuple[ExecutedSteps, Connections]:
+    """What the runtimes make of a program, and its connections.
+
+    Raises
+    ------
+    VerificationError : steps without another end or without chunks.
+    TopologyError : another number of ranks.
+    """
+    if program.num_ranks != topology.num_ranks:
+        raise TopologyError(
+            f"the program is for {program.num_ranks} ranks, but {topology.name} has {topology.num_ranks}",
+            hint="another --nodes, --topology or --sketch",
+        )
+    executed = ExecutedSteps.of(Columns.of(program))
+    collector = Collector()
+    connections = connect(executed, collector)
+    findings = [str(finding) for finding in collector.findings()] if collector.fatal else []
+    if not findings:
+        for moves, connection, words in (
+            (executed.sends, connections.sends_on, "send to"),
+            (executed.receives, connections.receives_on, "receive from"),
+        ):
+            lost = np.flatnonzero(moves & (connection < 0))
+            findings += [f"{executed.name(int(row))}: its thread block has nobody to {words}" for row in lost]
+    counts = executed.columns.count[executed.step]
+    findings += [
+        f"{executed.name(int(row))}: cnt is {counts[row]}; a step moves at least one chunk"
+        for row in np.flatnonzero(counts < 1)
+    ]
+    if findings:
+        raise VerificationError(
+            "the program cannot run, so it has no time",
+            findings=findings[:FINDINGS],
+            hint="taccl verify says all that is wrong",
+        )
+    return executed, connections
+
+
+def links_of(executed: ExecutedSteps, connections: Connections, topology: LogicalTopology) -> IntArray:
+    """The link of each connection, shape (num_connections,); -1 for those without any send.
+
+    Raises
+    ------
+    TopologyError : a send between ranks that no link joins.
+    """
+    used = np.zeros(len(connections.keys), dtype=np.bool_)
+    used[connections.sends_on[connections.sends_on >= 0]] = True
+    links = np.full(len(connections.keys), -1, dtype=np.int64)
+    for connection in np.flatnonzero(used).tolist():
+        _, src, dst = connections.keys[connection]
+        link = topology.link_index.get((src, dst))
+        if link is None:
+            first = int(np.flatnonzero(connections.sends_on == connection)[0])
+            step = int(executed.step[first])
+            raise TopologyError(
+                f"{executed.name(first)} sends from rank {src} to rank {dst}, "
+                f"but {topology.name} has no link from {src} to {dst}",
+                line=int(executed.columns.line[step]) or None,
+                hint="the topology or sketch that the file was made for; without a sketch, all links of the "
+                "machine are there",
+            )
+        links[connection] = link
+    return links
+
+
+def hang(
+    executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
+) -> VerificationError:
+    """The error for a program that hangs where a connection holds so many pieces of so many chunks."""
+    words = {
+        "flag": "waits for a step that is never done",
+        "data": "waits for data",
+        "slot": "waits for room",
+    }
+    blocked = execute(executed, connections, slots, chunks_per_piece).blocked
+    return VerificationError(
+        f"with {slots} slots per connection, of {chunks_per_piece} chunks of this size each, "
+        "the program hangs, so it has no time",
+        findings=[
+            f"{executed.name(each.index)} {words[each.reason]}"
+            for each in (find_cycle(blocked)[:FINDINGS] if blocked else ())
+        ],
+        hint="a smaller size; taccl verify says where and why it hangs",
+    )

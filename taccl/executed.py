@@ -1,0 +1,188 @@
+"""A program on a machine that says what executing costs: its time, and what no such program can beat.
+
+It knows programs, problems and bounds; it knows no files. The model is in docs/cost-model.md, "The executor".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate.executor import Prepared
+from taccl.backend.simulate.matched import hang
+from taccl.encoding.bounds import Proof, known_bounds, lower_bound
+from taccl.encoding.bounds.cuts import Crossings, members
+from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.instance import Instance
+from taccl.errors import TopologyError, VerificationError
+from taccl.executor import Executor, ProtocolCosts
+from taccl.network import LogicalTopology
+from taccl.problem import Problem
+from taccl.tolerance import contradicts
+from taccl.units import MB
+
+#: Rounds that are executed where those of a usual execution contradict a bound.
+_MOST_ROUNDS = 4096
+#: On machines with more ranks, what each has to send and receive is not counted.
+_MOST_RANKS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """One call of a program.
+
+    Parameters
+    ----------
+    time_us : from the call to the end of its last thread block.
+    chunk_mb : MB of one chunk of the program.
+    launch_us : what of it passes before anything moves.
+    rounds : how often the program runs through its steps, each time for a piece of every chunk.
+    bound : no program of this collective with so many thread blocks is faster, with this protocol.
+    """
+
+    time_us: float
+    chunk_mb: float
+    launch_us: float
+    rounds: int
+    bound: Proof
+
+
+def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) -> Execution:
+    """Run a program on the problem's network, as its executor says.
+
+    Parameters
+    ----------
+    problem : what the program answers; its network has an executor.
+    cut : the problem's chunks in one of the program's.
+    protocol : which one the call is run with.
+
+    Raises
+    ------
+    TopologyError : the executor does not know the protocol, or no link joins two ranks.
+    VerificationError : the program cannot run, or hangs at this size.
+    """
+    network = problem.topology
+    executor = _executor_of(network)
+    costs = executor.costs_of(protocol.value)
+    _check_blocks(program, executor)
+    prepared = Prepared.of(program, network)
+    chunk_mb = problem.chunk_mb * cut
+    size_bytes = chunk_mb * MB * program.chunks_per_loop
+    run = prepared.run(executor, protocol.value, size_bytes)
+    if run.stuck:
+        slots = costs.shape.slots // costs.shape.slices
+        raise hang(prepared.executed, prepared.connections, slots, run.chunks_per_piece)
+    bound = executed_bound(problem, program, protocol.value)
+    if run.executed_rounds < run.rounds and contradicts(bound.value_us, run.time_us):
+        # what was executed tells too little about the rest
+        run = prepared.run(executor, protocol.value, size_bytes, rounds=min(run.rounds, _MOST_ROUNDS))
+    time_us = run.time_us if run.executed_rounds == run.rounds else max(run.time_us, bound.value_us)
+    return Execution(time_us, chunk_mb, costs.launch_us, run.rounds, bound)
+
+
+def executed_bound(problem: Problem, program: Program, protocol: str) -> Proof:
+    """The largest of what launch, wires, latencies and thread blocks take at least.
+
+    It holds for every program of the collective with chunks as fine, this protocol, no more thread blocks on
+    any rank, and steps fused only where this program has such.
+
+    Raises
+    ------
+    TopologyError : the executor does not know the protocol.
+    """
+    costs = _executor_of(problem.topology).costs_of(protocol)
+    proofs = [_wires(problem, costs), _latency(problem, costs), *_blocks(problem, program, costs)]
+    best = max(proofs, key=lambda proof: proof.value_us)
+    witness = f"{costs.launch_us:g} us of launch, then {best.witness}"
+    return replace(best, value_us=best.value_us + costs.launch_us, witness=witness)
+
+
+def _executor_of(network: LogicalTopology) -> Executor:
+    if network.executor is None:
+        raise TopologyError(
+            f"{network.name} does not say what executing costs", hint="a section executor: in its file"
+        )
+    return network.executor
+
+
+def _check_blocks(program: Program, executor: Executor) -> None:
+    """All thread blocks of a GPU wait for each other, so they have to run at once."""
+    available = executor.thread_blocks
+    for rank in program.ranks:
+        if available is not None and len(rank.thread_blocks) > available:
+            raise VerificationError(
+                f"rank {rank.rank} has {len(rank.thread_blocks)} thread blocks, but a GPU of the machine "
+                f"runs {available} at once: the program would hang, so it has no time",
+                hint="fewer instances or channels",
+            )
+
+
+def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:
+    """Bytes through ports, however finely they are cut: pieces go through the program in rounds."""
+    network, wire = problem.topology, costs.shape.wire
+    fluid = replace(
+        network,
+        alpha_us=np.zeros(network.num_links),
+        beta_us_per_mb=network.beta_us_per_mb * wire,
+        port_betas=None
+        if network.port_betas is None
+        else tuple(tuple(beta * wire for beta in betas) for betas in network.port_betas),
+        occupancy="pipelined",
+    )
+    whatever_chunks = [bound for bound in known_bounds() if bound.holds_for_any_chunks]
+    return lower_bound(replace(problem, topology=fluid, symmetry=()), bounds=whatever_chunks)
+
+
+def _latency(problem: Problem, costs: ProtocolCosts) -> Proof:
+    """The farthest way: each hop is prepared and seen; the bytes of one chunk pass the last one."""
+    network = problem.topology
+    hops = replace(
+        network,
+        alpha_us=network.alpha_us + costs.hop_us + costs.slice_us,
+        beta_us_per_mb=np.zeros(network.num_links),
+        port_betas=None,
+    )
+    proof = lower_bound(replace(problem, topology=hops, symmetry=()), bounds=[LATENCY])
+    if not proof.value_us:
+        return proof
+    block_us = problem.chunk_mb * MB * costs.block_us_per_byte
+    wire_us = problem.chunk_mb * float(network.beta_us_per_mb.min(initial=math.inf)) * costs.shape.wire
+    return replace(proof, value_us=proof.value_us + max(block_us + costs.slice_us, wire_us))
+
+
+def _blocks(problem: Problem, program: Program, costs: ProtocolCosts) -> Iterator[Proof]:
+    """Bytes that thread blocks have to send and receive: each moves so many at once, one way."""
+    ranks = problem.num_ranks
+    if ranks > _MOST_RANKS:
+        return
+    instance = Instance(problem)
+    crossings = instance.once(Crossings)
+    blocks = np.array([sum(b.send >= 0 or b.recv >= 0 for b in rank.thread_blocks) for rank in program.ranks])
+    fused = any(
+        step.op.sends and step.op.receives
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.steps
+    )
+    received, work = np.zeros(ranks), np.zeros(ranks)
+    for rank in range(ranks):
+        inside = members(ranks, (rank,))
+        received[rank] = len(crossings.must_enter(inside))
+        sent = len(crossings.must_enter(~inside))
+        work[rank] = max(received[rank], sent) if fused else received[rank] + sent
+    us_per_chunk = problem.chunk_mb * MB * costs.block_us_per_byte
+    for which, chunks, many in (
+        *((f"rank {rank}", float(work[rank]), int(blocks[rank])) for rank in range(ranks)),
+        ("all ranks", float(received.sum()) * (1 if fused else 2), int(blocks.sum())),
+    ):
+        moved = f"{chunks * problem.chunk_mb:.4g} MB"
+        yield Proof(
+            value_us=chunks * us_per_chunk / many if many else 0.0,
+            witness=f"{many} thread blocks of {which} move {moved} at {costs.block_gbps:g} GB/s each",
+            kind="thread-blocks",
+            remedy="more thread blocks: instances or channels",
+        )

@@ -1,0 +1,169 @@
+"""What executing costs on a machine: launches, thread blocks and pieces, by protocol. It knows no programs.
+
+A link's alpha and beta say what wires cost. A runtime adds to that: a call takes a while before anything
+moves, a thread block moves bytes at a speed of its own, and what is sent is cut into pieces and slices that
+each take their time. An `Executor` holds these numbers; docs/cost-model.md says what is computed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from taccl.arguments import number, shown, whole_number, word
+from taccl.errors import TopologyError
+from taccl.units import MAX_ALPHA_US, MAX_SIZE_BYTES
+
+ProtocolName = Literal["Simple", "LL", "LL128"]
+PROTOCOL_NAMES: tuple[ProtocolName, ...] = get_args(ProtocolName)
+
+#: A thread block can be no slower and no faster than this, GB/s.
+MIN_GBPS, MAX_GBPS = 1e-6, 1e9
+MAX_SLICES, MAX_SLOTS, MAX_THREAD_BLOCKS = 64, 2**20, 2**20
+MAX_WIRE = 1e3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a protocol cuts and stores what it moves: the same in every runtime, but for the size of a piece.
+
+    Parameters
+    ----------
+    slices : slices of a piece; each is sent, stored and received by itself, also an empty one.
+    least_slice_bytes : a slice has at least so many bytes, as long as there are any.
+    slots : slices that a connection holds before its sender waits.
+    cut_through : whether a receive begins while the send is under way (there are flags in the data).
+    wire : bytes on the wire for each byte of data.
+    """
+
+    slices: int
+    least_slice_bytes: int
+    slots: int
+    cut_through: bool
+    wire: float
+
+
+#: What NCCL, RCCL and the MSCCL runtimes do. Simple: two slices of 32 KiB or more; LL sends a flag of 4 bytes
+#: with every 4, LL128 one of 8 with every 120.
+SHAPES: Mapping[ProtocolName, Shape] = {
+    "Simple": Shape(slices=2, least_slice_bytes=2**15, slots=4, cut_through=False, wire=1.0),
+    "LL": Shape(slices=1, least_slice_bytes=0, slots=8, cut_through=True, wire=2.0),
+    "LL128": Shape(slices=1, least_slice_bytes=0, slots=8, cut_through=True, wire=128 / 120),
+}
+
+
+@dataclass(frozen=True)
+class ProtocolCosts:
+    """What one protocol costs on a machine, checked when it is made.
+
+    Parameters
+    ----------
+    launch_us : what a call takes before anything moves.
+    hop_us : from the end of a send until its receiver sees it, beyond the alpha of the link.
+    slice_us : what each slice takes at either end, beside its bytes.
+    block_gbps : what one thread block moves, 10**9 bytes of data per second; it sends or receives, never both
+        at once, and a receive costs it as much as a send.
+    piece_bytes : the most of a chunk that goes through the program in one round.
+    shape : how pieces are cut and stored.
+    empty_slice_us : what a slice without any bytes takes at either end; None: `slice_us`.
+    least_us : the bytes of a slice take a thread block at least so long, however few they are.
+
+    Raises
+    ------
+    TopologyError : a number that is out of range.
+    """
+
+    launch_us: float
+    hop_us: float
+    slice_us: float
+    block_gbps: float
+    piece_bytes: int
+    shape: Shape
+    empty_slice_us: float | None = None
+    least_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("launch_us", "hop_us", "slice_us", "least_us"):
+            number(getattr(self, name), name, TopologyError, most=MAX_ALPHA_US, unit="us")
+        if self.empty_slice_us is not None:
+            number(self.empty_slice_us, "empty_slice_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        number(self.block_gbps, "block_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
+        whole_number(self.piece_bytes, "piece_bytes", TopologyError, least=1, most=MAX_SIZE_BYTES)
+        shape = self.shape
+        if not isinstance(shape, Shape):
+            raise TopologyError(f"the shape of a protocol must be a Shape, not {shown(shape)}")
+        whole_number(shape.slices, "slices", TopologyError, least=1, most=MAX_SLICES)
+        whole_number(
+            shape.least_slice_bytes, "least_slice_bytes", TopologyError, least=0, most=MAX_SIZE_BYTES
+        )
+        whole_number(shape.slots, "slots", TopologyError, least=shape.slices, most=MAX_SLOTS)
+        number(shape.wire, "wire", TopologyError, least=1.0, most=MAX_WIRE)
+
+    @property
+    def empty_us(self) -> float:
+        """What a slice without any bytes takes at either end."""
+        return self.slice_us if self.empty_slice_us is None else self.empty_slice_us
+
+    @property
+    def block_us_per_byte(self) -> float:
+        """What a byte of data costs a thread block, one way."""
+        return 1e-3 / self.block_gbps
+
+
+@dataclass(frozen=True)
+class Executor:
+    """What executing costs on a machine, checked when it is made.
+
+    Parameters
+    ----------
+    protocols : costs by protocol; a protocol that is not there cannot be predicted.
+    reduce_us, reduce_gbps : a local sum (`re`) of m sources of n bytes takes reduce_us + m n / reduce_gbps.
+    copy_us, copy_gbps : a local copy of n bytes takes copy_us + n / copy_gbps; None: as a sum of one source.
+    thread_blocks : how many a GPU runs at once, where that is known.
+
+    Raises
+    ------
+    TopologyError : no protocol, an unknown one, or a number that is out of range.
+    """
+
+    protocols: Mapping[ProtocolName, ProtocolCosts]
+    reduce_us: float
+    reduce_gbps: float
+    copy_us: float | None = None
+    copy_gbps: float | None = None
+    thread_blocks: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.protocols, Mapping) or not self.protocols:
+            raise TopologyError(
+                f"an executor has costs for one protocol or more, not {shown(self.protocols)}",
+                hint=f"for {', '.join(PROTOCOL_NAMES)}, or some of them",
+            )
+        for name, costs in self.protocols.items():
+            word(name, "protocol", PROTOCOL_NAMES, TopologyError)
+            if not isinstance(costs, ProtocolCosts):
+                raise TopologyError(f"the costs of {name} must be ProtocolCosts, not {shown(costs)}")
+        number(self.reduce_us, "reduce_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        number(self.reduce_gbps, "reduce_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
+        if self.copy_us is not None:
+            number(self.copy_us, "copy_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        if self.copy_gbps is not None:
+            number(self.copy_gbps, "copy_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
+        if self.thread_blocks is not None:
+            whole_number(self.thread_blocks, "thread_blocks", TopologyError, least=1, most=MAX_THREAD_BLOCKS)
+
+    def costs_of(self, protocol: str) -> ProtocolCosts:
+        """What a protocol costs.
+
+        Raises
+        ------
+        TopologyError : the machine says nothing about it.
+        """
+        for name, costs in self.protocols.items():
+            if name == protocol:
+                return costs
+        raise TopologyError(
+            f"the machine's executor says nothing about the protocol {protocol}",
+            hint=f"it knows {', '.join(self.protocols)}; taccl topology fit --runs measures another",
+        )
