@@ -58,6 +58,8 @@ TOP = (
     "simulated",
     "frontier",
     "explained",
+    "probe",
+    "fitted",
     "cli",
     "__main__",
 )

@@ -114,6 +114,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "import", "topo.xml"),
         ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
         ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
+    "taccl.probe/1": (
+        ("probe", "--topology", "switch:3"),
+        ("probe", "--topology", "ring:4", "--protocol", "LL"),
     ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
