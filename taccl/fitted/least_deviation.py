@@ -27,9 +27,10 @@ _SOFT = 0.02
 _ANCHOR = 0.01
 #: Predictions are pieces of straight lines, so differences are taken over more than rounding.
 _STEP = 0.01
-_ROUNDS = 40
-#: Other starts: how many, how far (in logarithms), and how many of them are followed.
-_OTHER_STARTS, _SPREAD, _FOLLOWED = 12, 0.5, 1
+#: Evaluations of the search on all rows with the rough model, then with the fine one, and of each short one.
+_ROUGH, _FINE, _SHORT = 15, 5, 10
+#: Other starts: how many, and how far in logarithms; the best of them is followed.
+_OTHER_STARTS, _SPREAD = 8, 0.5
 _RESAMPLES = 400
 #: A parameter whose standard error is more than this factor is not in the data.
 _UNTOLD = np.log(2.0)
@@ -60,7 +61,6 @@ class LeastDeviation:
     values, low, high : shape (unknowns,): each with its 90% interval.
     is_told : shape (unknowns,): whether the measured times can tell it; if not, it is near its start.
     predicted_us : shape (rows,), at `values`.
-    evaluations : how many times all rows were predicted.
     """
 
     values: FloatArray
@@ -68,67 +68,77 @@ class LeastDeviation:
     high: FloatArray
     is_told: BoolArray
     predicted_us: FloatArray
-    evaluations: float
 
 
 def least_deviation(
     unknowns: Sequence[Unknown],
-    predict: Predict,
+    rough: Predict,
+    fine: Predict,
     measured_us: FloatArray,
     groups: IntArray,
+    begin: FloatArray,
     *,
     seed: int = 0,
 ) -> LeastDeviation:
     """Fit the unknowns to the measured times.
 
     Minimised is the sum over rows of the soft-L1 loss of log(predicted / measured), over the logarithms of
-    the unknowns: first at a few seeded starts on every third row, then from the best one on all rows, by
-    SciPy's trust-region least squares. Intervals are a bootstrap over groups of rows (files), 400 resamples
-    of the model made linear at the optimum.
+    the unknowns, by SciPy's trust-region least squares: from `begin` and the best of a few seeded starts on
+    every third row, from the better end on all rows, and from there with the fine model. Intervals are a
+    bootstrap over groups of rows (files): 400 resamples of the model made linear at the optimum.
 
     Parameters
     ----------
-    predict : called with values of shape (unknowns,) and the rows wanted.
+    rough, fine : called with values of shape (unknowns,) and the rows wanted; the rough one is quicker.
     measured_us : shape (rows,), positive.
     groups : shape (rows,), which rows were measured together and are drawn together.
+    begin : shape (unknowns,), such as `short_search` finds.
     """
-    problem = _Problem(unknowns, predict, np.log(measured_us))
-    start = problem.start
-    if len(measured_us) > 3 * len(unknowns):
-        start = _best_start(problem, np.random.default_rng(seed))
     everything = np.arange(len(measured_us))
-    found = problem.solve(start, everything)
-    rows = problem.residuals(found, everything)
-    slope = problem.jacobian(found, everything)
-    low, high = _bootstrap(problem, found, rows, slope, groups, np.random.default_rng(seed + 1))
+    problem = _Problem(unknowns, rough, measured_us)
+    start = _better_start(problem, np.log(begin), np.random.default_rng(seed))
+    start = problem.solve(start, everything, _ROUGH)
+    problem = _Problem(unknowns, fine, measured_us)
+    found = problem.solve(start, everything, _FINE)
+    rows, slope = problem.residuals(found, everything), problem.jacobian(found, everything)
+    low, high = _bootstrap(problem, found, rows, slope, groups, np.random.default_rng(seed))
+    deviations = rows[: len(measured_us)]
     return LeastDeviation(
         values=np.exp(found),
         low=np.exp(low),
         high=np.exp(high),
-        is_told=_told(rows[: len(measured_us)], slope[: len(measured_us)]),
-        predicted_us=np.exp(rows[: len(measured_us)] + np.log(measured_us)),
-        evaluations=problem.predicted_rows / len(measured_us),
+        is_told=_told(deviations, slope[: len(measured_us)]),
+        predicted_us=np.exp(deviations) * measured_us,
     )
+
+
+def short_search(
+    unknowns: Sequence[Unknown], rough: Predict, measured_us: FloatArray
+) -> tuple[FloatArray, float]:
+    """Values after a short search on every third row, and how far they are off: less is better."""
+    problem = _Problem(unknowns, rough, measured_us)
+    rows = problem.every_third
+    found = problem.solve(problem.start, rows, _SHORT)
+    return np.exp(found), problem.cost(found, rows)
 
 
 class _Problem:
     """Residuals in logarithms, and their slopes by differences, which predict only rows that can change."""
 
-    def __init__(self, unknowns: Sequence[Unknown], predict: Predict, log_measured: FloatArray) -> None:
+    def __init__(self, unknowns: Sequence[Unknown], predict: Predict, measured_us: FloatArray) -> None:
         self.least = np.log([each.least for each in unknowns])
         self.most = np.log([each.most for each in unknowns])
         self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
-        self.predicted_rows = 0
+        self.every_third = np.arange(0, len(measured_us), 3)
         self._acts_on = [each.acts_on for each in unknowns]
         self._predict = predict
-        self._log_measured = log_measured
-        self._last: tuple[bytes, FloatArray] = (b"", log_measured)
+        self._log_measured = np.log(measured_us)
+        self._last: tuple[bytes, FloatArray] = (b"", measured_us)
 
     def _log_predicted(self, x: FloatArray, rows: IntArray) -> FloatArray:
         """Kept until it is asked for elsewhere: a slope is wanted where the residuals were."""
         place = x.tobytes() + rows.tobytes()
         if place != self._last[0]:
-            self.predicted_rows += len(rows)
             self._last = (place, np.log(self._predict(np.exp(x), rows)))
         return self._last[1]
 
@@ -149,7 +159,7 @@ class _Problem:
             slope[len(rows) + k, k] = _ANCHOR
         return slope
 
-    def solve(self, x: FloatArray, rows: IntArray, most_rounds: int = _ROUNDS) -> FloatArray:
+    def solve(self, x: FloatArray, rows: IntArray, most: int) -> FloatArray:
         found = least_squares(
             lambda at: self.residuals(at, rows),
             x,
@@ -157,7 +167,7 @@ class _Problem:
             bounds=(self.least, self.most),
             loss="soft_l1",
             f_scale=_SOFT,
-            max_nfev=most_rounds,
+            max_nfev=most,
             xtol=1e-4,
             ftol=1e-4,
         )
@@ -169,20 +179,14 @@ class _Problem:
         return float(np.sum(np.sqrt(1 + scaled**2) - 1))
 
 
-def _best_start(problem: _Problem, random: np.random.Generator) -> FloatArray:
-    """The best of the start and the ends of a few short searches from others, on every third row."""
-    rows = np.arange(0, len(problem._log_measured), 3)
-    others = [
-        np.clip(
-            problem.start + _SPREAD * random.standard_normal(len(problem.start)),
-            problem.least + 1e-9,
-            problem.most - 1e-9,
-        )
-        for _ in range(_OTHER_STARTS)
-    ]
-    others.sort(key=lambda x: problem.cost(x, rows))
-    ends = [problem.solve(x, rows, 15) for x in (problem.start, *others[:_FOLLOWED])]
-    return min(ends, key=lambda x: problem.cost(x, rows))
+def _better_start(problem: _Problem, begin: FloatArray, random: np.random.Generator) -> FloatArray:
+    """Where it begins, or the end of a short search from the best of a few others, on every third row."""
+    rows = problem.every_third
+    least, most = problem.least + 1e-9, problem.most - 1e-9
+    steps = _SPREAD * random.standard_normal((_OTHER_STARTS, len(begin)))
+    others = np.clip(problem.start + steps, least, most)
+    other = problem.solve(min(others, key=lambda x: problem.cost(x, rows)), rows, _SHORT)
+    return min((np.clip(begin, least, most), other), key=lambda x: problem.cost(x, rows))
 
 
 def _bootstrap(

@@ -25,6 +25,8 @@ from taccl.simulated_subject import Subject, of_file
 _HINT = f"a folder with MSCCL-XML files and {TIMES}, or FILE.xml=TIMES"
 #: What a folder may hold in place of a table, beside the program of the same name.
 _LOGS = (".txt", ".log", ".out")
+#: Benchmarks measure floats, and a chunk has a whole number of them.
+_ELEMENT_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +153,20 @@ def _measured(path: Path, rows: Sequence[FileTime], notes: list[str]) -> Measure
     if hung:
         sizes = ", ".join(map(units.format_size, hung))
         notes.append(f"{path.name} hangs above {units.format_size(limit or 0)}: left out {sizes}")
-    sizes = sorted(set(times) - set(hung))
+    unit = _ELEMENT_BYTES * subject.num_chunks
+    uneven = sorted(size for size in times if size % unit and size not in hung)
+    if uneven:
+        sizes = ", ".join(map(units.format_size, uneven[:4])) + (", ..." if len(uneven) > 4 else "")
+        notes.append(
+            f"{path.name}: calls of {sizes} do not divide into its {subject.num_chunks} chunks, so the "
+            "runtime used an algorithm of its own: left out"
+        )
+    kept = sorted(set(times) - set(hung) - set(uneven))
     return MeasuredFile(
         path.name,
         subject,
-        np.array(sizes, dtype=np.int64),
-        np.array([float(np.median(times[size])) for size in sizes]),
+        np.array(kept, dtype=np.int64),
+        np.array([float(np.median(times[size])) for size in kept]),
         limit,
     )
 

@@ -89,32 +89,30 @@ def readme(
         for row in rows
     ]
     run, fit = commands(num_ranks)
-    return "\n".join(
-        [
-            f"# Programs that tell what {topology} really takes",
-            "",
-            f"{len(rows)} small programs in MSCCL-XML, each verified, for {num_ranks} GPUs with a process each.",
-            "",
-            "1. On the machine, with nccl-tests or rccl-tests built with MPI, and msccl, executor or rccl:",
-            "",
-            f"       {run}",
-            "",
-            f"   It measures each program at {span}.",
-            "   A runtime replaces a program that it does not take by its own algorithm, without a word: look",
-            "   once with NCCL_DEBUG=INFO whether the files are loaded.",
-            "",
-            "2. Bring back this folder with the .txt files in it. In their place, a table `times.csv` with the",
-            "   columns `file`, `size_bytes` and `in_place_us` will do.",
-            "",
-            "3. Where taccl is:",
-            "",
-            f"       {fit}",
-            "",
-            *table,
-            *(f"\nNote: {note}." for note in notes),
-            "",
-        ]
-    )
+    lines = [
+        f"# Programs that tell what {topology} really takes",
+        "",
+        f"{len(rows)} small programs in MSCCL-XML, each verified, for {num_ranks} GPUs with a process each.",
+        "",
+        "1. On the machine, with nccl-tests or rccl-tests built with MPI, and msccl, executor or rccl:",
+        "",
+        f"       {run}",
+        "",
+        f"   It measures each program at {span}.",
+        "   A runtime replaces a program that it does not take by its own algorithm, without a word: look",
+        "   once with NCCL_DEBUG=INFO whether the files are loaded.",
+        "",
+        "2. Bring back this folder with the .txt files in it. In their place, a table `times.csv` with the",
+        "   columns `file`, `size_bytes` and `in_place_us` will do.",
+        "",
+        "3. Where taccl is:",
+        "",
+        f"       {fit}",
+        "",
+        *table,
+        *(f"\nNote: {note}." for note in notes),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _names(readers: object) -> list[str]:
