@@ -16,7 +16,13 @@ _UNITS = {"us": "us", "gbps": "GB/s"}
 
 
 def fit_and_show(
-    runs: Sequence[str], topology: str | None, nodes: int | None, output: Path | None, as_json: bool
+    runs: Sequence[str],
+    topology: str | None,
+    nodes: int | None,
+    seed: int,
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Fit, write the machine where `output` is given, and show what was found.
 
@@ -28,7 +34,7 @@ def fit_and_show(
     if topology is None:
         raise click.UsageError("--runs needs --topology: the machine whose links were measured")
     takes_stdout = claim_outputs([output], [topology, *_tables(runs)], as_json=as_json)
-    found = fit_runs(runs, topology, nodes=nodes)
+    found = fit_runs(runs, topology, nodes=nodes, seed=seed)
     text = None if output is None else found.yaml()
     if as_json:
         show_json(found.to_dict())

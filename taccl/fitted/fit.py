@@ -142,7 +142,7 @@ class FittedRuns:
                 ],
                 "intervals": INTERVALS,
                 "median_error": median,
-                "p90_error": nine_tenths,
+                "ninth_decile_error": nine_tenths,
                 "worst_error": worst,
                 "residuals": [
                     {

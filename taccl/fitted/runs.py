@@ -18,7 +18,9 @@ from taccl.backend.verify import verify_program
 from taccl.errors import FileError, TacclError
 from taccl.files import MOST_BYTES, read_bytes
 from taccl.fitted.least_deviation import IntArray
+from taccl.measurements.facts import Point
 from taccl.measurements.file_times import TIMES, FileTime, FileTimes, looks_like_file_times, read_file_times
+from taccl.measurements.registry import parse_measured
 from taccl.network import FloatArray
 from taccl.simulated_subject import Subject, of_file
 
@@ -135,7 +137,31 @@ def _read_times(path: Path, program: Path | None, notes: list[str]) -> Sequence[
 
 
 def _of_benchmark(text: str, path: Path) -> FileTimes:
-    raise FileError("holds no table of times", path=path)
+    """The times in place, which are the second of each row; the first are those of another algorithm.
+
+    Raises
+    ------
+    FileError : the tool found wrong results, or printed nothing of the kind.
+    """
+    measured = parse_measured(text, str(path))
+    rows: list[FileTime] = []
+    single: list[int] = []
+    for sweep in measured.sweeps:
+        if sweep.fault is not None:
+            what, line = sweep.fault
+            raise FileError(f"the results were wrong: {what}", path=path, line=line)
+        by_line: dict[int, list[Point]] = {}
+        for point in sweep.points:
+            by_line.setdefault(point.line, []).append(point)
+        for line, points in by_line.items():
+            if len(points) < 2:
+                single.append(line)
+            elif points[1].size_bytes > 0:
+                rows.append(FileTime(None, points[1].size_bytes, points[1].time_us, str(path), line))
+    notes = list(measured.warnings)
+    if single:
+        notes.append(f"{path}: no time in place on line {', '.join(map(str, single[:5]))}: left out")
+    return FileTimes(tuple(rows), tuple(notes))
 
 
 def _measured(path: Path, rows: Sequence[FileTime], notes: list[str]) -> MeasuredFile:
