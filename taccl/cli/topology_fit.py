@@ -54,7 +54,7 @@ def fit(
     perftest or TransferBench printed. See docs/machines/fit.md.
 
     With --runs, costs of links and of the executor are fitted to measured times of any programs, such as
-    those of `taccl probe`. See docs/machines/runs.md.
+    those of `taccl probe`. See docs/machines/probe.md.
     """
     if runs:
         if at is not None or between is not None:

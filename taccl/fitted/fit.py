@@ -26,7 +26,7 @@ from taccl.topologies.as_yaml import topology_text
 #: Rounds of a program that are executed while the search is under way, and at its end.
 _ROUGH_ROUNDS, _FINE_ROUNDS = 16, 48
 #: Sizes of a file that are fitted; all are predicted.
-_SIZES_EACH = 12
+_SIZES_EACH = 10
 #: An interval wider than this factor, from end to end, is said to be weak.
 _WEAK = 1.5
 #: Fewer measured times than this say nothing about so many parameters.
@@ -169,8 +169,8 @@ def fit_runs(
     """Fit the costs of a machine's links and of its executor to measured times.
 
     Links keep their shape: of each class (the same kinds of ends, the same cost) that a program uses, alpha
-    and bandwidth are fitted. Of each protocol, its launch, what a slice costs, and what a thread block moves; for
-    all, what sums cost where a program adds up. What the machine says is where the search begins.
+    and bandwidth are fitted. Of each protocol, its launch, what a slice costs, and what a thread block moves;
+    for all, what sums cost where a program adds up. What the machine says is where the search begins.
 
     Parameters
     ----------
@@ -208,11 +208,12 @@ def fit_runs(
     notes = list(measured.notes)
     if untold:
         notes.append(f"these times do not tell {', '.join(untold)}: taccl probe writes programs that do")
-    return FittedRuns(fitted_machine, fitted, residuals, runtime and runtime.name, tuple(notes))
+    pieces = None if runtime is None else runtime.name
+    return FittedRuns(fitted_machine, fitted, residuals, pieces, tuple(notes))
 
 
 def residuals_of(machine: PhysicalTopology, files: Sequence[MeasuredFile]) -> tuple[Residual, ...]:
-    """What a machine with an executor predicts for measured programs, whether it was fitted to them or not.
+    """What a machine with an executor predicts for measured programs, fitted to them or not.
 
     Raises
     ------
@@ -243,7 +244,7 @@ def _thinned(files: Sequence[MeasuredFile]) -> list[MeasuredFile]:
 def _model(
     machine: PhysicalTopology, files: Sequence[MeasuredFile]
 ) -> tuple[Model, Runtime | None, FloatArray]:
-    """The model, with the machine's pieces or those of the runtime that fits best, and a beginning."""
+    """The model, with the machine's pieces or those that fit best, and where to begin."""
     known = pieces_known(machine, files)
     models = [Model.of(machine, files, runtime) for runtime in PIECES]
     _check_enough(models[0])

@@ -28,7 +28,7 @@ _ANCHOR = 0.01
 #: Predictions are pieces of straight lines, so differences are taken over more than rounding.
 _STEP = 0.01
 #: Evaluations of the search on all rows with the rough model, then with the fine one, and of each short one.
-_ROUGH, _FINE, _SHORT = 15, 5, 10
+_ROUGH, _FINE, _SHORT = 10, 4, 8
 #: Other starts: how many, and how far in logarithms; the best of them is followed.
 _OTHER_STARTS, _SPREAD = 8, 0.5
 _RESAMPLES = 400
@@ -44,12 +44,14 @@ class Unknown:
     ----------
     start, least, most : where the search begins, and its limits.
     acts_on : shape (rows,), the measured times that it can change.
+    is_added : whether these times are so much longer as it is larger, and no more.
     """
 
     start: float
     least: float
     most: float
     acts_on: BoolArray
+    is_added: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +132,7 @@ class _Problem:
         self.most = np.log([each.most for each in unknowns])
         self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
         self.every_third = np.arange(0, len(measured_us), 3)
-        self._acts_on = [each.acts_on for each in unknowns]
+        self._unknowns = unknowns
         self._predict = predict
         self._log_measured = np.log(measured_us)
         self._last: tuple[bytes, FloatArray] = (b"", measured_us)
@@ -150,13 +152,16 @@ class _Problem:
     def jacobian(self, x: FloatArray, rows: IntArray) -> FloatArray:
         slope = np.zeros((len(rows) + len(x), len(x)))
         here = self._log_predicted(x, rows)
-        for k, acts_on in enumerate(self._acts_on):
-            mine = np.flatnonzero(acts_on[rows])
+        for k, unknown in enumerate(self._unknowns):
+            mine = np.flatnonzero(unknown.acts_on[rows])
+            slope[len(rows) + k, k] = _ANCHOR
+            if unknown.is_added:
+                slope[mine, k] = np.exp(x[k] - here[mine])
+                continue
             step = _STEP if x[k] + _STEP <= self.most[k] else -_STEP
             moved = x.copy()
             moved[k] += step
             slope[mine, k] = (self._log_predicted(moved, rows[mine]) - here[mine]) / step
-            slope[len(rows) + k, k] = _ANCHOR
         return slope
 
     def solve(self, x: FloatArray, rows: IntArray, most: int) -> FloatArray:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.api import make_problem
-from taccl.backend.program import Op, Program
+from taccl.backend.program import Op, Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.simulate.executor.prepared import ROUNDS
 from taccl.backend.verify.limits import EXECUTOR, RCCL, Runtime
@@ -106,7 +106,7 @@ class Model:
                 )
         plain = network_of(machine)
         prepared = tuple(Prepared.of(file.subject.program, plain) for file in files)
-        pieces = {costs: runtime.piece_bytes[each] for each in runtime.piece_bytes for costs in (each.value,)}
+        pieces = {name: runtime.piece_bytes[Protocol(name)] for name in SHAPES}
         return Model(machine, tuple(files), pieces, prepared)
 
     @cached_property
@@ -182,7 +182,8 @@ class Model:
             for key, start in starts.items():
                 base = None if known is None else float(getattr(known, key))
                 limits = _GBPS if key == "block_gbps" else _US
-                yield Parameter(key, name, base, Unknown(base or start, *limits, rows))
+                is_added = key == "launch_us"
+                yield Parameter(key, name, base, Unknown(base or start, *limits, rows, is_added))
 
     def _of_sums(self) -> Iterator[Parameter]:
         rows = self._rows([_adds_up(file.subject.program) for file in self.files])
@@ -199,11 +200,11 @@ class Model:
     def fitted(self, values: FloatArray) -> PhysicalTopology:
         """The machine with these values in place of its own."""
         value = {(each.name, each.of): float(at) for each, at in zip(self.parameters, values, strict=True)}
-        costs = {}
-        for each, (alpha, bandwidth) in zip(
-            self.link_costs, zip(*[iter(values[: 2 * len(self.link_costs)])] * 2, strict=True), strict=True
-        ):
-            costs[each] = (float(alpha), beta_from_bandwidth(float(bandwidth)))
+        of_links = values[: 2 * len(self.link_costs)].reshape(-1, 2)  # the first of the vector
+        costs = {
+            each: (float(alpha), beta_from_bandwidth(float(bandwidth)))
+            for each, (alpha, bandwidth) in zip(self.link_costs, of_links, strict=True)
+        }
         links = tuple(
             Link(link.src, link.dst, *costs.get(of, (link.alpha_us, link.beta_us_per_mb)))
             for link, of in zip(self.machine.links, self._class_of, strict=True)
@@ -215,21 +216,20 @@ class Model:
         protocols: dict[ProtocolName, ProtocolCosts] = {} if known is None else dict(known.protocols)
         for name in self.protocols:
             had = protocols.get(name)
-            protocols[name] = ProtocolCosts(
-                launch_us=value["launch_us", name],
-                hop_us=0.0 if had is None else had.hop_us,
-                slice_us=value["slice_us", name],
-                block_gbps=value["block_gbps", name],
-                piece_bytes=self.pieces[name] if had is None else had.piece_bytes,
-                shape=SHAPES[name] if had is None else had.shape,
-            )
-        sums = [
-            value.get((key, "all"), start if known is None else getattr(known, key))
-            for key, start in (("reduce_us", _REDUCE_US), ("reduce_gbps", _REDUCE_GBPS))
-        ]
+            fitted = {key: value[key, name] for key in ("launch_us", "slice_us", "block_gbps")}
+            if had is None:
+                protocols[name] = ProtocolCosts(
+                    **fitted, hop_us=0.0, piece_bytes=self.pieces[name], shape=SHAPES[name]
+                )
+            else:
+                protocols[name] = replace(had, **fitted)
+        had_us = _REDUCE_US if known is None else known.reduce_us
+        had_gbps = _REDUCE_GBPS if known is None else known.reduce_gbps
+        reduce_us = value.get(("reduce_us", "all"), had_us)
+        reduce_gbps = value.get(("reduce_gbps", "all"), had_gbps)
         if known is None:
-            return Executor(protocols, *sums)
-        return replace(known, protocols=protocols, reduce_us=sums[0], reduce_gbps=sums[1])
+            return Executor(protocols, reduce_us, reduce_gbps)
+        return replace(known, protocols=protocols, reduce_us=reduce_us, reduce_gbps=reduce_gbps)
 
     def predict(self, values: FloatArray, rows: IntArray, rounds: int = ROUNDS) -> FloatArray:
         """The times of these rows, microseconds, with so many rounds executed at most."""

@@ -163,7 +163,7 @@ def probe(
     order = _ring(reach)
     is_full = bool((reach | np.eye(len(reach), dtype=np.bool_)).all())
     notes = [] if is_full else ["not all GPUs reach each other, so rings alone are probed: no sums"]
-    programs = []
+    programs: list[ProbeProgram] = []
     for pattern in PATTERNS:
         for program in _of_pattern(pattern, _FULL if is_full else _SPARSE, wanted, order):
             programs += _verified(pattern, program)

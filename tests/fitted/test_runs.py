@@ -75,11 +75,11 @@ def test_sizes_at_which_verification_sees_a_hang_are_left_out(tmp_path: Path) ->
 
 
 NCCL_TESTS = """\
-#                                                              out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-       16384          2048     float    none      -1    18.10    0.91    0.45      0    12.50    1.31    0.66      0
-       65536          8192     float    none      -1    19.20    3.41    1.71    N/A    14.10    4.65    2.32    N/A
+#                                                     out-of-place                    in-place
+#  size   count   type  redop  root    time  algbw  busbw #wrong    time  algbw  busbw #wrong
+#   (B)  (elements)                    (us) (GB/s) (GB/s)           (us) (GB/s) (GB/s)
+   16384    2048  float   none    -1   18.10   0.91   0.45      0   12.50   1.31   0.66      0
+   65536    8192  float   none    -1   19.20   3.41   1.71    N/A   14.10   4.65   2.32    N/A
 # Out of bounds values : 0 OK
 """
 
@@ -90,7 +90,7 @@ def test_the_text_of_nccl_tests_beside_a_program_gives_the_times_in_place(folder
 
 
 def test_a_row_of_nccl_tests_with_one_time_only_is_told(folder: Path) -> None:
-    (folder / "a.txt").write_text(NCCL_TESTS.replace("12.50    1.31    0.66      0", "N/A N/A N/A N/A"))
+    (folder / "a.txt").write_text(NCCL_TESTS.replace("12.50   1.31   0.66      0", "N/A N/A N/A N/A"))
     runs = load_runs([folder])
     assert times(runs) == {"a.xml": {65536: 14.1}}
     assert any("no time in place" in note for note in runs.notes)
