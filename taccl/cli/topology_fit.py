@@ -51,7 +51,6 @@ def fit(
 ) -> None:
     """Fit alphas, betas and ports to FILES: what nccl-tests, p2pBandwidthLatencyTest, nvbandwidth, OSU,
     perftest, TransferBench or mpiGraph printed. See docs/machines/fit.md.
-    perftest or TransferBench printed. See docs/machines/fit.md.
 
     With --runs, costs of links and of the executor are fitted to measured times of any programs, such as
     those of `taccl probe`. See docs/machines/probe.md.

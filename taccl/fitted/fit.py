@@ -25,8 +25,8 @@ from taccl.topologies.as_yaml import topology_text
 
 #: Rounds of a program that are executed while the search is under way, and at its end.
 _ROUGH_ROUNDS, _FINE_ROUNDS = 16, 48
-#: Sizes of a file that are fitted; all are predicted.
-_SIZES_EACH = 10
+#: Of more times than this, so many sizes of a file are fitted; all are predicted.
+_MANY_ROWS, _SIZES_EACH = 120, 10
 #: An interval wider than this factor, from end to end, is said to be weak.
 _WEAK = 1.5
 #: Fewer measured times than this say nothing about so many parameters.
@@ -233,6 +233,8 @@ def residuals_of(machine: PhysicalTopology, files: Sequence[MeasuredFile]) -> tu
 
 def _thinned(files: Sequence[MeasuredFile]) -> list[MeasuredFile]:
     """The files with so many sizes each as a fit needs, the smallest and the largest among them."""
+    if sum(len(file.size_bytes) for file in files) <= _MANY_ROWS:
+        return list(files)
     kept = []
     for file in files:
         many = min(_SIZES_EACH, len(file.size_bytes))

@@ -36,6 +36,7 @@ _STARTS: Mapping[ProtocolName, tuple[float, float]] = {
     "LL128": (0.5, 6.0),
 }
 _OF_LEAST_TIME = 0.6
+_EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
@@ -49,7 +50,7 @@ class Parameter:
 
     Parameters
     ----------
-    name : `launch_us`, `slice_us`, `block_gbps`, `reduce_us`, `reduce_gbps`, `alpha_us` or `bandwidth_gbps`.
+    name : `alpha_us`, `bandwidth_gbps` (of links), `reduce_us`, `reduce_gbps`, or a field of `ProtocolCosts`.
     of : the protocol, the kinds of devices that a class of links joins, or `all`.
     base : what the machine says; None where it says nothing.
     """
@@ -178,9 +179,13 @@ class Model:
                 "launch_us": _OF_LEAST_TIME * float(self.measured_us[rows].min()),
                 "slice_us": slice_us,
                 "block_gbps": block_gbps,
+                "least_us": _LEAST_US,
             }
+            if SHAPES[name].slices > 1:  # else no slice is ever empty
+                starts["empty_slice_us"] = _EMPTY_SLICE_US
             for key, start in starts.items():
-                base = None if known is None else float(getattr(known, key))
+                said = getattr(known, key, None)
+                base = None if said is None else float(said)
                 limits = _GBPS if key == "block_gbps" else _US
                 is_added = key == "launch_us"
                 yield Parameter(key, name, base, Unknown(base or start, *limits, rows, is_added))
@@ -216,7 +221,7 @@ class Model:
         protocols: dict[ProtocolName, ProtocolCosts] = {} if known is None else dict(known.protocols)
         for name in self.protocols:
             had = protocols.get(name)
-            fitted = {key: value[key, name] for key in ("launch_us", "slice_us", "block_gbps")}
+            fitted = {key: at for (key, of), at in value.items() if of == name}
             if had is None:
                 protocols[name] = ProtocolCosts(
                     **fitted, hop_us=0.0, piece_bytes=self.pieces[name], shape=SHAPES[name]

@@ -117,6 +117,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "import", "topo.xml"),
         ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
         ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
+    ),
     "taccl.topology.fit.runs/1": (("topology", "fit", "--runs", "runs", "--topology", "pair.yaml"),),
     "taccl.probe/1": (
         ("probe", "--topology", "switch:3"),
@@ -231,6 +232,18 @@ def test_units_have_one_spelling(name: str) -> None:
     """A number that is no count, index or fraction ends in its unit."""
     fractions = {"gap", "error", "median_error", "ninth_decile_error", "worst_error"}
     counted = {*fractions, "beta_us_per_mb", *("value", "low", "high", "base")}  # whose unit is in a name
+    fractions = {
+        "gap",
+        "worst_miss",
+        "median_miss",
+        "error",
+        "median_error",
+        "ninth_decile_error",
+        "worst_error",
+    }
+    counted = {*fractions, "beta_us_per_mb", "value"}
+    if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):
+        counted |= {"low", "high", "before", "after", "base"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue

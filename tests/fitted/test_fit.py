@@ -132,7 +132,7 @@ def test_programs_for_another_number_of_gpus_are_refused(tmp_path: Path) -> None
 def test_too_few_times_for_so_many_numbers_are_refused(tmp_path: Path) -> None:
     runs = measured(tmp_path, programs()[:1])
     few = replace(runs.files[0], size_bytes=runs.files[0].size_bytes[:4], time_us=runs.files[0].time_us[:4])
-    with pytest.raises(TopologyError, match="4 measured times are too few for 5 numbers"):
+    with pytest.raises(TopologyError, match="4 measured times are too few for 6 numbers"):
         fit_runs(MeasuredRuns((few,)), BASE)
 
 
