@@ -22,9 +22,6 @@ Predict = Callable[[FloatArray, IntArray], FloatArray]
 
 #: A relative deviation above this counts by its size, below it by its square.
 _SOFT = 0.02
-#: A parameter that is a factor e from its start counts as much as one row that is this far off: so what the
-#: data cannot tell stays where it was.
-_ANCHOR = 0.01
 #: Predictions are pieces of straight lines, so differences are taken over more than rounding.
 _STEP = 0.01
 #: Evaluations of the search on all rows with the rough model, then with the fine one, and of each short one.
@@ -45,6 +42,8 @@ class Unknown:
     start, least, most : where the search begins, and its limits.
     acts_on : shape (rows,), the measured times that it can change.
     is_added : whether these times are so much longer as it is larger, and no more.
+    anchor : a value that is a factor e from its start counts as much as one row that is this far off: so what
+        the data cannot tell stays where it was.
     """
 
     start: float
@@ -52,6 +51,7 @@ class Unknown:
     most: float
     acts_on: BoolArray
     is_added: bool = False
+    anchor: float = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +133,7 @@ class _Problem:
         self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
         self.every_third = np.arange(0, len(measured_us), 3)
         self._unknowns = unknowns
+        self._anchors = np.array([each.anchor for each in unknowns])
         self._predict = predict
         self._log_measured = np.log(measured_us)
         self._last: tuple[bytes, FloatArray] = (b"", measured_us)
@@ -147,14 +148,14 @@ class _Problem:
     def residuals(self, x: FloatArray, rows: IntArray) -> FloatArray:
         """One for each row, then one for each unknown: how far it is from its start."""
         deviations = self._log_predicted(x, rows) - self._log_measured[rows]
-        return np.concatenate([deviations, _ANCHOR * (x - self.start)])
+        return np.concatenate([deviations, self._anchors * (x - self.start)])
 
     def jacobian(self, x: FloatArray, rows: IntArray) -> FloatArray:
         slope = np.zeros((len(rows) + len(x), len(x)))
         here = self._log_predicted(x, rows)
         for k, unknown in enumerate(self._unknowns):
             mine = np.flatnonzero(unknown.acts_on[rows])
-            slope[len(rows) + k, k] = _ANCHOR
+            slope[len(rows) + k, k] = self._anchors[k]
             if unknown.is_added:
                 slope[mine, k] = np.exp(x[k] - here[mine])
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ _EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
+#: How much costs of a fraction of a microsecond are held to their order of magnitude: a model that is a few
+#: percent off elsewhere would otherwise put its misses into them (`Unknown.anchor`).
+_HELD = 0.1
 #: A link is no slower than this part of what the machine says, and no faster than this multiple of it.
 _LINK = (0.02, 4.0)
 
@@ -163,7 +167,7 @@ class Model:
             if sum(other.kinds == costs.kinds for other in on) > 1:
                 label += f", {costs.gbps:.4g} GB/s"
             start = costs.alpha_us or _ALPHA_US
-            yield Parameter("alpha_us", label, costs.alpha_us, Unknown(start, *_US, rows))
+            yield Parameter("alpha_us", label, costs.alpha_us, Unknown(start, *_US, rows, anchor=_HELD))
             least, most = (part * costs.gbps for part in _LINK)
             yield Parameter("bandwidth_gbps", label, costs.gbps, Unknown(costs.gbps, least, most, rows))
 
@@ -187,8 +191,12 @@ class Model:
                 said = getattr(known, key, None)
                 base = None if said is None else float(said)
                 limits = _GBPS if key == "block_gbps" else _US
-                is_added = key == "launch_us"
-                yield Parameter(key, name, base, Unknown(base or start, *limits, rows, is_added))
+                unknown = Unknown(base or start, *limits, rows)
+                if key == "launch_us":
+                    unknown = replace(unknown, is_added=True)
+                elif key != "block_gbps":
+                    unknown = replace(unknown, anchor=_HELD)
+                yield Parameter(key, name, base, unknown)
 
     def _of_sums(self) -> Iterator[Parameter]:
         rows = self._rows([_adds_up(file.subject.program) for file in self.files])
@@ -221,7 +229,7 @@ class Model:
         protocols: dict[ProtocolName, ProtocolCosts] = {} if known is None else dict(known.protocols)
         for name in self.protocols:
             had = protocols.get(name)
-            fitted = {key: at for (key, of), at in value.items() if of == name}
+            fitted: dict[str, Any] = {key: at for (key, of), at in value.items() if of == name}
             if had is None:
                 protocols[name] = ProtocolCosts(
                     **fitted, hop_us=0.0, piece_bytes=self.pieces[name], shape=SHAPES[name]
