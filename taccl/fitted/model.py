@@ -41,8 +41,9 @@ _EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
-#: How much costs of a fraction of a microsecond are held to their order of magnitude: a model that is a few
-#: percent off elsewhere would otherwise put its misses into them (`Unknown.anchor`).
+#: How much all but thread blocks (and launches half as much) are held to what the machine says, or to their order of
+#: magnitude: a model that is a few percent off elsewhere would otherwise put its misses into what the times
+#: hardly tell (`Unknown.anchor`).
 _HELD = 0.1
 #: A link is no slower than this part of what the machine says, and no faster than this multiple of it.
 _LINK = (0.02, 4.0)
@@ -169,7 +170,9 @@ class Model:
             start = costs.alpha_us or _ALPHA_US
             yield Parameter("alpha_us", label, costs.alpha_us, Unknown(start, *_US, rows, anchor=_HELD))
             least, most = (part * costs.gbps for part in _LINK)
-            yield Parameter("bandwidth_gbps", label, costs.gbps, Unknown(costs.gbps, least, most, rows))
+            yield Parameter(
+                "bandwidth_gbps", label, costs.gbps, Unknown(costs.gbps, least, most, rows, anchor=_HELD)
+            )
 
     def _classes_of(self, program: Program) -> set[LinkCosts]:
         return {self._class_of[link] for link in _links_of(self.machine, program)}
@@ -193,7 +196,7 @@ class Model:
                 limits = _GBPS if key == "block_gbps" else _US
                 unknown = Unknown(base or start, *limits, rows)
                 if key == "launch_us":
-                    unknown = replace(unknown, is_added=True)
+                    unknown = replace(unknown, is_added=True, anchor=_HELD / 2)
                 elif key != "block_gbps":
                     unknown = replace(unknown, anchor=_HELD)
                 yield Parameter(key, name, base, unknown)
@@ -205,7 +208,7 @@ class Model:
         known = self.machine.executor
         for key, start, limits in (("reduce_us", _REDUCE_US, _US), ("reduce_gbps", _REDUCE_GBPS, _GBPS)):
             base = None if known is None else float(getattr(known, key))
-            yield Parameter(key, "all", base, Unknown(base or start, *limits, rows))
+            yield Parameter(key, "all", base, Unknown(base or start, *limits, rows, anchor=_HELD))
 
     def _rows(self, of_files: Sequence[bool]) -> BoolArray:
         return np.array(of_files, dtype=np.bool_)[self.row_file]
