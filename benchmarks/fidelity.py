@@ -35,8 +35,8 @@ What the model cannot see, on this machine:
   `launch_us` of LL128 holds that; why it is so is not known, and other builds will have another number.
 - A launch varies by about 2 us from program to program, and nothing in a program tells by how much.
 - Simple, while a chunk is at most 32 KB: predicted too slow, by up to 14% in rings.
-- Half of the files may lack what tells a number: rings alone do not tell a launch from hops, nor one instance a
-  link's bandwidth. Such numbers stay near what was known before, and the worst errors are theirs.
+- Half of the files may lack what tells a number: rings alone do not tell a launch from hops, nor one instance
+  a link's bandwidth. Such numbers stay near what was known before, and the worst errors are theirs.
 - LL128: at a size that differs from program to program a call takes about 8% longer, at once; it looks as if
   the runtime took other numbers of threads. Predictions pass through the middle of this jump.
 - Rings with 2 channels and 2 instances, Simple, from 64 MB on: 10 to 13% too fast.

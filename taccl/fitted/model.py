@@ -41,9 +41,9 @@ _EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
-#: How much all but thread blocks (and launches half as much) are held to what the machine says, or to their order of
-#: magnitude: a model that is a few percent off elsewhere would otherwise put its misses into what the times
-#: hardly tell (`Unknown.anchor`).
+#: How much all but thread blocks (and launches half as much) are held to what the machine says, or to their
+#: order of magnitude: a model that is a few percent off elsewhere would otherwise put its misses into what
+#: the times hardly tell (`Unknown.anchor`).
 _HELD = 0.1
 #: A link is no slower than this part of what the machine says, and no faster than this multiple of it.
 _LINK = (0.02, 4.0)
