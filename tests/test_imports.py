@@ -59,6 +59,8 @@ TOP = (
     "simulated",
     "frontier",
     "explained",
+    "probe",
+    "fitted",
     "cli",
     "__main__",
 )

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, type=FILE)
+@click.option(
+    "--runs",
+    multiple=True,
+    metavar="FOLDER|FILE.xml=TIMES",
+    help="Measured runs of programs: a folder of MSCCL-XML files with times.csv, or a file and its times. "
+    "Further ones may follow as FILES.",
+)
 @click.option("--topology", type=FILE, help="A machine (YAML), whose numbers the measured ones replace.")
+@click.option("--nodes", type=int, help="With --runs: number of nodes. Default: the topology's.")
 @click.option(
     "--at", metavar="SIZE", help="Size of the messages that will be sent: 1MB. Default: the largest."
 )
@@ -32,7 +40,9 @@ if TYPE_CHECKING:
 @json_option
 def fit(
     files: tuple[Path, ...],
+    runs: tuple[str, ...],
     topology: Path | None,
+    nodes: int | None,
     at: str | None,
     between: str | None,
     seed: int,
@@ -41,7 +51,20 @@ def fit(
 ) -> None:
     """Fit alphas, betas and ports to FILES: what nccl-tests, p2pBandwidthLatencyTest, nvbandwidth, OSU,
     perftest, TransferBench or mpiGraph printed. See docs/machines/fit.md.
+
+    With --runs, costs of links and of the executor are fitted to measured times of any programs, such as
+    those of `taccl probe`. See docs/machines/probe.md.
     """
+    if runs:
+        if at is not None or between is not None:
+            raise click.UsageError("--at and --between are for outputs of benchmarks, not for --runs")
+        from taccl.cli.topology_fit_runs import fit_and_show  # loads SciPy
+
+        named = None if topology is None else str(topology)
+        fit_and_show([*runs, *map(str, files)], named, nodes, seed, output, as_json=as_json)
+        return
+    if nodes is not None:
+        raise click.UsageError("--nodes is for --runs")
     if not files:
         raise click.UsageError("name one or more outputs of benchmarks")
     if output is not None and topology is None:

@@ -29,6 +29,8 @@ SchemaName = Literal[
     "taccl.topology.cluster/1",
     "taccl.topology.fit/1",
     "taccl.topology.import/1",
+    "taccl.topology.fit.runs/1",
+    "taccl.probe/1",
     "taccl.sketch.list/1",
     "taccl.sketch.check/1",
 ]

@@ -15,8 +15,11 @@ from click.testing import Result
 from jsonschema import Draft202012Validator
 
 import taccl as package
+from taccl.backend.msccl_xml import to_xml
+from taccl.backend.program import Protocol
 from taccl.cli.main import main
 from taccl.errors import TacclError
+from taccl.probe.patterns import PATTERNS
 from taccl.schemas import SCHEMA_NAMES, file_name, json_schema
 
 Taccl = Callable[..., Result]
@@ -123,9 +126,18 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("topology", "import", "nic.xml", "--cluster", "tree.conf"),
         ("topology", "import", "hint.xml", "--nodes", "2", "--bandwidth", "peak", "--protocol", "LL128"),
     ),
+    "taccl.topology.fit.runs/1": (("topology", "fit", "--runs", "runs", "--topology", "pair.yaml"),),
+    "taccl.probe/1": (
+        ("probe", "--topology", "switch:3"),
+        ("probe", "--topology", "ring:4", "--protocol", "LL"),
+    ),
     "taccl.sketch.list/1": (("sketch", "list"),),
     "taccl.sketch.check/1": (("sketch", "check", "ndv2-sk-1"), ("sketch", "check", "cut-off.yaml")),
 }
+
+
+#: What a command prints with an option that asks for another object.
+OF_AN_OPTION = {"topology.fit.runs"}
 
 
 def closed(schema: Any) -> Any:
@@ -169,6 +181,11 @@ def inputs(taccl: Taccl) -> Taccl:
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
     Path("wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
+    Path("runs").mkdir()
+    program = PATTERNS[0].build(range(2), Protocol.LL, 1)
+    Path("runs", "a.xml").write_text(to_xml(program))
+    rows = [f"a.xml,{2**k},{5 + 2**k / 2e4}" for k in range(10, 24)]
+    Path("runs", "times.csv").write_text("\n".join(["file,size_bytes,time_us", *rows]))
     Path("unlimited.xml").write_text(re.sub(r'maxBytes="\d+"', 'maxBytes="0"', text))
     return taccl
 
@@ -192,6 +209,7 @@ def test_every_command_that_has_json_has_a_schema() -> None:
     named = {name.removeprefix("taccl.").removesuffix("/1") for name in SCHEMA_NAMES}
     named = {OTHERWISE.get(name, name) for name in named}
     assert {".".join(words) for words in _commands_with_json(main, ())} == named
+    assert {".".join(words) for words in _commands_with_json(main, ())} == named - OF_AN_OPTION
 
 
 def _commands_with_json(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -219,6 +237,21 @@ def test_units_have_one_spelling(name: str) -> None:
     counted = {"gap", "oversubscription", "beta_us_per_mb", "value", "worst_miss", "median_miss"}
     if name == "taccl.topology.fit/1":
         counted |= {"low", "high", "before", "after"}
+    """A number that is no count, index or fraction ends in its unit."""
+    fractions = {"gap", "error", "median_error", "ninth_decile_error", "worst_error"}
+    counted = {*fractions, "beta_us_per_mb", *("value", "low", "high", "base")}  # whose unit is in a name
+    fractions = {
+        "gap",
+        "worst_miss",
+        "median_miss",
+        "error",
+        "median_error",
+        "ninth_decile_error",
+        "worst_error",
+    }
+    counted = {*fractions, "beta_us_per_mb", "value"}
+    if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):
+        counted |= {"low", "high", "before", "after", "base"}
     for key, said in properties(json_schema(name)):
         if said.get("deprecated"):
             continue
