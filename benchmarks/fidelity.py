@@ -31,7 +31,7 @@ LEAST, MOST = 16 * units.KB, 256 * units.MB
 BLIND = """
 What the model cannot see, on this machine:
 
-- LL128 takes about 208 us before anything moves, at every size and in every program. The parameter
+- LL128 takes about 210 us before anything moves, at every size and in every program. The parameter
   `launch_us` of LL128 holds that; why it is so is not known, and other builds will have another number.
 - A launch varies by about 2 us from program to program, and nothing in a program tells by how much.
 - Simple, while a chunk is at most 32 KB: predicted too slow, by up to 14% in rings.
