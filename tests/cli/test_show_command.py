@@ -27,7 +27,7 @@ links:
 def files(taccl: Taccl) -> tuple[Path, Path]:
     """An XML and the schedule that it was made from, in the current folder, with their machine."""
     Path("machine.yaml").write_text(MACHINE)
-    words = ("--topology", "machine.yaml", "--size", "4MB", "--engine", "greedy", "--time-limit", "2")
+    words = ("--topology", "machine.yaml", "--size", "4MB", "--engine", "greedy", "--effort", "300")
     done = taccl("synthesize", *words, "-o", "ag.xml", "--schedule", "ag.json", "-q")
     assert done.exit_code == 0, done.output
     return Path("ag.xml"), Path("ag.json")

@@ -210,7 +210,7 @@ def test_every_engine_keeps_the_rates_of_ports_and_the_bounds(engine: str, colle
         return
     best = np.inf
     bound_us = lower_bound(small).value_us
-    for update in solve(small, SearchOptions(engine=engine, time_limit_s=2.0)):
+    for update in solve(small, SearchOptions(engine=engine, effort=500)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
             update.schedule.check()
