@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.backend.simulate.executor.compiled import compiled
+from taccl.compiled import compiled
 
 #: What a step does.
 SEND, RECEIVE, BOTH, REDUCE, COPY = range(5)

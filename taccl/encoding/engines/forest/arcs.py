@@ -1,0 +1,112 @@
+"""The network as a tree sees it: from which rank to which it may grow, and over which links.
+
+It knows links, ports and their costs; it must not know chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collective import IntArray
+from taccl.encoding.engines.forest.demand import Spread
+from taccl.network import FloatArray, LogicalTopology
+
+#: In place of a link that no chunk uses.
+NO_LINK = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Arcs:
+    """The ways from a rank to its children in a tree, by the parent.
+
+    Parameters
+    ----------
+    first : shape (num_ranks + 1,); the arcs of a parent are those from `first[parent]` on.
+    parent, child : shape (num_arcs,).
+    up, down : shape (num_arcs,); the link from child to parent, for sums, and from parent to child, for
+        copies; `NO_LINK` where nothing goes that way.
+    """
+
+    first: IntArray
+    parent: IntArray
+    child: IntArray
+    up: IntArray
+    down: IntArray
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What a send of k MB costs: alpha and k times beta, on a link and at each of its ports.
+
+    Parameters
+    ----------
+    first, port : shapes (num_links + 1,) and (num_pairs,); the ports of each link.
+    alpha_us, beta_us : shape (num_links,); from its start to its end.
+    busy_alpha_us, busy_beta_us : shape (num_pairs,); how long it keeps a port busy.
+    """
+
+    num_ports: int
+    first: IntArray
+    port: IntArray
+    alpha_us: FloatArray
+    beta_us: FloatArray
+    busy_alpha_us: FloatArray
+    busy_beta_us: FloatArray
+
+
+def arcs_of(topology: LogicalTopology, spread: Spread) -> Arcs:
+    """The arcs over which sums can go up, or copies down, or both, as the demand needs it."""
+    # A tree that sums grows against its links.
+    parent, child = (topology.src, topology.dst) if spread.copies else (topology.dst, topology.src)
+    down = np.arange(topology.num_links) if spread.copies else np.full(topology.num_links, NO_LINK)
+    if not spread.sums:
+        up = np.full(topology.num_links, NO_LINK)
+    elif not spread.copies:
+        up = np.arange(topology.num_links)
+    else:
+        back = [
+            topology.link_index.get((b, a), NO_LINK)
+            for a, b in zip(topology.src.tolist(), topology.dst.tolist(), strict=True)
+        ]
+        up = np.array(back, dtype=np.int64)
+        both = up != NO_LINK
+        parent, child, up, down = parent[both], child[both], up[both], down[both]
+    order = np.argsort(parent, kind="stable")
+    first = np.searchsorted(parent[order], np.arange(topology.num_ranks + 1))
+    return Arcs(first, parent[order], child[order], up[order], down[order])
+
+
+def costs_of(topology: LogicalTopology) -> Costs:
+    """The costs of all links and ports, for sizes in MB."""
+    link, port = topology.incidence
+    pairs, links = np.arange(topology.num_pairs), np.arange(topology.num_links)
+    alone = topology.port_busy_us(pairs, 0.0)
+    return Costs(
+        topology.num_ports,
+        topology.first_pair,
+        port,
+        topology.duration_us(links, 0.0),
+        topology.beta_us_per_mb,
+        alone,
+        topology.pair_betas,
+    )
+
+
+def spans(arcs: Arcs, root: int) -> bool:
+    """Whether a tree from this rank can reach all ranks."""
+    num_ranks = len(arcs.first) - 1
+    seen = np.zeros(num_ranks, dtype=np.bool_)
+    seen[root] = True
+    front = [root]
+    while front:
+        rank = front.pop()
+        for child in arcs.child[arcs.first[rank] : arcs.first[rank + 1]].tolist():
+            if not seen[child]:
+                seen[child] = True
+                front.append(child)
+    return bool(seen.all())

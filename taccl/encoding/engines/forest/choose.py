@@ -1,0 +1,259 @@
+r"""A tree for each chunk, so that together they use no port much more than others.
+
+Trees are chosen one after another. Port p has a price that rises with what it carries already,
+
+    y_p = exp((load_p - largest load) / (largest load / number of trees so far)),
+
+and the next tree is one that is cheap at these prices: a tree of least price (Prim 1957), or a shallower one
+that costs a little more, by blending the price of an arc with that of the way from the root (Alpert et al.
+1995). Rising prices come as near to the optimum of the linear program over all trees as there are trees
+(multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more beside all others.
+
+For an AllReduce the same tree is used twice, upwards to sum and downwards to copy, which on two-way links
+reaches the optimum of all programs (Tutte 1961, Nash-Williams 1961: see `bounds.partitions`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.compiled import compiled
+from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
+from taccl.encoding.engines.forest.demand import ANYWHERE
+from taccl.network import FloatArray
+
+#: Roots that are tried for a tree whose root may be any rank.
+_ROOTS = 3
+#: How much dearer a tree may be for each rank on its longest way.
+_DEPTH = 0.01
+#: Below this exponent a price is as good as none.
+_LEAST = -30.0
+#: Relative differences of prices by which equal arcs are told apart, another way for each tree.
+_TIES = 1e-6
+#: Relative differences of prices that are rounding.
+_SAME = 1e-12
+#: How often each tree is chosen, and how sharply prices rise each time, beside what a tree adds to a load.
+_ROUNDS = 2
+_SHARPNESS = (2.0, 8.0)
+#: Irrational turns, so that trees and ties differ.
+_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees by number.
+
+    Parameters
+    ----------
+    root : shape (num_trees,).
+    arc : shape (num_trees, num_ranks); the arc from its parent to each rank, -1 for the root.
+    load_us : shape (num_ports,); how long all trees keep each port busy.
+    """
+
+    root: IntArray
+    arc: IntArray
+    load_us: FloatArray
+
+
+def choose(
+    arcs: Arcs,
+    costs: Costs,
+    allowed: BoolArray,
+    kind: IntArray,
+    root: IntArray,
+    mb: FloatArray,
+    blend: float,
+    seed: int,
+) -> Forest | None:
+    """A tree for each batch of chunks; None if one cannot reach all ranks.
+
+    Parameters
+    ----------
+    allowed : shape (num_kinds, num_arcs); the arcs that batches of a kind may use.
+    kind, root, mb : shape (num_batches,); the kind of each batch, its root or `ANYWHERE`, its size in MB.
+    blend : how much the way from the root counts beside the price of an arc: 0 for least prices, 1 for
+        least ways.
+    """
+    many, num_ranks = len(root), len(arcs.first) - 1
+    arc = np.full((many, num_ranks), -1, dtype=np.int64)
+    load = np.zeros(costs.num_ports)
+    roots = root.copy()
+    whole = _choose(
+        arcs.first, arcs.parent, arcs.child, arcs.up, arcs.down,
+        costs.first, costs.port, costs.busy_alpha_us, costs.busy_beta_us,
+        allowed, kind, roots, root == ANYWHERE, mb, blend, seed, arc, load,
+    )  # fmt: skip
+    return Forest(roots, arc, load) if whole else None
+
+
+@compiled
+def _use(
+    sign: float,
+    a: int,
+    mb: float,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    load: Any,
+) -> None:
+    """Add what an arc keeps busy to the load of each of its ports, or take it off."""
+    for link in (up[a], down[a]):
+        if link == NO_LINK:
+            continue
+        for pair in range(first_pair[link], first_pair[link + 1]):
+            load[port[pair]] += sign * (busy_alpha[pair] + mb * busy_beta[pair])
+
+
+@compiled
+def _price_of(
+    a: int,
+    mb: float,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    price: Any,
+    turn: float,
+) -> float:
+    """What an arc costs at these prices; equal ones are told apart, in another way at each turn."""
+    total = 0.0
+    for link in (up[a], down[a]):
+        if link == NO_LINK:
+            continue
+        for pair in range(first_pair[link], first_pair[link + 1]):
+            total += price[port[pair]] * (busy_alpha[pair] + mb * busy_beta[pair])
+    return total * (1.0 + _TIES * ((a * _GOLDEN + turn) % 1.0))
+
+
+@compiled
+def _grow(
+    first: Any,
+    parent: Any,
+    child: Any,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    allowed: Any,
+    root: int,
+    mb: float,
+    blend: float,
+    slope: float,
+    most: float,
+    turn: float,
+    arc: Any,
+    load: Any,
+    price: Any,
+) -> float:
+    """Grow a tree from its root into `arc`; what it costs, more for a deep one; infinite if it does not span.
+
+    Each arc that it takes raises the prices of its ports, in `load` and `price`, so prices of arcs that wait
+    are looked at again when their turn comes.
+    """
+    num_ranks = len(first) - 1
+    way, depth = np.zeros(num_ranks), np.zeros(num_ranks)
+    done = np.zeros(num_ranks, np.bool_)
+    arc[:] = -1
+    heap = [(0.0, root, -1)]
+    reached, cost, deepest = 0, 0.0, 0.0
+    while len(heap):
+        key, rank, a = heapq.heappop(heap)
+        if done[rank]:
+            continue
+        if a >= 0:
+            above = parent[a]
+            weight = _price_of(a, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
+            now = blend * way[above] + weight
+            if now > key * (1.0 + _SAME):
+                heapq.heappush(heap, (now, rank, a))
+                continue
+            arc[rank] = a
+            way[rank], depth[rank] = way[above] + weight, depth[above] + 1.0
+            cost += weight
+            deepest = max(deepest, depth[rank])
+            _use(1.0, a, mb, up, down, first_pair, port, busy_alpha, busy_beta, load)
+            for link in (up[a], down[a]):
+                if link == NO_LINK:
+                    continue
+                for pair in range(first_pair[link], first_pair[link + 1]):
+                    p = port[pair]
+                    price[p] = np.exp(min(max(slope * (load[p] - most), _LEAST), -_LEAST))
+        done[rank] = True
+        reached += 1
+        for other in range(first[rank], first[rank + 1]):
+            if allowed[other] and not done[child[other]]:
+                weight = _price_of(other, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
+                heapq.heappush(heap, (blend * way[rank] + weight, child[other], other))
+    return cost * (1.0 + _DEPTH * deepest) if reached == num_ranks else np.inf
+
+
+@compiled
+def _choose(
+    first: Any,
+    parent: Any,
+    child: Any,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    allowed: Any,
+    kind: Any,
+    root: Any,
+    is_free: Any,
+    mb: Any,
+    blend: float,
+    seed: int,
+    arc: Any,
+    load: Any,
+) -> bool:
+    """Fill `root`, `arc` and `load`; whether all trees reach all ranks."""
+    num_ranks, many = len(first) - 1, len(root)
+    price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
+    trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
+    for number in range(_ROUNDS * many):
+        tree = number % many
+        if number >= many:
+            for a in arc[tree]:
+                if a >= 0:
+                    _use(-1.0, a, mb[tree], up, down, first_pair, port, busy_alpha, busy_beta, load)
+        most = load.max()
+        slope = min(number + 1, many) / max(most, 1e-300) * _SHARPNESS[number // many]
+        for p in range(len(load)):
+            price[p] = np.exp(max(slope * (load[p] - most), _LEAST))
+        least, chosen = np.inf, -1
+        for attempt in range(_ROOTS if is_free[tree] else 1):
+            start = root[tree]
+            if is_free[tree]:
+                turn = (tree + seed) * _GOLDEN + attempt / _ROOTS + number * _GOLDEN * _GOLDEN
+                start = int(turn % 1.0 * num_ranks)
+            trial_load[:] = load
+            trial_price[:] = price
+            cost = _grow(
+                first, parent, child, up, down, first_pair, port, busy_alpha, busy_beta, allowed[kind[tree]],
+                start, mb[tree], blend, slope, most, (tree + seed) * _PLASTIC, trial, trial_load, trial_price,
+            )  # fmt: skip
+            if cost < least:
+                least, chosen = cost, start
+                best[:] = trial
+        if chosen < 0:
+            return False
+        root[tree] = chosen
+        arc[tree] = best
+        for a in best:
+            if a >= 0:
+                _use(1.0, a, mb[tree], up, down, first_pair, port, busy_alpha, busy_beta, load)
+    return True

@@ -1,0 +1,171 @@
+"""The forest engine: trees at balanced loads, then all transfers in one pipeline, in several ways.
+
+It serves problems in which every chunk comes from all ranks, goes to all ranks, or both (ReduceScatter,
+AllGather, AllReduce), at any size: the work grows with the number of transfers. Where ranks are in one orbit, it
+answers the quotient first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.routes import Grouping
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, costs_of, spans
+from taccl.encoding.engines.forest.choose import Forest, choose
+from taccl.encoding.engines.forest.demand import spread_of
+from taccl.encoding.engines.forest.pipeline import Batches, scheduled
+from taccl.encoding.instance import Instance
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: How much the way from the root counts in choosing trees.
+_BLENDS = (0.3, 0.05)
+#: The most chunks that share a tree, so that they can share sends.
+_MOST_TOGETHER = 64
+#: Waves, in parts of the time that a chunk keeps the busiest port busy, the likeliest first.
+_WAVES = (0.3, 0.0, 0.1, 0.03, 0.6, 1.0)
+#: A way that is worse than the best by more than this part with the wave that was best is given up.
+_WORSE = 0.03
+#: How often all ways are tried, with other trees each time.
+_SEEDS = 4
+#: Units of work for each transfer that is scheduled.
+_UNITS = 2e-3
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether every chunk comes from all ranks or goes to all, over links that join them."""
+    problem = instance.problem
+    spread = spread_of(instance.demand)
+    if spread is None:
+        return no(
+            "trees carry chunks from all ranks to one, from one to all, or both, and here some go elsewhere"
+        )
+    if not problem.topology.num_links or problem.num_ranks < 2:
+        return no("nothing has to move")
+    if problem.limits.own_first is not None:
+        return no("it knows no order in which own chunks leave first")
+    arcs = arcs_of(problem.topology, spread)
+    if not spans(arcs, max(int(spread.root[0]), 0)):
+        return no("sums and copies share trees, and two-way links do not join all ranks")
+    if problem.symmetry and instance.quotient is None:
+        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+    return YES
+
+
+def forest(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield better and better schedules, of the quotient first where there is one; the first at any rate."""
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    parts = [instance]
+    quotient = None
+    if instance.problem.symmetry or instance.quotient_takes_s < budget.remaining_s():
+        quotient = instance.quotient
+    if quotient is not None and instance.quotient_instance is not None:
+        parts = (
+            [instance.quotient_instance]
+            if instance.problem.symmetry
+            else [instance.quotient_instance, instance]
+        )
+    for number, part in enumerate(parts):
+        share = budget.share(1.0 if number == len(parts) - 1 else 0.5)
+        for schedule in _Search(part, options.seed).schedules(share):
+            if schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us = schedule.makespan_us
+                whole = (
+                    quotient.lifted(schedule) if part is not instance and quotient is not None else schedule
+                )
+                yield Update("forest", whole)
+
+
+class _Search:
+    """What all ways of one problem share."""
+
+    def __init__(self, instance: Instance, seed: int) -> None:
+        spread = spread_of(instance.demand)
+        assert spread is not None  # or it is not served
+        self.problem, self.spread, self.seed = instance.problem, spread, seed
+        self.arcs, self.costs = arcs_of(self.problem.topology, spread), costs_of(self.problem.topology)
+        self.kind, self.allowed = self._kinds()
+
+    def schedules(self, budget: Budget) -> Iterator[Schedule]:
+        """Schedules of all ways, with the waves that promise most; the first even without time."""
+        best_us, waves = np.inf, list(_WAVES)
+        for grouping, blend, seed in self._ways():
+            batches = self._batches(grouping)
+            trees = self._trees(batches, blend, seed)
+            if trees is None:
+                return
+            for wave in list(waves):
+                if best_us < np.inf and not budget.remaining_s():
+                    return
+                schedule = self._schedule(trees, batches, wave)
+                budget.spend(_UNITS * len(schedule))
+                if schedule.makespan_us < best_us:
+                    best_us = schedule.makespan_us
+                    waves.remove(wave)
+                    waves.insert(0, wave)
+                    yield schedule
+                elif schedule.makespan_us > best_us * (1 + _WORSE):
+                    break
+
+    def _ways(self) -> Iterator[tuple[Grouping, float, int]]:
+        """How chunks are put together, how trees are chosen, and a seed."""
+        most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
+        sizes = [1 << power for power in range(most.bit_length())]
+        groupings = [
+            Grouping(size, tapered) for size in sizes for tapered in (False, True) if size > 1 or not tapered
+        ]
+        for number in range(_SEEDS):
+            for grouping, blend in product(groupings, _BLENDS):
+                yield grouping, blend, self.seed + number
+
+    def _kinds(self) -> tuple[IntArray, BoolArray]:
+        """The kind of each chunk, and the arcs that chunks of each kind may use."""
+        problem, arcs = self.problem, self.arcs
+        may_use = problem.limits.may_use
+        if may_use is None:
+            return np.zeros(problem.num_chunks, dtype=np.int64), np.ones((1, len(arcs)), dtype=np.bool_)
+        rows, kind = np.unique(may_use, axis=0, return_inverse=True)
+        usable = np.ones((len(rows), len(arcs)), dtype=np.bool_)
+        for links in (arcs.up, arcs.down):
+            usable &= (links == NO_LINK) | rows[:, links]
+        return kind.ravel()[problem.collective.owner], usable
+
+    def _batches(self, grouping: Grouping) -> Batches:
+        """Chunks of one root and one kind that share a tree; those of all roots by turns."""
+        root, kind = self.spread.root, self.kind
+        order = np.lexsort((np.arange(len(root)), kind, root))
+        starts = np.flatnonzero(np.diff(root[order]) | np.diff(kind[order])) + 1
+        turns: list[list[tuple[int, ...]]] = []
+        for chunks in np.split(order, starts):
+            for turn, batch in enumerate(grouping.cut(tuple(chunks.tolist()))):
+                if turn == len(turns):
+                    turns.append([])
+                turns[turn].append(batch)
+        batches = [batch for turn in turns for batch in turn]
+        first = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])])
+        return Batches(first, np.array([chunk for batch in batches for chunk in batch], dtype=np.int64))
+
+    def _trees(self, batches: Batches, blend: float, seed: int) -> Forest | None:
+        first = batches.chunk[batches.first[:-1]]
+        mb = np.diff(batches.first) * self.problem.chunk_mb
+        root = self.spread.root[first]
+        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, blend, seed)
+
+    def _schedule(self, trees: Forest, batches: Batches, wave: float) -> Schedule:
+        problem = self.problem
+        period_us = float(trees.load_us.max()) / max(1, problem.num_chunks)
+        most = min(problem.max_group, int(np.diff(batches.first).max()))
+        rows = scheduled(trees, self.arcs, self.costs, batches, problem.chunk_mb, wave * period_us, most)
+        _, group = np.unique(rows.leader, return_inverse=True)
+        return Schedule(
+            problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()
+        ).sorted()

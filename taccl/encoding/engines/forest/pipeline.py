@@ -1,0 +1,282 @@
+r"""All transfers of a forest, scheduled: whatever can go goes, and of several the most urgent.
+
+Chunk c may go up from a rank once it has come up from all of the rank's children, down from the root once it
+is summed, and down from a rank once it is there. A transfer starts as soon as all ports of its link are free;
+of those that wait for a port, the one with the least
+
+    wave * c  -  (the time that the rest of its way takes)
+
+goes first. A large wave serves chunk after chunk, a wave of 0 what has the longest way before it. In
+between, sums of later chunks run beside copies of earlier ones, and both ends of the pipeline stay full.
+
+Chunks of one batch, which share a tree, travel together where several of them wait for the same link, at most
+`most` at a time: so alpha is paid less often, and nothing waits for company.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taccl.collective import IntArray
+from taccl.compiled import compiled
+from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
+from taccl.encoding.engines.forest.choose import Forest
+from taccl.network import FloatArray
+
+_UP, _DOWN = 0, 1
+#: What becomes of an event: a port is free, or a send arrives.
+_FREE, _ARRIVAL = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Chunks in batches: those of batch b are places `first[b]` to `first[b + 1]` of `chunk`."""
+
+    first: IntArray
+    chunk: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """Rows of a schedule: columns of equal length; `leader` is the same for those that travel together."""
+
+    chunk: IntArray
+    link: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+    is_sum: IntArray
+    leader: IntArray
+
+
+def scheduled(
+    forest: Forest, arcs: Arcs, costs: Costs, batches: Batches, chunk_mb: float, wave_us: float, most: int
+) -> Transfers:
+    """When every chunk passes every link of its tree.
+
+    Parameters
+    ----------
+    wave_us : how much later the way of the next chunk may be.
+    most : chunks in one send.
+    """
+    num_ranks = forest.arc.shape[1]
+    many = len(batches.chunk)
+    batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
+    start = np.full((many, 2, num_ranks), -1.0)
+    end, leader = np.zeros((many, 2, num_ranks)), np.zeros((many, 2, num_ranks), dtype=np.int64)
+    _run(
+        arcs.parent, arcs.up, arcs.down,
+        costs.first, costs.port, costs.alpha_us, costs.beta_us, costs.busy_alpha_us, costs.busy_beta_us,
+        costs.num_ports, forest.root, forest.arc, batches.first, batch_of, chunk_mb, wave_us, most,
+        start, end, leader,
+    )  # fmt: skip
+    place, kind, rank = np.nonzero(start >= 0.0)
+    arc = forest.arc[batch_of[place], rank]
+    return Transfers(
+        batches.chunk[place],
+        np.where(kind == _UP, arcs.up[arc], arcs.down[arc]),
+        start[place, kind, rank],
+        end[place, kind, rank],
+        kind == _UP,
+        leader[place, kind, rank],
+    )
+
+
+@compiled
+def _run(
+    parent: Any,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    alpha: Any,
+    beta: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    num_ports: int,
+    root: Any,
+    arc: Any,
+    first_of_batch: Any,
+    batch_of: Any,
+    mb: float,
+    wave: float,
+    most: int,
+    start: Any,
+    end: Any,
+    leader: Any,
+) -> None:
+    """Fill `start`, `end` and `leader`, shapes (num_chunks, 2, num_ranks)."""
+    many, num_ranks = len(batch_of), arc.shape[1]
+    sums = len(up) > 0 and up[0] != NO_LINK
+    copies = len(down) > 0 and down[0] != NO_LINK
+    child_first, children = _children(arc, parent)
+    after = _rest_of_ways(arc, parent, up, down, alpha, beta, mb, root, child_first, children, sums, copies)
+    # How many children's sums a rank still waits for.
+    pending = np.zeros((many, num_ranks), np.int32)
+    ready = np.zeros((many, 2, num_ranks), np.bool_)
+    free = np.zeros(num_ports)
+    waiting = [[(0.0, 0)] for _ in range(num_ports)]
+    for p in range(num_ports):
+        waiting[p].pop()
+    candidates = [(0.0, 0)]
+    candidates.pop()
+    events = [(0.0, 0, 0, 0)]
+    events.pop()
+    size = 2 * num_ranks
+    for c in range(many):
+        b = batch_of[c]
+        for rank in range(num_ranks):
+            pending[c, rank] = child_first[b, rank + 1] - child_first[b, rank]
+        if not sums:
+            for place in range(child_first[b, root[b]], child_first[b, root[b] + 1]):
+                rank = children[b, place]
+                ready[c, _DOWN, rank] = True
+                candidates.append((wave * c - after[b, _DOWN, rank], c * size + _DOWN * num_ranks + rank))
+            continue
+        for rank in range(num_ranks):
+            if rank != root[b] and pending[c, rank] == 0:
+                ready[c, _UP, rank] = True
+                candidates.append((wave * c - after[b, _UP, rank], c * size + _UP * num_ranks + rank))
+    heapq.heapify(candidates)
+    now = 0.0
+    while True:
+        while len(candidates):
+            urgency, number = heapq.heappop(candidates)
+            c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
+            b = batch_of[c]
+            a = arc[b, rank]
+            link = up[a] if kind == _UP else down[a]
+            gone = start[c, kind, rank] >= 0.0  # with others of its batch
+            blocked = -1
+            for pair in range(first_pair[link], first_pair[link + 1]):
+                if free[port[pair]] > now:
+                    blocked = port[pair]
+                    break
+            if blocked >= 0 and not gone:
+                heapq.heappush(waiting[blocked], (urgency, number))
+            if blocked >= 0 or gone:
+                # A port that was kept for this one is for the next.
+                for pair in range(first_pair[link], first_pair[link + 1]):
+                    p = port[pair]
+                    if free[p] <= now and len(waiting[p]):
+                        heapq.heappush(candidates, heapq.heappop(waiting[p]))
+                continue
+            together = 1
+            while (
+                together < most
+                and c + together < first_of_batch[b + 1]
+                and ready[c + together, kind, rank]
+                and start[c + together, kind, rank] < 0.0
+            ):
+                together += 1
+            ends = now + alpha[link] + together * mb * beta[link]
+            for other in range(c, c + together):
+                start[other, kind, rank] = now
+                end[other, kind, rank] = ends
+                leader[other, kind, rank] = number
+            heapq.heappush(events, (ends, _ARRIVAL, number, together))
+            for pair in range(first_pair[link], first_pair[link + 1]):
+                p = port[pair]
+                free[p] = now + busy_alpha[pair] + together * mb * busy_beta[pair]
+                heapq.heappush(events, (free[p], _FREE, p, 0))
+        if not len(events):
+            return
+        now = events[0][0]
+        while len(events) and events[0][0] <= now:
+            _, what, number, together = heapq.heappop(events)
+            if what == _FREE:
+                if free[number] <= now and len(waiting[number]):
+                    heapq.heappush(candidates, heapq.heappop(waiting[number]))
+                continue
+            first_c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
+            for c in range(first_c, first_c + together):
+                b = batch_of[c]
+                at = rank
+                if kind == _UP:
+                    at = parent[arc[b, rank]]
+                    pending[c, at] -= 1
+                    if pending[c, at] > 0:
+                        continue
+                    if at != root[b]:
+                        ready[c, _UP, at] = True
+                        heapq.heappush(
+                            candidates, (wave * c - after[b, _UP, at], c * size + _UP * num_ranks + at)
+                        )
+                        continue
+                    if not copies:
+                        continue
+                for place in range(child_first[b, at], child_first[b, at + 1]):
+                    below = children[b, place]
+                    ready[c, _DOWN, below] = True
+                    heapq.heappush(
+                        candidates, (wave * c - after[b, _DOWN, below], c * size + _DOWN * num_ranks + below)
+                    )
+
+
+@compiled
+def _children(arc: Any, parent: Any) -> Any:
+    """The children of each rank in each tree: those of a rank are from `first[tree, rank]` on."""
+    many, num_ranks = arc.shape
+    first = np.zeros((many, num_ranks + 1), np.int32)
+    children = np.zeros((many, num_ranks), np.int32)
+    for b in range(many):
+        for rank in range(num_ranks):
+            if arc[b, rank] >= 0:
+                first[b, parent[arc[b, rank]] + 1] += 1
+        for rank in range(num_ranks):
+            first[b, rank + 1] += first[b, rank]
+        filled = first[b, :-1].copy()
+        for rank in range(num_ranks):
+            if arc[b, rank] >= 0:
+                above = parent[arc[b, rank]]
+                children[b, filled[above]] = rank
+                filled[above] += 1
+    return first, children
+
+
+@compiled
+def _rest_of_ways(
+    arc: Any,
+    parent: Any,
+    up: Any,
+    down: Any,
+    alpha: Any,
+    beta: Any,
+    mb: float,
+    root: Any,
+    child_first: Any,
+    children: Any,
+    sums: bool,
+    copies: bool,
+) -> Any:
+    """How long the way of a chunk takes from a transfer on, this one included, shape (num_trees, 2, num_ranks)."""
+    many, num_ranks = arc.shape
+    after = np.zeros((many, 2, num_ranks))
+    order = np.zeros(num_ranks, np.int64)
+    for b in range(many):
+        order[0] = root[b]
+        known = 1
+        for at in range(num_ranks):  # parents before children
+            rank = order[at]
+            for place in range(child_first[b, rank], child_first[b, rank + 1]):
+                order[known] = children[b, place]
+                known += 1
+        longest = 0.0
+        if copies:
+            below = np.zeros(num_ranks)
+            for at in range(num_ranks - 1, 0, -1):
+                rank = order[at]
+                a = arc[b, rank]
+                after[b, _DOWN, rank] = alpha[down[a]] + mb * beta[down[a]] + below[rank]
+                below[parent[a]] = max(below[parent[a]], after[b, _DOWN, rank])
+            longest = below[root[b]]
+        if sums:
+            for at in range(1, num_ranks):
+                rank = order[at]
+                a = arc[b, rank]
+                above = longest if parent[a] == root[b] else after[b, _UP, parent[a]]
+                after[b, _UP, rank] = alpha[up[a]] + mb * beta[up[a]] + above
+    return after
