@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taccl.encoding.engines import combining, cp, flows, greedy, milp, orders, shortest, textbook, trees
+from taccl.encoding.engines import combining, cp, flows, forest, greedy, milp, orders, shortest, textbook, trees
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
 from taccl.encoding.instance import Instance
@@ -119,6 +119,14 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=trees.serves,
         run=beginning_with(greedy.greedy, trees.trees),
+    ),
+    Engine(
+        name="forest",
+        about="a spanning tree for each chunk, sums and copies in one pipeline, at any size",
+        features=COPIES_AND_SUMS,
+        serves=forest.serves,
+        run=forest.forest,
+        takes_sums=True,
     ),
     Engine(
         name="flows",

@@ -29,6 +29,8 @@ PHASES, ALWAYS = "phases", "textbook"
 #: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
 #: is enough for what takes longest: many chunks on hundreds of ranks.
 _FOR_TEXTBOOK = 0.15
+#: Forests are many ways to do one thing: on small problems all are tried in less, on large ones each counts.
+_FOR_FORESTS = 0.3
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
 #: it leaves is more than what it has.
 _FOR_ALL_PROGRAMS = 0.35
@@ -162,6 +164,7 @@ _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
     Stage(ALWAYS, "there are textbook algorithms for the demand", always, fixed(_FOR_TEXTBOOK)),
+    Stage("forest", "every chunk comes from all ranks, goes to all, or both", always, fixed(_FOR_FORESTS)),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",

@@ -15,7 +15,6 @@ reaches the optimum of all programs (Tutte 1961, Nash-Williams 1961: see `bounds
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +24,13 @@ from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
 from taccl.encoding.engines.forest.demand import ANYWHERE
+from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.network import FloatArray
 
-#: Roots that are tried for a tree whose root may be any rank.
-_ROOTS = 3
+#: Roots that are tried for a tree whose root may be any rank: fewer on large networks.
+_MOST_ROOTS, _LEAST_ROOTS, _ROOT_ARCS = 16, 2, 4_000
 #: How much dearer a tree may be for each rank on its longest way.
-_DEPTH = 0.01
+_DEPTH = 0.03
 #: Below this exponent a price is as good as none.
 _LEAST = -30.0
 #: Relative differences of prices by which equal arcs are told apart, another way for each tree.
@@ -166,18 +166,26 @@ def _grow(
     way, depth = np.zeros(num_ranks), np.zeros(num_ranks)
     done = np.zeros(num_ranks, np.bool_)
     arc[:] = -1
-    heap = [(0.0, root, -1)]
+    # An arc is on the heap once; the root stands there as one arc more.
+    root_arc = len(child)
+    keys, items = np.zeros(len(child) + 1), np.zeros(len(child) + 1, np.int64)
+    push(keys, items, 0, 0, 0.0, root_arc)
+    size = 1
     reached, cost, deepest = 0, 0.0, 0.0
-    while len(heap):
-        key, rank, a = heapq.heappop(heap)
+    while size:
+        key, a = keys[0], items[0]
+        pop(keys, items, 0, size)
+        size -= 1
+        rank = root if a == root_arc else child[a]
         if done[rank]:
             continue
-        if a >= 0:
+        if a != root_arc:
             above = parent[a]
             weight = _price_of(a, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
             now = blend * way[above] + weight
             if now > key * (1.0 + _SAME):
-                heapq.heappush(heap, (now, rank, a))
+                push(keys, items, 0, size, now, a)
+                size += 1
                 continue
             arc[rank] = a
             way[rank], depth[rank] = way[above] + weight, depth[above] + 1.0
@@ -195,7 +203,8 @@ def _grow(
         for other in range(first[rank], first[rank + 1]):
             if allowed[other] and not done[child[other]]:
                 weight = _price_of(other, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
-                heapq.heappush(heap, (blend * way[rank] + weight, child[other], other))
+                push(keys, items, 0, size, blend * way[rank] + weight, other)
+                size += 1
     return cost * (1.0 + _DEPTH * deepest) if reached == num_ranks else np.inf
 
 
@@ -222,6 +231,7 @@ def _choose(
 ) -> bool:
     """Fill `root`, `arc` and `load`; whether all trees reach all ranks."""
     num_ranks, many = len(first) - 1, len(root)
+    tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(child), 1)))
     price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
     trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
     for number in range(_ROUNDS * many):
@@ -235,10 +245,10 @@ def _choose(
         for p in range(len(load)):
             price[p] = np.exp(max(slope * (load[p] - most), _LEAST))
         least, chosen = np.inf, -1
-        for attempt in range(_ROOTS if is_free[tree] else 1):
+        for attempt in range(tries if is_free[tree] else 1):
             start = root[tree]
             if is_free[tree]:
-                turn = (tree + seed) * _GOLDEN + attempt / _ROOTS + number * _GOLDEN * _GOLDEN
+                turn = (tree + seed) * _GOLDEN + attempt / tries + number * _GOLDEN * _GOLDEN
                 start = int(turn % 1.0 * num_ranks)
             trial_load[:] = load
             trial_price[:] = price

@@ -15,7 +15,6 @@ Chunks of one batch, which share a tree, travel together where several of them w
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +24,10 @@ from taccl.collective import IntArray
 from taccl.compiled import compiled
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
 from taccl.encoding.engines.forest.choose import Forest
+from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.network import FloatArray
 
 _UP, _DOWN = 0, 1
-#: What becomes of an event: a port is free, or a send arrives.
-_FREE, _ARRIVAL = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +64,7 @@ def scheduled(
     many = len(batches.chunk)
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
     start = np.full((many, 2, num_ranks), -1.0)
-    end, leader = np.zeros((many, 2, num_ranks)), np.zeros((many, 2, num_ranks), dtype=np.int64)
+    end, leader = np.zeros((many, 2, num_ranks)), np.full((many, 2, num_ranks), -1)
     _run(
         arcs.parent, arcs.up, arcs.down,
         costs.first, costs.port, costs.alpha_us, costs.beta_us, costs.busy_alpha_us, costs.busy_beta_us,
@@ -83,137 +81,6 @@ def scheduled(
         kind == _UP,
         leader[place, kind, rank],
     )
-
-
-@compiled
-def _run(
-    parent: Any,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    alpha: Any,
-    beta: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
-    num_ports: int,
-    root: Any,
-    arc: Any,
-    first_of_batch: Any,
-    batch_of: Any,
-    mb: float,
-    wave: float,
-    most: int,
-    start: Any,
-    end: Any,
-    leader: Any,
-) -> None:
-    """Fill `start`, `end` and `leader`, shapes (num_chunks, 2, num_ranks)."""
-    many, num_ranks = len(batch_of), arc.shape[1]
-    sums = len(up) > 0 and up[0] != NO_LINK
-    copies = len(down) > 0 and down[0] != NO_LINK
-    child_first, children = _children(arc, parent)
-    after = _rest_of_ways(arc, parent, up, down, alpha, beta, mb, root, child_first, children, sums, copies)
-    # How many children's sums a rank still waits for.
-    pending = np.zeros((many, num_ranks), np.int32)
-    ready = np.zeros((many, 2, num_ranks), np.bool_)
-    free = np.zeros(num_ports)
-    waiting = [[(0.0, 0)] for _ in range(num_ports)]
-    for p in range(num_ports):
-        waiting[p].pop()
-    candidates = [(0.0, 0)]
-    candidates.pop()
-    events = [(0.0, 0, 0, 0)]
-    events.pop()
-    size = 2 * num_ranks
-    for c in range(many):
-        b = batch_of[c]
-        for rank in range(num_ranks):
-            pending[c, rank] = child_first[b, rank + 1] - child_first[b, rank]
-        if not sums:
-            for place in range(child_first[b, root[b]], child_first[b, root[b] + 1]):
-                rank = children[b, place]
-                ready[c, _DOWN, rank] = True
-                candidates.append((wave * c - after[b, _DOWN, rank], c * size + _DOWN * num_ranks + rank))
-            continue
-        for rank in range(num_ranks):
-            if rank != root[b] and pending[c, rank] == 0:
-                ready[c, _UP, rank] = True
-                candidates.append((wave * c - after[b, _UP, rank], c * size + _UP * num_ranks + rank))
-    heapq.heapify(candidates)
-    now = 0.0
-    while True:
-        while len(candidates):
-            urgency, number = heapq.heappop(candidates)
-            c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-            b = batch_of[c]
-            a = arc[b, rank]
-            link = up[a] if kind == _UP else down[a]
-            gone = start[c, kind, rank] >= 0.0  # with others of its batch
-            blocked = -1
-            for pair in range(first_pair[link], first_pair[link + 1]):
-                if free[port[pair]] > now:
-                    blocked = port[pair]
-                    break
-            if blocked >= 0 and not gone:
-                heapq.heappush(waiting[blocked], (urgency, number))
-            if blocked >= 0 or gone:
-                # A port that was kept for this one is for the next.
-                for pair in range(first_pair[link], first_pair[link + 1]):
-                    p = port[pair]
-                    if free[p] <= now and len(waiting[p]):
-                        heapq.heappush(candidates, heapq.heappop(waiting[p]))
-                continue
-            together = 1
-            while (
-                together < most
-                and c + together < first_of_batch[b + 1]
-                and ready[c + together, kind, rank]
-                and start[c + together, kind, rank] < 0.0
-            ):
-                together += 1
-            ends = now + alpha[link] + together * mb * beta[link]
-            for other in range(c, c + together):
-                start[other, kind, rank] = now
-                end[other, kind, rank] = ends
-                leader[other, kind, rank] = number
-            heapq.heappush(events, (ends, _ARRIVAL, number, together))
-            for pair in range(first_pair[link], first_pair[link + 1]):
-                p = port[pair]
-                free[p] = now + busy_alpha[pair] + together * mb * busy_beta[pair]
-                heapq.heappush(events, (free[p], _FREE, p, 0))
-        if not len(events):
-            return
-        now = events[0][0]
-        while len(events) and events[0][0] <= now:
-            _, what, number, together = heapq.heappop(events)
-            if what == _FREE:
-                if free[number] <= now and len(waiting[number]):
-                    heapq.heappush(candidates, heapq.heappop(waiting[number]))
-                continue
-            first_c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-            for c in range(first_c, first_c + together):
-                b = batch_of[c]
-                at = rank
-                if kind == _UP:
-                    at = parent[arc[b, rank]]
-                    pending[c, at] -= 1
-                    if pending[c, at] > 0:
-                        continue
-                    if at != root[b]:
-                        ready[c, _UP, at] = True
-                        heapq.heappush(
-                            candidates, (wave * c - after[b, _UP, at], c * size + _UP * num_ranks + at)
-                        )
-                        continue
-                    if not copies:
-                        continue
-                for place in range(child_first[b, at], child_first[b, at + 1]):
-                    below = children[b, place]
-                    ready[c, _DOWN, below] = True
-                    heapq.heappush(
-                        candidates, (wave * c - after[b, _DOWN, below], c * size + _DOWN * num_ranks + below)
-                    )
 
 
 @compiled
@@ -252,7 +119,7 @@ def _rest_of_ways(
     sums: bool,
     copies: bool,
 ) -> Any:
-    """How long the way of a chunk takes from a transfer on, this one included, shape (num_trees, 2, num_ranks)."""
+    """How long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks)."""
     many, num_ranks = arc.shape
     after = np.zeros((many, 2, num_ranks))
     order = np.zeros(num_ranks, np.int64)
@@ -280,3 +147,163 @@ def _rest_of_ways(
                 above = longest if parent[a] == root[b] else after[b, _UP, parent[a]]
                 after[b, _UP, rank] = alpha[up[a]] + mb * beta[up[a]] + above
     return after
+
+
+@compiled
+def _queues(arc: Any, batch_of: Any, up: Any, down: Any, first_pair: Any, port: Any, num_ports: int) -> Any:
+    """Where the queue of each port begins, which has room for all transfers that ever use it."""
+    first = np.zeros(num_ports + 1, np.int64)
+    for b in batch_of:
+        for a in arc[b]:
+            for link in (up[a], down[a]):
+                if a < 0 or link == NO_LINK:
+                    continue
+                for pair in range(first_pair[link], first_pair[link + 1]):
+                    first[port[pair] + 1] += 1
+    for p in range(num_ports):
+        first[p + 1] += first[p]
+    return first
+
+
+@compiled
+def _run(
+    parent: Any,
+    up: Any,
+    down: Any,
+    first_pair: Any,
+    port: Any,
+    alpha: Any,
+    beta: Any,
+    busy_alpha: Any,
+    busy_beta: Any,
+    num_ports: int,
+    root: Any,
+    arc: Any,
+    first_of_batch: Any,
+    batch_of: Any,
+    mb: float,
+    wave: float,
+    most: int,
+    start: Any,
+    end: Any,
+    leader: Any,
+) -> None:
+    """Fill `start`, `end` and `leader`, shapes (num_chunks, 2, num_ranks)."""
+    many, num_ranks = len(batch_of), arc.shape[1]
+    sums = len(up) > 0 and up[0] != NO_LINK
+    copies = len(down) > 0 and down[0] != NO_LINK
+    child_first, children = _children(arc, parent)
+    after = _rest_of_ways(arc, parent, up, down, alpha, beta, mb, root, child_first, children, sums, copies)
+    # How many children's sums a rank still waits for.
+    pending = np.zeros((many, num_ranks), np.int32)
+    ready = np.zeros((many, 2, num_ranks), np.bool_)
+    free = np.zeros(num_ports)
+    # A transfer is in one heap at a time: of those that may go now, or of those that wait for a port. Events are
+    # the arrivals of sends, by number, and ports that are free again, by -1 - port.
+    size, total = 2 * num_ranks, many * 2 * num_ranks
+    keys, items, waiting = np.zeros(total), np.zeros(total, np.int64), 0
+    event_keys, event_items = np.zeros(total + num_ports), np.zeros(total + num_ports, np.int64)
+    events = 0
+    queue_first = _queues(arc, batch_of, up, down, first_pair, port, num_ports)
+    queue_keys, queue_items = np.zeros(queue_first[-1]), np.zeros(queue_first[-1], np.int64)
+    queue_size = np.zeros(num_ports, np.int64)
+    for c in range(many):
+        b = batch_of[c]
+        for rank in range(num_ranks):
+            pending[c, rank] = child_first[b, rank + 1] - child_first[b, rank]
+            kind = _UP if sums else _DOWN
+            if (
+                arc[b, rank] < 0
+                or (sums and pending[c, rank])
+                or not (sums or parent[arc[b, rank]] == root[b])
+            ):
+                continue
+            ready[c, kind, rank] = True
+            push(keys, items, 0, waiting, wave * c - after[b, kind, rank], c * size + kind * num_ranks + rank)
+            waiting += 1
+    now = 0.0
+    while True:
+        while waiting:
+            urgency, number = keys[0], items[0]
+            pop(keys, items, 0, waiting)
+            waiting -= 1
+            c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
+            b = batch_of[c]
+            a = arc[b, rank]
+            link = up[a] if kind == _UP else down[a]
+            gone = start[c, kind, rank] >= 0.0  # with others of its batch
+            blocked = -1
+            for pair in range(first_pair[link], first_pair[link + 1]):
+                if free[port[pair]] > now:
+                    blocked = port[pair]
+                    break
+            if blocked >= 0 and not gone:
+                push(queue_keys, queue_items, queue_first[blocked], queue_size[blocked], urgency, number)
+                queue_size[blocked] += 1
+            if blocked >= 0 or gone:
+                # A port that was kept for this one is for the next.
+                for pair in range(first_pair[link], first_pair[link + 1]):
+                    p = port[pair]
+                    if free[p] <= now and queue_size[p]:
+                        at = queue_first[p]
+                        push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
+                        waiting += 1
+                        pop(queue_keys, queue_items, at, queue_size[p])
+                        queue_size[p] -= 1
+                continue
+            together = 1
+            while (
+                together < most
+                and c + together < first_of_batch[b + 1]
+                and ready[c + together, kind, rank]
+                and start[c + together, kind, rank] < 0.0
+            ):
+                together += 1
+            ends = now + alpha[link] + together * mb * beta[link]
+            for other in range(c, c + together):
+                start[other, kind, rank] = now
+                end[other, kind, rank] = ends
+                leader[other, kind, rank] = number
+            push(event_keys, event_items, 0, events, ends, number)
+            events += 1
+            for pair in range(first_pair[link], first_pair[link + 1]):
+                p = port[pair]
+                free[p] = now + busy_alpha[pair] + together * mb * busy_beta[pair]
+                push(event_keys, event_items, 0, events, free[p], -1 - p)
+                events += 1
+        if not events:
+            return
+        now = event_keys[0]
+        while events and event_keys[0] <= now:
+            number = event_items[0]
+            pop(event_keys, event_items, 0, events)
+            events -= 1
+            if number < 0:
+                p = -1 - number
+                if free[p] <= now and queue_size[p]:
+                    at = queue_first[p]
+                    push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
+                    waiting += 1
+                    pop(queue_keys, queue_items, at, queue_size[p])
+                    queue_size[p] -= 1
+                continue
+            c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
+            b = batch_of[c]
+            while c < first_of_batch[b + 1] and leader[c, kind, rank] == number:
+                there = rank
+                if kind == _UP:
+                    there = parent[arc[b, rank]]
+                    pending[c, there] -= 1
+                    if pending[c, there] == 0 and there != root[b]:
+                        ready[c, _UP, there] = True
+                        turn = c * size + _UP * num_ranks + there
+                        push(keys, items, 0, waiting, wave * c - after[b, _UP, there], turn)
+                        waiting += 1
+                if copies and (kind == _DOWN or (there == root[b] and pending[c, there] == 0)):
+                    for place in range(child_first[b, there], child_first[b, there + 1]):
+                        below = children[b, place]
+                        ready[c, _DOWN, below] = True
+                        turn = c * size + _DOWN * num_ranks + below
+                        push(keys, items, 0, waiting, wave * c - after[b, _DOWN, below], turn)
+                        waiting += 1
+                c += 1
