@@ -19,7 +19,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_at_hand(function: Any) -> bool:
-    """Whether a compiled function is machine code already, in this process or on disk: else that takes seconds."""
+    """Whether a compiled function is machine code already, here or on disk; making it so takes seconds."""
     if function.signatures:
         return True
     folder = function.stats.cache_path

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from taccl.encoding.engines import combining, cp, flows, forest, greedy, milp, orders, shortest, textbook, trees
+from taccl.encoding.engines import (
+    combining,
+    cp,
+    flows,
+    forest,
+    greedy,
+    milp,
+    orders,
+    shortest,
+    textbook,
+    trees,
+)
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
 from taccl.encoding.instance import Instance

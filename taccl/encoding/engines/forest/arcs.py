@@ -1,11 +1,11 @@
 """The network as a tree sees it: from which rank to which it may grow, and over which links.
 
-It knows links, ports and their costs; it must not know chunks.
+It knows links, ports and their costs; it must not know chunks. Its tuples of columns go into compiled functions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from taccl.network import FloatArray, LogicalTopology
 NO_LINK = -1
 
 
-@dataclass(frozen=True, eq=False)
-class Arcs:
+class Arcs(NamedTuple):
     """The ways from a rank to its children in a tree, by the parent.
 
     Parameters
@@ -35,12 +34,8 @@ class Arcs:
     up: IntArray
     down: IntArray
 
-    def __len__(self) -> int:
-        return len(self.parent)
 
-
-@dataclass(frozen=True, eq=False)
-class Costs:
+class Costs(NamedTuple):
     """What a send of k MB costs: alpha and k times beta, on a link and at each of its ports.
 
     Parameters
@@ -83,13 +78,12 @@ def arcs_of(topology: LogicalTopology, spread: Spread) -> Arcs:
 
 def costs_of(topology: LogicalTopology) -> Costs:
     """The costs of all links and ports, for sizes in MB."""
-    link, port = topology.incidence
     pairs, links = np.arange(topology.num_pairs), np.arange(topology.num_links)
     alone = topology.port_busy_us(pairs, 0.0)
     return Costs(
         topology.num_ports,
         topology.first_pair,
-        port,
+        topology.incidence[1],
         topology.duration_us(links, 0.0),
         topology.beta_us_per_mb,
         alone,

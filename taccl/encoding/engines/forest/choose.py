@@ -6,11 +6,13 @@ Trees are chosen one after another. Port p has a price that rises with what it c
 
 and the next tree is one that is cheap at these prices: a tree of least price (Prim 1957), or a shallower one
 that costs a little more, by blending the price of an arc with that of the way from the root (Alpert et al.
-1995). Rising prices come as near to the optimum of the linear program over all trees as there are trees
-(multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more beside all others.
+1995). The more trees, the nearer rising prices come to the optimum of the linear program over all trees
+(multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more beside all
+others.
 
-For an AllReduce the same tree is used twice, upwards to sum and downwards to copy, which on two-way links
-reaches the optimum of all programs (Tutte 1961, Nash-Williams 1961: see `bounds.partitions`).
+An AllReduce uses each tree twice, upwards to sum and downwards to copy. On two-way links such trees reach the
+optimum of all programs (Tutte 1961, Nash-Williams 1961; `bounds.partitions` has the other side of it).
+It knows arcs and what they cost; it must not know when anything is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled
+from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
 from taccl.encoding.engines.forest.demand import ANYWHERE
 from taccl.encoding.engines.forest.heaps import pop, push
@@ -84,11 +86,14 @@ def choose(
     load = np.zeros(costs.num_ports)
     roots = root.copy()
     whole = _choose(
-        arcs.first, arcs.parent, arcs.child, arcs.up, arcs.down,
-        costs.first, costs.port, costs.busy_alpha_us, costs.busy_beta_us,
-        allowed, kind, roots, root == ANYWHERE, mb, blend, seed, arc, load,
+        arcs, costs, allowed, kind, roots, root == ANYWHERE, mb, blend, seed, arc, load,
     )  # fmt: skip
     return Forest(roots, arc, load) if whole else None
+
+
+def choosing_is_compiled() -> bool:
+    """Whether the loops of this module are machine code already."""
+    return is_at_hand(_choose)
 
 
 @compiled
@@ -96,56 +101,41 @@ def _use(
     sign: float,
     a: int,
     mb: float,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
+    arcs: Any,
+    costs: Any,
     load: Any,
 ) -> None:
     """Add what an arc keeps busy to the load of each of its ports, or take it off."""
-    for link in (up[a], down[a]):
+    for link in (arcs.up[a], arcs.down[a]):
         if link == NO_LINK:
             continue
-        for pair in range(first_pair[link], first_pair[link + 1]):
-            load[port[pair]] += sign * (busy_alpha[pair] + mb * busy_beta[pair])
+        for pair in range(costs.first[link], costs.first[link + 1]):
+            load[costs.port[pair]] += sign * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
 
 
 @compiled
 def _price_of(
     a: int,
     mb: float,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
+    arcs: Any,
+    costs: Any,
     price: Any,
     turn: float,
 ) -> float:
     """What an arc costs at these prices; equal ones are told apart, in another way at each turn."""
     total = 0.0
-    for link in (up[a], down[a]):
+    for link in (arcs.up[a], arcs.down[a]):
         if link == NO_LINK:
             continue
-        for pair in range(first_pair[link], first_pair[link + 1]):
-            total += price[port[pair]] * (busy_alpha[pair] + mb * busy_beta[pair])
+        for pair in range(costs.first[link], costs.first[link + 1]):
+            total += price[costs.port[pair]] * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
     return total * (1.0 + _TIES * ((a * _GOLDEN + turn) % 1.0))
 
 
 @compiled
 def _grow(
-    first: Any,
-    parent: Any,
-    child: Any,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
+    arcs: Any,
+    costs: Any,
     allowed: Any,
     root: int,
     mb: float,
@@ -162,13 +152,13 @@ def _grow(
     Each arc that it takes raises the prices of its ports, in `load` and `price`, so prices of arcs that wait
     are looked at again when their turn comes.
     """
-    num_ranks = len(first) - 1
+    num_ranks = len(arcs.first) - 1
     way, depth = np.zeros(num_ranks), np.zeros(num_ranks)
     done = np.zeros(num_ranks, np.bool_)
     arc[:] = -1
     # An arc is on the heap once; the root stands there as one arc more.
-    root_arc = len(child)
-    keys, items = np.zeros(len(child) + 1), np.zeros(len(child) + 1, np.int64)
+    root_arc = len(arcs.child)
+    keys, items = np.zeros(len(arcs.child) + 1), np.zeros(len(arcs.child) + 1, np.int64)
     push(keys, items, 0, 0, 0.0, root_arc)
     size = 1
     reached, cost, deepest = 0, 0.0, 0.0
@@ -176,12 +166,12 @@ def _grow(
         key, a = keys[0], items[0]
         pop(keys, items, 0, size)
         size -= 1
-        rank = root if a == root_arc else child[a]
+        rank = root if a == root_arc else arcs.child[a]
         if done[rank]:
             continue
         if a != root_arc:
-            above = parent[a]
-            weight = _price_of(a, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
+            above = arcs.parent[a]
+            weight = _price_of(a, mb, arcs, costs, price, turn)
             now = blend * way[above] + weight
             if now > key * (1.0 + _SAME):
                 push(keys, items, 0, size, now, a)
@@ -191,18 +181,18 @@ def _grow(
             way[rank], depth[rank] = way[above] + weight, depth[above] + 1.0
             cost += weight
             deepest = max(deepest, depth[rank])
-            _use(1.0, a, mb, up, down, first_pair, port, busy_alpha, busy_beta, load)
-            for link in (up[a], down[a]):
+            _use(1.0, a, mb, arcs, costs, load)
+            for link in (arcs.up[a], arcs.down[a]):
                 if link == NO_LINK:
                     continue
-                for pair in range(first_pair[link], first_pair[link + 1]):
-                    p = port[pair]
+                for pair in range(costs.first[link], costs.first[link + 1]):
+                    p = costs.port[pair]
                     price[p] = np.exp(min(max(slope * (load[p] - most), _LEAST), -_LEAST))
         done[rank] = True
         reached += 1
-        for other in range(first[rank], first[rank + 1]):
-            if allowed[other] and not done[child[other]]:
-                weight = _price_of(other, mb, up, down, first_pair, port, busy_alpha, busy_beta, price, turn)
+        for other in range(arcs.first[rank], arcs.first[rank + 1]):
+            if allowed[other] and not done[arcs.child[other]]:
+                weight = _price_of(other, mb, arcs, costs, price, turn)
                 push(keys, items, 0, size, blend * way[rank] + weight, other)
                 size += 1
     return cost * (1.0 + _DEPTH * deepest) if reached == num_ranks else np.inf
@@ -210,15 +200,8 @@ def _grow(
 
 @compiled
 def _choose(
-    first: Any,
-    parent: Any,
-    child: Any,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
+    arcs: Any,
+    costs: Any,
     allowed: Any,
     kind: Any,
     root: Any,
@@ -230,8 +213,8 @@ def _choose(
     load: Any,
 ) -> bool:
     """Fill `root`, `arc` and `load`; whether all trees reach all ranks."""
-    num_ranks, many = len(first) - 1, len(root)
-    tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(child), 1)))
+    num_ranks, many = len(arcs.first) - 1, len(root)
+    tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(arcs.child), 1)))
     price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
     trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
     for number in range(_ROUNDS * many):
@@ -239,7 +222,7 @@ def _choose(
         if number >= many:
             for a in arc[tree]:
                 if a >= 0:
-                    _use(-1.0, a, mb[tree], up, down, first_pair, port, busy_alpha, busy_beta, load)
+                    _use(-1.0, a, mb[tree], arcs, costs, load)
         most = load.max()
         slope = min(number + 1, many) / max(most, 1e-300) * _SHARPNESS[number // many]
         for p in range(len(load)):
@@ -253,8 +236,8 @@ def _choose(
             trial_load[:] = load
             trial_price[:] = price
             cost = _grow(
-                first, parent, child, up, down, first_pair, port, busy_alpha, busy_beta, allowed[kind[tree]],
-                start, mb[tree], blend, slope, most, (tree + seed) * _PLASTIC, trial, trial_load, trial_price,
+                arcs, costs, allowed[kind[tree]], start, mb[tree], blend, slope, most, (tree + seed) * _PLASTIC,
+                trial, trial_load, trial_price,
             )  # fmt: skip
             if cost < least:
                 least, chosen = cost, start
@@ -265,5 +248,5 @@ def _choose(
         arc[tree] = best
         for a in best:
             if a >= 0:
-                _use(1.0, a, mb[tree], up, down, first_pair, port, busy_alpha, busy_beta, load)
+                _use(1.0, a, mb[tree], arcs, costs, load)
     return True

@@ -1,8 +1,8 @@
 """The forest engine: trees at balanced loads, then all transfers in one pipeline, in several ways.
 
 It serves problems in which every chunk comes from all ranks, goes to all ranks, or both (ReduceScatter,
-AllGather, AllReduce), at any size: the work grows with the number of transfers. Where ranks are in one orbit, it
-answers the quotient first.
+AllGather, AllReduce), at any size: the work grows with the number of transfers. Where ranks are in one orbit,
+it answers the quotient first.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from taccl.encoding.core.routes import Grouping
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, costs_of, spans
-from taccl.encoding.engines.forest.choose import Forest, choose
+from taccl.encoding.engines.forest.choose import Forest, choose, choosing_is_compiled
 from taccl.encoding.engines.forest.demand import spread_of
-from taccl.encoding.engines.forest.pipeline import Batches, scheduled
+from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -35,6 +35,8 @@ _WAVES = (0.3, 0.0, 0.1, 0.03, 0.6, 1.0)
 _WORSE = 0.03
 #: How often all ways are tried, with other trees each time.
 _SEEDS = 4
+#: Compiling takes no longer, seconds.
+_COMPILING_S = 15.0
 #: Units of work for each transfer that is scheduled.
 _UNITS = 2e-3
 
@@ -62,27 +64,34 @@ def serves(instance: Instance) -> Verdict:
 def forest(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield better and better schedules, of the quotient first where there is one; the first at any rate."""
+    """Yield better and better schedules, of the quotient first where there is one.
+
+    The first time on a machine its loops have to be compiled; with no time for that it yields a note.
+    """
+    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or _is_compiled()):
+        why = f"forests were not tried: compiling them, once on this computer, takes up to {_COMPILING_S:g} s"
+        yield Update("forest", note=why)
+        return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
+    quotient = instance.quotient if _asks_quotient(instance, budget) else None
     parts = [instance]
-    quotient = None
-    if instance.problem.symmetry or instance.quotient_takes_s < budget.remaining_s():
-        quotient = instance.quotient
     if quotient is not None and instance.quotient_instance is not None:
-        parts = (
-            [instance.quotient_instance]
-            if instance.problem.symmetry
-            else [instance.quotient_instance, instance]
-        )
+        parts = [instance.quotient_instance, *([] if instance.problem.symmetry else parts)]
     for number, part in enumerate(parts):
-        share = budget.share(1.0 if number == len(parts) - 1 else 0.5)
+        share = budget.share(1 / (len(parts) - number))
         for schedule in _Search(part, options.seed).schedules(share):
             if schedule.makespan_us < best_us - TOLERANCE_US:
                 best_us = schedule.makespan_us
-                whole = (
-                    quotient.lifted(schedule) if part is not instance and quotient is not None else schedule
-                )
-                yield Update("forest", whole)
+                is_part = part is not instance and quotient is not None
+                yield Update("forest", quotient.lifted(schedule) if is_part and quotient else schedule)
+
+
+def _is_compiled() -> bool:
+    return choosing_is_compiled() and scheduling_is_compiled()
+
+
+def _asks_quotient(instance: Instance, budget: Budget) -> bool:
+    return bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
 
 
 class _Search:
@@ -132,9 +141,11 @@ class _Search:
         problem, arcs = self.problem, self.arcs
         may_use = problem.limits.may_use
         if may_use is None:
-            return np.zeros(problem.num_chunks, dtype=np.int64), np.ones((1, len(arcs)), dtype=np.bool_)
+            return np.zeros(problem.num_chunks, dtype=np.int64), np.ones(
+                (1, len(arcs.parent)), dtype=np.bool_
+            )
         rows, kind = np.unique(may_use, axis=0, return_inverse=True)
-        usable = np.ones((len(rows), len(arcs)), dtype=np.bool_)
+        usable = np.ones((len(rows), len(arcs.parent)), dtype=np.bool_)
         for links in (arcs.up, arcs.down):
             usable &= (links == NO_LINK) | rows[:, links]
         return kind.ravel()[problem.collective.owner], usable

@@ -11,6 +11,7 @@ between, sums of later chunks run beside copies of earlier ones, and both ends o
 
 Chunks of one batch, which share a tree, travel together where several of them wait for the same link, at most
 `most` at a time: so alpha is paid less often, and nothing waits for company.
+It knows trees and costs; it must not know how the trees were chosen.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.compiled import compiled
+from taccl.collective import BoolArray, IntArray
+from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
 from taccl.encoding.engines.forest.choose import Forest
 from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.network import FloatArray
 
+#: Kinds of transfers: what a rank sends to its parent, and what it gets from there.
 _UP, _DOWN = 0, 1
 
 
@@ -46,7 +48,7 @@ class Transfers:
     link: IntArray
     start_us: FloatArray
     end_us: FloatArray
-    is_sum: IntArray
+    is_sum: BoolArray
     leader: IntArray
 
 
@@ -66,9 +68,7 @@ def scheduled(
     start = np.full((many, 2, num_ranks), -1.0)
     end, leader = np.zeros((many, 2, num_ranks)), np.full((many, 2, num_ranks), -1)
     _run(
-        arcs.parent, arcs.up, arcs.down,
-        costs.first, costs.port, costs.alpha_us, costs.beta_us, costs.busy_alpha_us, costs.busy_beta_us,
-        costs.num_ports, forest.root, forest.arc, batches.first, batch_of, chunk_mb, wave_us, most,
+        arcs, costs, forest.root, forest.arc, batches.first, batch_of, chunk_mb, wave_us, most,
         start, end, leader,
     )  # fmt: skip
     place, kind, rank = np.nonzero(start >= 0.0)
@@ -83,8 +83,13 @@ def scheduled(
     )
 
 
+def scheduling_is_compiled() -> bool:
+    """Whether the loops of this module are machine code already."""
+    return is_at_hand(_run)
+
+
 @compiled
-def _children(arc: Any, parent: Any) -> Any:
+def _children(arcs: Any, arc: Any) -> Any:
     """The children of each rank in each tree: those of a rank are from `first[tree, rank]` on."""
     many, num_ranks = arc.shape
     first = np.zeros((many, num_ranks + 1), np.int32)
@@ -92,13 +97,13 @@ def _children(arc: Any, parent: Any) -> Any:
     for b in range(many):
         for rank in range(num_ranks):
             if arc[b, rank] >= 0:
-                first[b, parent[arc[b, rank]] + 1] += 1
+                first[b, arcs.parent[arc[b, rank]] + 1] += 1
         for rank in range(num_ranks):
             first[b, rank + 1] += first[b, rank]
         filled = first[b, :-1].copy()
         for rank in range(num_ranks):
             if arc[b, rank] >= 0:
-                above = parent[arc[b, rank]]
+                above = arcs.parent[arc[b, rank]]
                 children[b, filled[above]] = rank
                 filled[above] += 1
     return first, children
@@ -106,12 +111,9 @@ def _children(arc: Any, parent: Any) -> Any:
 
 @compiled
 def _rest_of_ways(
+    arcs: Any,
+    costs: Any,
     arc: Any,
-    parent: Any,
-    up: Any,
-    down: Any,
-    alpha: Any,
-    beta: Any,
     mb: float,
     root: Any,
     child_first: Any,
@@ -137,46 +139,40 @@ def _rest_of_ways(
             for at in range(num_ranks - 1, 0, -1):
                 rank = order[at]
                 a = arc[b, rank]
-                after[b, _DOWN, rank] = alpha[down[a]] + mb * beta[down[a]] + below[rank]
-                below[parent[a]] = max(below[parent[a]], after[b, _DOWN, rank])
+                after[b, _DOWN, rank] = (
+                    costs.alpha_us[arcs.down[a]] + mb * costs.beta_us[arcs.down[a]] + below[rank]
+                )
+                below[arcs.parent[a]] = max(below[arcs.parent[a]], after[b, _DOWN, rank])
             longest = below[root[b]]
         if sums:
             for at in range(1, num_ranks):
                 rank = order[at]
                 a = arc[b, rank]
-                above = longest if parent[a] == root[b] else after[b, _UP, parent[a]]
-                after[b, _UP, rank] = alpha[up[a]] + mb * beta[up[a]] + above
+                above = longest if arcs.parent[a] == root[b] else after[b, _UP, arcs.parent[a]]
+                after[b, _UP, rank] = costs.alpha_us[arcs.up[a]] + mb * costs.beta_us[arcs.up[a]] + above
     return after
 
 
 @compiled
-def _queues(arc: Any, batch_of: Any, up: Any, down: Any, first_pair: Any, port: Any, num_ports: int) -> Any:
+def _queues(arcs: Any, costs: Any, arc: Any, batch_of: Any) -> Any:
     """Where the queue of each port begins, which has room for all transfers that ever use it."""
-    first = np.zeros(num_ports + 1, np.int64)
+    first = np.zeros(costs.num_ports + 1, np.int64)
     for b in batch_of:
         for a in arc[b]:
-            for link in (up[a], down[a]):
+            for link in (arcs.up[a], arcs.down[a]):
                 if a < 0 or link == NO_LINK:
                     continue
-                for pair in range(first_pair[link], first_pair[link + 1]):
-                    first[port[pair] + 1] += 1
-    for p in range(num_ports):
+                for pair in range(costs.first[link], costs.first[link + 1]):
+                    first[costs.port[pair] + 1] += 1
+    for p in range(costs.num_ports):
         first[p + 1] += first[p]
     return first
 
 
 @compiled
 def _run(
-    parent: Any,
-    up: Any,
-    down: Any,
-    first_pair: Any,
-    port: Any,
-    alpha: Any,
-    beta: Any,
-    busy_alpha: Any,
-    busy_beta: Any,
-    num_ports: int,
+    arcs: Any,
+    costs: Any,
     root: Any,
     arc: Any,
     first_of_batch: Any,
@@ -190,23 +186,23 @@ def _run(
 ) -> None:
     """Fill `start`, `end` and `leader`, shapes (num_chunks, 2, num_ranks)."""
     many, num_ranks = len(batch_of), arc.shape[1]
-    sums = len(up) > 0 and up[0] != NO_LINK
-    copies = len(down) > 0 and down[0] != NO_LINK
-    child_first, children = _children(arc, parent)
-    after = _rest_of_ways(arc, parent, up, down, alpha, beta, mb, root, child_first, children, sums, copies)
+    sums = len(arcs.up) > 0 and arcs.up[0] != NO_LINK
+    copies = len(arcs.down) > 0 and arcs.down[0] != NO_LINK
+    child_first, children = _children(arcs, arc)
+    after = _rest_of_ways(arcs, costs, arc, mb, root, child_first, children, sums, copies)
     # How many children's sums a rank still waits for.
     pending = np.zeros((many, num_ranks), np.int32)
     ready = np.zeros((many, 2, num_ranks), np.bool_)
-    free = np.zeros(num_ports)
-    # A transfer is in one heap at a time: of those that may go now, or of those that wait for a port. Events are
-    # the arrivals of sends, by number, and ports that are free again, by -1 - port.
+    free = np.zeros(costs.num_ports)
+    # A transfer is in one heap at a time: of those that may go now, or of those that wait for a port. Events
+    # are the arrivals of sends, by number, and ports that are free again, by -1 - port.
     size, total = 2 * num_ranks, many * 2 * num_ranks
     keys, items, waiting = np.zeros(total), np.zeros(total, np.int64), 0
-    event_keys, event_items = np.zeros(total + num_ports), np.zeros(total + num_ports, np.int64)
+    event_keys, event_items = np.zeros(total + costs.num_ports), np.zeros(total + costs.num_ports, np.int64)
     events = 0
-    queue_first = _queues(arc, batch_of, up, down, first_pair, port, num_ports)
+    queue_first = _queues(arcs, costs, arc, batch_of)
     queue_keys, queue_items = np.zeros(queue_first[-1]), np.zeros(queue_first[-1], np.int64)
-    queue_size = np.zeros(num_ports, np.int64)
+    queue_size = np.zeros(costs.num_ports, np.int64)
     for c in range(many):
         b = batch_of[c]
         for rank in range(num_ranks):
@@ -215,7 +211,7 @@ def _run(
             if (
                 arc[b, rank] < 0
                 or (sums and pending[c, rank])
-                or not (sums or parent[arc[b, rank]] == root[b])
+                or not (sums or arcs.parent[arc[b, rank]] == root[b])
             ):
                 continue
             ready[c, kind, rank] = True
@@ -230,20 +226,20 @@ def _run(
             c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
             b = batch_of[c]
             a = arc[b, rank]
-            link = up[a] if kind == _UP else down[a]
+            link = arcs.up[a] if kind == _UP else arcs.down[a]
             gone = start[c, kind, rank] >= 0.0  # with others of its batch
             blocked = -1
-            for pair in range(first_pair[link], first_pair[link + 1]):
-                if free[port[pair]] > now:
-                    blocked = port[pair]
+            for pair in range(costs.first[link], costs.first[link + 1]):
+                if free[costs.port[pair]] > now:
+                    blocked = costs.port[pair]
                     break
             if blocked >= 0 and not gone:
                 push(queue_keys, queue_items, queue_first[blocked], queue_size[blocked], urgency, number)
                 queue_size[blocked] += 1
             if blocked >= 0 or gone:
                 # A port that was kept for this one is for the next.
-                for pair in range(first_pair[link], first_pair[link + 1]):
-                    p = port[pair]
+                for pair in range(costs.first[link], costs.first[link + 1]):
+                    p = costs.port[pair]
                     if free[p] <= now and queue_size[p]:
                         at = queue_first[p]
                         push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
@@ -259,16 +255,16 @@ def _run(
                 and start[c + together, kind, rank] < 0.0
             ):
                 together += 1
-            ends = now + alpha[link] + together * mb * beta[link]
+            ends = now + costs.alpha_us[link] + together * mb * costs.beta_us[link]
             for other in range(c, c + together):
                 start[other, kind, rank] = now
                 end[other, kind, rank] = ends
                 leader[other, kind, rank] = number
             push(event_keys, event_items, 0, events, ends, number)
             events += 1
-            for pair in range(first_pair[link], first_pair[link + 1]):
-                p = port[pair]
-                free[p] = now + busy_alpha[pair] + together * mb * busy_beta[pair]
+            for pair in range(costs.first[link], costs.first[link + 1]):
+                p = costs.port[pair]
+                free[p] = now + costs.busy_alpha_us[pair] + together * mb * costs.busy_beta_us[pair]
                 push(event_keys, event_items, 0, events, free[p], -1 - p)
                 events += 1
         if not events:
@@ -292,7 +288,7 @@ def _run(
             while c < first_of_batch[b + 1] and leader[c, kind, rank] == number:
                 there = rank
                 if kind == _UP:
-                    there = parent[arc[b, rank]]
+                    there = arcs.parent[arc[b, rank]]
                     pending[c, there] -= 1
                     if pending[c, there] == 0 and there != root[b]:
                         ready[c, _UP, there] = True

@@ -1,0 +1,167 @@
+"""Forests: a spanning tree for each chunk, sums and copies in one pipeline."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import full, machine, networks, problem, ring, two_nodes
+
+from taccl import make_problem
+from taccl.encoding.bounds import lower_bound
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.routes import Grouping
+from taccl.encoding.engines.forest import forest, serves
+from taccl.encoding.engines.forest.engine import _Search
+from taccl.encoding.engines.forest.heaps import pop, push
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+SPREADING = ["allgather", "reducescatter", "allreduce", "broadcast", "reduce"]
+
+
+def schedules(asked: Problem, effort: int = 400, seed: int = 0) -> list[Schedule]:
+    updates = forest(Instance(asked), SearchOptions(seed=seed), Budget.of_work(effort), None)
+    found = [update.schedule for update in updates if update.schedule is not None]
+    for schedule in found:
+        schedule.check()
+    return found
+
+
+def fastest(asked: Problem, effort: int = 400) -> Schedule:
+    return schedules(asked, effort)[-1]
+
+
+def of(name: str, collective: str, chunks: int, nodes: int | None = None, size: str = "64MB") -> Problem:
+    return make_problem(collective, topology=name, nodes=nodes, size=size, chunks=chunks).problem
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    networks(), st.sampled_from(SPREADING), st.integers(1, 3), st.sampled_from([1, 2, 71]), st.integers(0, 9)
+)
+def test_every_schedule_is_valid_and_no_faster_than_the_bounds(topology, name, chunks, most, seed) -> None:
+    asked = problem(topology, name, chunks, max_group=most)
+    if not serves(Instance(asked)):
+        assert name == "allreduce"  # sums need a way back, which a one-way ring lacks
+        return
+    bound = lower_bound(asked).value_us
+    found = schedules(asked, 60, seed)
+    assert found
+    assert found[-1].makespan_us >= bound * (1 - 1e-9)
+    assert max(schedule.sends.count.max() for schedule in found) <= most
+
+
+def test_a_ring_of_three_sums_and_copies_on_all_links_at_once() -> None:
+    # Twice two transfers of each of three chunks over six links: two of them on each link, back to back.
+    assert fastest(problem(ring(3, both=True), "allreduce")).makespan_us == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "collective", "chunks", "part"),
+    [
+        ("torus:3x3", None, "allreduce", 12, 0.97),
+        ("mesh:2x3", None, "allreduce", 24, 0.9),
+        ("ndv2", 1, "allreduce", 16, 0.9),
+        ("a100", 2, "allreduce", 32, 0.93),
+        ("mesh:3x3", None, "allgather", 16, 0.9),
+        ("torus:3x3", None, "reducescatter", 8, 0.95),
+    ],
+)
+def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, collective, chunks, part) -> None:
+    asked = of(name, collective, chunks, nodes, "1GB")
+    assert lower_bound(asked).value_us >= part * fastest(asked, 1500).makespan_us
+
+
+def test_no_port_carries_much_more_than_others() -> None:
+    search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
+    trees = search._trees(search._batches(Grouping(1)), 0.3, 0)
+    assert trees is not None
+    assert trees.load_us.max() <= 1.1 * trees.load_us.mean()
+
+
+def test_chunks_that_share_a_tree_share_sends_and_alphas() -> None:
+    asked = problem(ring(4, alpha_us=50.0, both=True), "allreduce", 8)
+    assert fastest(asked).sends.count.max() > 1
+
+
+def test_rules_on_who_may_use_which_link_are_kept() -> None:
+    topology = full(3)
+    may_use = np.ones((3, topology.num_links), dtype=np.bool_)
+    forbidden = [topology.link_index[0, 1], topology.link_index[1, 0]]
+    may_use[2, forbidden] = False
+    asked = problem(topology, "allreduce", 2, limits=RoutingLimits(may_use=may_use))
+    schedule = fastest(asked)
+    of_rank_2 = asked.collective.owner[schedule.chunk] == 2
+    assert not np.isin(schedule.link[of_rank_2], forbidden).any()
+
+
+def test_a_symmetry_that_is_asked_for_is_kept() -> None:
+    turn = [[1, 2, 3, 0]]
+    schedule = fastest(problem(ring(4, both=True), "allreduce", 2, symmetry=turn))
+    turned = Instance(schedule.problem).group
+    for chunks, links in zip(turned.chunk_map, turned.link_map, strict=True):
+        rows = sorted(zip(chunks[schedule.chunk], links[schedule.link], schedule.start_us, strict=True))
+        assert rows == sorted(zip(schedule.chunk, schedule.link, schedule.start_us, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (problem(full(3), "alltoall"), "some go elsewhere"),
+        (problem(ring(3), "allreduce"), "two-way links do not join all ranks"),
+        (problem(two_nodes(), "allreduce"), "two-way links do not join all ranks"),
+        (
+            problem(
+                ring(3, both=True), "allgather", limits=RoutingLimits(own_first=np.ones(6, dtype=np.bool_))
+            ),
+            "own chunks leave first",
+        ),
+    ],
+)
+def test_what_it_does_not_serve_is_told(asked: Problem, reason: str) -> None:
+    assert reason in serves(Instance(asked)).reason
+
+
+def test_the_same_seed_and_effort_give_the_same_schedule() -> None:
+    asked = of("mesh:2x3", "allreduce", 4)
+    first, again = fastest(asked), fastest(asked)
+    assert np.array_equal(first.start_us, again.start_us)
+    assert np.array_equal(first.link, again.link)
+
+
+def test_without_time_to_compile_it_says_so(monkeypatch) -> None:
+    monkeypatch.setattr("taccl.encoding.engines.forest.engine._is_compiled", lambda: False)
+    asked = problem(ring(3, both=True), "allreduce")
+    (update,) = forest(Instance(asked), SearchOptions(), Budget(1.0), None)
+    assert update.schedule is None
+    assert "compiling" in update.note
+
+
+def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:
+    # One link each way: the first chunk leaves alone, and those that waited meanwhile follow together.
+    pair = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)])
+    search = _Search(Instance(problem(pair, "allgather", 4)), 0)
+    batches = search._batches(Grouping(4))
+    trees = search._trees(batches, 0.3, 0)
+    assert trees is not None
+    schedule = search._schedule(trees, batches, 0.0)
+    assert schedule.sends.count.tolist() == [4, 4]
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.integers(0, 99)), max_size=40))
+def test_a_heap_in_columns_gives_what_a_heap_of_tuples_gives(members) -> None:
+    base = 3
+    keys, items = np.zeros(base + len(members)), np.zeros(base + len(members), dtype=np.int64)
+    heap: list[tuple[float, int]] = []
+    for size, (key, item) in enumerate(members):
+        push(keys, items, base, size, key, item)
+        heapq.heappush(heap, (key, item))
+    for size in range(len(members), 0, -1):
+        assert (keys[base], items[base]) == heapq.heappop(heap)
+        pop(keys, items, base, size)
