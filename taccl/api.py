@@ -151,7 +151,8 @@ def synthesize_request(
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
     network = _network_of(resolved)
     collective = resolved.collective
-    lowering = output.for_target(target, f"taccl-{collective.name}-{resolved.topology.name}"[:63])
+    name = f"taccl-{collective.name}-{resolved.topology.name}"[:63]
+    lowering = output.for_target(target, name, resolved.topology.executor)
     pace: Pace = "one-way" if lowering.thread_blocks == "one-way" else "in-phase"
     served = Served(lowering.protocol, lowering.instances, pace)
     stated = _stated(resolved, request.symmetry, network, served)

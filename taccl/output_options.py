@@ -8,6 +8,7 @@ from taccl import units
 from taccl.arguments import whole_number, word
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.errors import TacclError, UnitError
+from taccl.executor import Executor
 
 #: Of a program for a target that has no limit of its own.
 _MOST_INSTANCES = 1024
@@ -44,8 +45,8 @@ class OutputOptions:
                 what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
                 whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
 
-    def for_target(self, target: AnyTarget, name: str) -> LoweringOptions:
-        """The same for a target, with the name of the program.
+    def for_target(self, target: AnyTarget, name: str, executor: Executor | None = None) -> LoweringOptions:
+        """The same for a target, with the name of the program and what executing costs on the machine.
 
         Raises
         ------
@@ -57,6 +58,7 @@ class OutputOptions:
             protocol=target.protocol(self.protocol),
             instances=self.instances,
             thread_blocks=self.thread_blocks,
+            executor=executor,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,
