@@ -1,7 +1,7 @@
 """What a rank does by itself where that takes time: sums of what arrived together, copies of its own data.
 
 It knows what executing costs on a machine, and which cells are summed and copied; which thread block runs
-what is the business of `local_blocks`. Without these costs, local steps take no time and run beside the receives.
+what is the business of `local_blocks`. Without these costs, local steps take no time and run beside receives.
 
 A *sum unit* is a range of cells whose contributions come with the same messages. It begins as a copy of the
 rank's own data, made while the messages are under way; what has arrived is added in one run of `re`, which
@@ -32,12 +32,14 @@ class LocalWork:
     Parameters
     ----------
     executor : what executing costs on the machine.
+    protocol : how bytes are moved.
     chunk_bytes : the size of a cell, in the call that the schedule was made for.
     time_us : how long the schedule takes.
     instances : parallel copies of the program.
     """
 
     executor: Executor
+    protocol: str
     chunk_bytes: float
     time_us: float
     instances: int
@@ -50,6 +52,21 @@ class LocalWork:
     def sum_us(self, sources: int, cells: int) -> float:
         """What adding so many sources takes beyond `reduce_us`."""
         return sources * cells * self.chunk_bytes * 1e-3 / self.executor.reduce_gbps
+
+    def gathering_pays(self, messages: int) -> bool:
+        """Whether one thread block adds so many messages sooner than those that receive them do in turn.
+
+        Of a chunk that takes several rounds, these add one round's pieces while others add another's.
+        """
+        costs = next((each for name, each in self.executor.protocols.items() if name == self.protocol), None)
+        piece = self.chunk_bytes if costs is None else min(self.chunk_bytes, costs.piece_bytes)
+        rounds = math.ceil(self.chunk_bytes / piece) if piece else 1
+        one_us = piece * 1e-3 / self.executor.reduce_gbps
+        receive_us = 0.0 if costs is None else piece * costs.block_us_per_byte
+        gathered_us = rounds * (self.executor.reduce_us + messages * one_us)
+        in_turn_us = messages * (self.executor.reduce_us + one_us)
+        in_turn_us += (rounds - 1) * (receive_us + self.executor.reduce_us + one_us)
+        return gathered_us <= in_turn_us
 
     def parts_of_sum(self, sources: int, cells: int) -> int:
         """In how many parts a sum is made at once: so that bytes take no longer than its beginning."""
@@ -67,7 +84,7 @@ def _parts(work_us: float, most_us: float, most: int) -> int:
     return most if work_us >= most * max(most_us, 1e-9) else max(1, math.ceil(work_us / max(most_us, 1e-9)))
 
 
-def gathered_cells(flow: Flow) -> frozenset[Cell]:
+def gathered_cells(flow: Flow, local: LocalWork) -> frozenset[Cell]:
     """The (rank, chunk) whose contributions are added to a copy of the rank's own.
 
     That pays where several are added at once, or where the sum would be copied to the output after it.
@@ -75,7 +92,8 @@ def gathered_cells(flow: Flow) -> frozenset[Cell]:
 
     def pays(cell: Cell, messages: int) -> bool:
         rank, chunk = cell
-        return messages > 1 or (cell in flow.wanted and flow.final_value(rank, chunk) == first(chunk))
+        is_output = cell in flow.wanted and flow.final_value(rank, chunk) == first(chunk)
+        return (messages > 1 or is_output) and local.gathering_pays(messages)
 
     return frozenset(
         cell

@@ -76,7 +76,9 @@ def lower(
     one_way = thread_blocks == "one-way"
     plans = [_plan(cut, instance, fused, one_way)]
     if executor is not None:
-        local = LocalWork(executor, cut.problem.chunk_mb * MB, schedule.makespan_us, instances)
+        local = LocalWork(
+            executor, protocol.value, cut.problem.chunk_mb * MB, schedule.makespan_us, instances
+        )
         plans.insert(0, _plan(cut, instance, fused, one_way, local))
     programs = (
         _within_limits(
@@ -136,7 +138,7 @@ def _plan(
         flow = read_flow(schedule, instance, position)
         events = order_events(flow)
         # Fused steps add on receipt, which costs them nothing.
-        gathered = gathered_cells(flow) if local is not None and not fused else frozenset[Cell]()
+        gathered = gathered_cells(flow, local) if local is not None and not fused else frozenset[Cell]()
         adding = plan_additions(flow, events, fused, gathered)
         layouts = lay_out(flow, events, adding, fused, gathered)
         plans.append(Plan(flow, events, adding, layouts, fused, one_way, local, gathered))
