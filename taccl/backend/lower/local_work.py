@@ -73,10 +73,13 @@ class LocalWork:
         return _parts(self.sum_us(sources, cells), self.executor.reduce_us, cells)
 
     def parts_of_copies(self, cells: int) -> int:
-        """In how many parts a rank copies its own data: so many that it is done with the schedule."""
+        """In how many parts a rank copies its own data: so many that it is done with the schedule.
+
+        Where even that is too late, bytes take no longer than the beginning of a copy.
+        """
         gbps = self.executor.copy_gbps or self.executor.reduce_gbps
         begin_us = self.executor.reduce_us if self.executor.copy_us is None else self.executor.copy_us
-        parts = _parts(cells * self.chunk_bytes * 1e-3 / gbps, self.time_us - begin_us, cells)
+        parts = _parts(cells * self.chunk_bytes * 1e-3 / gbps, max(self.time_us - begin_us, begin_us), cells)
         return min(cells, max(parts, self.instances))
 
 
