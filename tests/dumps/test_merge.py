@@ -163,6 +163,21 @@ def test_a_contradiction_names_both_lines(later: Dump, line: int | None, words: 
         assert (refused.value.path, refused.value.line) == ("b", line)
 
 
+def test_a_gpu_may_have_more_links_than_lead_to_the_gpus_told() -> None:
+    """Of a POWER9's GPU, links lead to the CPU too; of four GPUs of a cube mesh, to the other four."""
+    for whole in (merge([PAIR, listed(6, 6)]), merge([listed(6, 6), PAIR])):
+        assert [(link.a, link.b, link.count) for link in whole.links or ()] == [(0, 1, 4)]
+        assert "b:10: GPU 0 has 6 links, and 4 of them lead to these GPUs" in " ".join(whole.warnings)
+
+
+def test_two_gpus_of_which_only_some_links_lead_to_each_other_have_no_switch_between_them() -> None:
+    to_each_other = replace(listed(2, 2, path="a"), gpus=gpus(None, None))
+    whole = merge([to_each_other, listed(6, 6)])
+    assert [(link.a, link.b, link.count) for link in whole.links or ()] == [(0, 1, 2)]
+    assert whole.has_switch is False
+    assert "a:10: each GPU has 6 links, and 2 of them" in whole.warnings[-1]
+
+
 @needs_dumps
 def test_real_files_of_one_machine_agree() -> None:
     """The topology and the log of one job, and of another machine its topology, mask and plan."""
