@@ -111,7 +111,9 @@ def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) 
             counts[link.a][link.b] = counts[link.b][link.a] = link.count or 0
     most = [sum(link.count or 0 for link in totals if link.a == gpu) for gpu in range(gpus)]
     found = wiring(counts, most)
-    return tuple(totals) if found.has_switch and list(found.ports) == most else ()
+    if not found.has_switch or list(found.ports) != most:
+        return ()
+    return tuple(replace(link, switch=found.switch_of[link.a]) for link in totals)
 
 
 def _part_of_them(
@@ -175,7 +177,7 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
         )
     best = one if one.count is not None or other.count is None else other
     told = one if one.gbps is not None else other
-    return replace(best, gbps=told.gbps, is_raw=told.is_raw)
+    return replace(best, gbps=told.gbps, is_raw=told.is_raw, switch=one.switch or other.switch)
 
 
 def _no_such_link(link: GpuLink, place: Place) -> TopologyError:

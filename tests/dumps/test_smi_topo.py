@@ -258,3 +258,11 @@ DGX1_P100 = ("01234", "10235", "20136", "30127", "40567", "51467", "62457", "734
 def test_how_links_are_spread_tells_their_generation(cell, gbps):
     """Four links to one other GPU are a bridge between two cards; a P100's four lead to four."""
     assert make_machine(read(table(cell, 8))).gpu_gbps == (gbps,) * 8
+
+
+def test_two_groups_behind_switches_are_not_joined_by_them():
+    dump = read(table(lambda a, b: "NV18" if a // 4 == b // 4 else "SYS", 8))
+    assert "topo.txt:6: GPU4 hangs at another NVSwitch than GPU0" in dump.warnings[0]
+    machine = make_machine(dump)
+    assert machine.gpu_gbps == (370.8,) * 8
+    assert "switches: [nvswitch, nvswitch1]" in machine.yaml
