@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.dumps.facts import Dump, GpuLink, Place
-from taccl.dumps.nvlinks import wiring
+from taccl.dumps.nvlinks import links_of_model, wiring
 from taccl.errors import TopologyError
 
 
@@ -62,13 +62,15 @@ def _with_totals(
 ) -> tuple[tuple[GpuLink, ...], bool | None, list[str]]:
     """One says only how many links each GPU has, the other where they lead: they must add up.
 
-    Links from GPU to GPU may be fewer: the rest lead to a CPU, or to GPUs that a job does not see.
+    Links from GPU to GPU may be fewer where a GPU has all that its model has: the rest leads to a CPU, or to
+    GPUs that a job does not see.
     """
     mine = whole.links or ()
     switched = _behind_switch(mine, theirs, len(whole.gpus))
     if switched:
         return switched, True, []
-    pair = _part_of_them(mine, theirs, gpus_at)
+    models = [gpu.model for gpu in (*whole.gpus, *later.gpus) if gpu.model is not None]
+    pair = _part_of_them(mine, theirs, gpus_at, [links_of_model(model) for model in models])
     if pair is not None:
         link, listed = pair
         return (link,), False, [_elsewhere(link.place, "each GPU", link.count or 0, listed)]
@@ -81,7 +83,9 @@ def _with_totals(
             continue
         one, other = (sum(link.count or 0 for link in links) for links in told)
         known, listed = (other, one) if later_is_exact else (one, other)
-        if 0 < known < listed and all(link.b is not None for link in exact):
+        model = whole.gpus[here].model or later.gpus[there].model
+        is_full = model is not None and listed == links_of_model(model)
+        if 0 < known < listed and is_full and all(link.b is not None for link in exact):
             place = next(link.place for link in totals if link.a == here)
             notes.append(_elsewhere(place, f"GPU {here}", known, listed))
         elif one != other:
@@ -117,12 +121,12 @@ def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) 
 
 
 def _part_of_them(
-    one: Sequence[GpuLink], other: Sequence[GpuLink], gpus_at: Sequence[int]
+    one: Sequence[GpuLink], other: Sequence[GpuLink], gpus_at: Sequence[int], most: Sequence[int]
 ) -> tuple[GpuLink, int] | None:
     """The links from one of two GPUs to the other, and how many each has in all; None where all lead there.
 
     A tool that lists all links of a GPU names more than one that names those to the other: no switch is
-    between them, for all of them would lead to it.
+    between them, for all of them would lead to it. `most`: how many links GPUs of their models have.
     """
     if sorted(gpus_at) != [0, 1] or any(link.b is not None for link in (*one, *other)):
         return None
@@ -133,7 +137,7 @@ def _part_of_them(
         return None
     few, many = (one, other) if max(counts[0]) < max(counts[1]) else (other, one)
     listed = max(max(each) for each in counts)
-    if not few or any(link.count is None for link in (*few, *many)):
+    if not few or listed not in most or any(link.count is None for link in (*few, *many)):
         return None
     pair = replace(few[0], a=0, b=1, count=sum(link.count or 0 for link in few if link.a == 0))
     return (
