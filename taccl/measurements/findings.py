@@ -57,6 +57,8 @@ def findings(
             if values and (not pair_gbps or median_gbps(values) > median_gbps(pair_gbps)):
                 pair_gbps, pair_source = values, source_of(matrix)
     quantities += host_sharing(merged(measured.matrices))
+    if not quantities and not refusals:
+        warnings.append("nothing in the output tells the cost of a link")
     return Findings(
         tuple(quantities), tuple(refusals), tuple(costs.values()), pair_gbps, pair_source, tuple(warnings)
     )

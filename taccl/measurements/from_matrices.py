@@ -78,8 +78,9 @@ def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:
             note = "there and back to memory, without a copy"
         return [_range(matrix, _ends_name(matrix), "latency_us", pairs, note)], []
     if matrix.ends == "gpu totals":
-        way = "out of" if "one_to_all" in matrix.test else "into"
-        return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, "")], []
+        way = "out of" if "one_to_all" in matrix.test or "out of" in matrix.test else "into"
+        note = "all GPUs send to all" if "a2a" in matrix.test else ""
+        return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, note)], []
     if matrix.ends == "rank to rank":
         return [_range(matrix, "between nodes, each sending to one", "gbps", pairs, "")], _slow(matrix, pairs)
     if matrix.both_ways:

@@ -13,6 +13,8 @@ from taccl.measurements.text import Line, lines_of, number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _RUNNING = re.compile(r"^\s*Running\s+(?:benchmark\s+)?([a-z][a-z0-9_]{3,80})\.?\s*$", re.IGNORECASE)
+#: Where JSON begins; what a shell or a launcher wrote may stand before it.
+_JSON = re.compile(r"^\s*(?P<json>\{\s*\"nvbandwidth\"\s*:)", re.MULTILINE)
 _END = r"(?:[CG]PU\((?:row|column)s?\)|All\s+G\w+)"
 _DESCRIPTION = re.compile(
     rf"(?P<left>{_END})\s*(?P<arrow><->|->|<-)\s*(?P<right>{_END})(?P<rest>.{{0,80}})\((?P<unit>GB/s|ns|us)\)",
@@ -23,9 +25,10 @@ _SIZE_BYTES = 512 * 2**20
 
 def looks_like(text: str) -> bool:
     """Whether its name is in it with a test case, or JSON with its key."""
-    if text.lstrip()[:1] == "{":
-        return '"nvbandwidth"' in text[:2000] and '"testcases"' in text
-    return "(column" in text and re.search(r"^.{0,80}\bRunning\s+\w", text, re.MULTILINE) is not None
+    if _JSON.search(text) is not None:
+        return True
+    is_named = re.search(r"^.{0,80}\b(?:Running|SUM)\s+\w", text, re.MULTILINE) is not None
+    return "(column" in text and is_named
 
 
 def read(text: str, path: str | None) -> Measured:
@@ -35,7 +38,12 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : it is no JSON, a matrix has a row of another length, or none ran; with the line.
     """
-    matrices, warnings = (_json if text.lstrip()[:1] == "{" else _text)(text, path)
+    json = _JSON.search(text)
+    if json is None:
+        matrices, warnings = _text(text, path)
+    else:  # its lines keep their numbers
+        before = "\n" * text.count("\n", 0, json.start("json"))
+        matrices, warnings = _json(before + text[json.start("json") : text.rindex("}") + 1], path)
     if not matrices:
         raise MeasurementError("no test case of nvbandwidth has a matrix", path=path, line=1)
     return Measured(("nvbandwidth",), (), tuple(matrices), tuple(warnings))
@@ -44,7 +52,7 @@ def read(text: str, path: str | None) -> Measured:
 def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
     matrices: list[Matrix] = []
     warnings: list[str] = []
-    test = ""
+    test, has_begun = "", False
     description: tuple[Line, re.Match[str]] | None = None
     targets: tuple[int, ...] = ()
     sources: list[int] = []
@@ -63,9 +71,11 @@ def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
         found = _DESCRIPTION.search(line.text)
         numbers = [whole_of(word) for word in words]
         if running is not None or words[0] in ("SUM", "Waived:", "ERROR:", "NOTE:"):
+            if words[0] == "SUM" and not has_begun and len(words) > 1:
+                test = words[1]  # the beginning of the log is lost
             finish()
             if running is not None:
-                test = running[1]
+                test, has_begun = running[1], True
             elif words[0] == "ERROR:":
                 warnings.append(f"{path or '<text>'}:{line.number}: {test} failed; it is left out")
         elif found is not None:
@@ -92,6 +102,8 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
     body = dict(_named(root)).get("nvbandwidth", root)
     matrices: list[Matrix] = []
     warnings: list[str] = []
+    if (failed := dict(_named(body)).get("error")) is not None and "testcases" not in dict(_named(body)):
+        raise failed.error(f"nvbandwidth failed: {failed.raw[:200]}")
     cases = dict(_named(body)).get("testcases")
     for case in cases.elements() if cases is not None else ():
         keys = dict(_named(case))
@@ -101,7 +113,10 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
             warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
         if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
             continue
-        found = _DESCRIPTION.search(keys["bandwidth_description"].raw[:400])
+        about = keys["bandwidth_description"].raw[:400]
+        if "memcpy local" in about:
+            continue  # copies inside a GPU
+        found = _DESCRIPTION.search(about)
         rows = [
             tuple(number_of(cell.raw.strip()) for cell in row.elements())
             for row in keys["bandwidth_matrix"].elements()
