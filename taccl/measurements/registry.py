@@ -23,7 +23,7 @@ from taccl.measurements.formats import (
     perftest_json,
     transferbench,
 )
-from taccl.measurements.text import decimal_comma
+from taccl.measurements.text import decimal_comma, without_colours
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26
@@ -76,6 +76,7 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     ------
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
+    text = without_colours(text)
     for each in FORMATS:
         if each.looks_like(text):
             if (line := decimal_comma(text)) is not None:

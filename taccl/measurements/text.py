@@ -43,6 +43,11 @@ class Line:
     text: str
 
 
+def without_colours(text: str) -> str:
+    """The text without a terminal's marks; its lines stay where they are."""
+    return _ANSI.sub("", text)
+
+
 def lines_of(text: str) -> list[Line]:
     """The lines that are not empty once the marks of launchers and the messages of NCCL are gone."""
     lines = [

@@ -312,3 +312,14 @@ def test_a_matrix_of_mpigraph_that_is_cut_keeps_its_whole_rows_and_says_so() -> 
 
 def test_mpigraph_is_known_without_its_first_line() -> None:
     assert matrices(MPIGRAPH[MPIGRAPH.index("Send") :]) != ()
+
+
+def test_other_output_between_the_rows_of_a_matrix_is_no_end_of_it() -> None:
+    torn = P2P.replace("     1  22.32", "srun: warning: can't run 1 processes on 2 nodes\n     1  22.32")
+    assert matrices(torn)[0].pairs() == matrices(P2P)[0].pairs()
+
+
+@pytest.mark.parametrize("text", [P2P, MPIGRAPH, nvbandwidth("->"), TRANSFERBENCH])
+def test_colours_and_indents_are_no_part_of_a_line(text: str) -> None:
+    coloured = "".join(f"    \x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
+    assert [matrix.pairs() for matrix in matrices(coloured)] == [matrix.pairs() for matrix in matrices(text)]

@@ -25,7 +25,7 @@ _SIZE_BYTES = 512 * 2**20
 
 def looks_like(text: str) -> bool:
     """Whether its name is in it with a test case, or JSON with its key."""
-    if _JSON.search(text) is not None:
+    if _json_in(text) is not None:
         return True
     is_named = re.search(r"^.{0,80}\b(?:Running|SUM)\s+\w", text, re.MULTILINE) is not None
     return "(column" in text and is_named
@@ -38,15 +38,26 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : it is no JSON, a matrix has a row of another length, or none ran; with the line.
     """
-    json = _JSON.search(text)
-    if json is None:
-        matrices, warnings = _text(text, path)
-    else:  # its lines keep their numbers
-        before = "\n" * text.count("\n", 0, json.start("json"))
-        matrices, warnings = _json(before + text[json.start("json") : text.rindex("}") + 1], path)
+    json = _json_in(text)
+    matrices, warnings = _text(text, path) if json is None else _json(json, path)
     if not matrices:
         raise MeasurementError("no test case of nvbandwidth has a matrix", path=path, line=1)
     return Measured(("nvbandwidth",), (), tuple(matrices), tuple(warnings))
+
+
+def _json_in(text: str) -> str | None:
+    """The JSON of a log, without what launchers wrote around it, on its own lines; None if there is none."""
+    if '"nvbandwidth"' not in text:
+        return None
+    plain = [""] * (text.count("\n") + 1)
+    for line in lines_of(text):
+        plain[line.number - 1] = line.text
+    log = "\n".join(plain)
+    found = _JSON.search(log)
+    if found is None or "}" not in log[found.start("json") :]:
+        return None
+    before = "\n" * log.count("\n", 0, found.start("json"))
+    return before + log[found.start("json") : log.rindex("}") + 1]
 
 
 def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:

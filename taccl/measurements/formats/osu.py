@@ -13,7 +13,7 @@ from taccl.measurements.facts import Measured, Point, Sweep, Timing
 from taccl.measurements.text import lines_of, number_of, whole_of
 
 _TITLE = re.compile(r"#\s*OSU\s+(?P<name>.{3,80}?)\s+Test\b")
-_COLUMNS = re.compile(r"^#\s*Size\s+(?P<names>\S.*)$")
+_COLUMNS = re.compile(r"^\s*#\s*Size\s+(?P<names>\S.*)$")
 _PAIRS = re.compile(r"\[\s*pairs:\s*(\d{1,6})\s*\]")
 #: Titles between two ends; those of collectives carry the collective's name.
 _POINT_TO_POINT = re.compile(
