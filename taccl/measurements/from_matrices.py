@@ -151,6 +151,18 @@ def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:
     return told
 
 
+def both_ways(matrices: Sequence[Matrix]) -> list[Quantity]:
+    """What pairs of GPUs move each way while both ways are busy: less than one way alone, or as much."""
+    found = []
+    for matrix in matrices:
+        is_of_links = matrix.ends == "gpu to gpu" and matrix.quantity == "bandwidth_gbps" and matrix.both_ways
+        if is_of_links and matrix.sums_ways and matrix.peer is not False and matrix.pairs():
+            each = {pair: value / 2 for pair, value in matrix.pairs().items()}
+            note = "each way, both at once: one way alone moves at least this"
+            found.append(_range(matrix, "GPU to GPU", "gbps", each, note))
+    return found
+
+
 def host_sharing(matrices: Sequence[Matrix]) -> list[Quantity]:
     """GPUs that keep less than 0.75 of their way to or from the host when all GPUs copy at once."""
     by_test = {matrix.test: matrix for matrix in matrices if not matrix.both_ways}

@@ -173,8 +173,10 @@ def floor(times: Times, seed: int = 0) -> Floor | None:
     noise = max(NOISE * reference, min(TICK_US, NOISE_OF_TICKS * reference))
     # a protocol that begins later may be faster than the smallest messages
     is_low = np.abs(smallest.best_us - reference) <= noise
-    # until two in a row are off: one may be disturbed; later ones belong to another protocol
-    ends = np.flatnonzero(~is_low[:-1] & ~is_low[1:])
+    # the first may still be warming up; then until two in a row are off, since one may be disturbed and later
+    # ones belong to another protocol
+    first = int(np.argmax(is_low))
+    ends = first + np.flatnonzero(~is_low[first:-1] & ~is_low[first + 1 :])
     until = int(ends[0]) if len(ends) else count
     low = np.flatnonzero(is_low[:until])
     if len(low) < 3:

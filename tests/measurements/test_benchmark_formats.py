@@ -323,3 +323,20 @@ def test_other_output_between_the_rows_of_a_matrix_is_no_end_of_it() -> None:
 def test_colours_and_indents_are_no_part_of_a_line(text: str) -> None:
     coloured = "".join(f"    \x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
     assert [matrix.pairs() for matrix in matrices(coloured)] == [matrix.pairs() for matrix in matrices(text)]
+
+
+def test_both_ways_at_once_tell_each_way_where_nothing_else_does() -> None:
+    title = "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)"
+    only_both = P2P[: P2P.index("P2P=Enabled Latency")].replace(
+        title, "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)"
+    )
+    (quantity,) = findings(parse_measured(only_both)).quantities
+    assert (quantity.name, quantity.value) == ("gbps", pytest.approx((22.23 + 22.32) / 4))
+    assert all("both at once" not in each.note for each in findings(parse_measured(P2P)).quantities)
+
+
+def test_an_output_that_tells_no_link_says_so() -> None:
+    one_gpu = (
+        "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0\n     0 801.28\n"
+    )
+    assert findings(parse_measured(one_gpu)).warnings == ("nothing in the output tells the cost of a link",)

@@ -119,3 +119,9 @@ def test_steps_of_a_clock_are_no_difference_below_a_microsecond() -> None:
     low = floor(Times.of([(1, 0.34), (4, 0.31), (64, 0.35), (256, 0.36), (512, 8.4), (4096, 8.6)]))
     assert low is not None
     assert (low.sizes, low.points) == ((1, 256), 4)
+
+
+def test_the_first_sizes_may_still_be_warming_up() -> None:
+    low = floor(Times.of([(1, 33.7), (2, 34.2), (4, 31.1), (8, 31.3), (16, 30.7), (32, 40), (64, 50)]))
+    assert low is not None
+    assert low.sizes == (4, 16)
