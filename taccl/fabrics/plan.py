@@ -128,6 +128,8 @@ def _chosen(tiers: Tiers, hosts: Sequence[str] | None) -> tuple[list[str], list[
             line=first.line,
             hint="ibnetdiscover --node-name-map FILE names them",
         )
+    if not cluster.hosts:
+        raise TopologyError("the file names no host")
     if not cluster.ports:
         return list(cluster.hosts), []
     usual = [host for host in cluster.hosts if len(tiers.ports_of.get(host, ())) == tiers.usual_nics]

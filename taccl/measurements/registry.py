@@ -107,4 +107,6 @@ def read_measured(path: str | Path) -> Measured:
         raise FileError(f"cannot be read: {reason}", path=path) from failure
     if len(data) > MOST_BYTES:
         raise MeasurementError(f"the file is larger than {MOST_BYTES // 2**20} MB", path=path)
-    return parse_measured(data.decode("utf-8-sig", errors="replace"), str(path))
+    # shells of Windows write UTF-16
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return parse_measured(data.decode(encoding, errors="replace"), str(path))

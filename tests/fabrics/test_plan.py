@@ -141,3 +141,8 @@ def test_a_fabric_whose_hosts_have_no_name_is_refused_with_its_line():
     )
     with pytest.raises(TopologyError, match=r"net.txt:2: no host has a name: 1 port"):
         plan(parse_cluster(text, "net.txt"))
+
+
+def test_a_file_that_names_no_host_is_refused():
+    with pytest.raises(TopologyError, match="names no host"):
+        plan(parse_cluster("blocks:\n- switch: a\n  nodes: []\n"))

@@ -1,12 +1,14 @@
 """What each format means: arrows, units, both ways, and what is damaged."""
 
+from pathlib import Path
+
 import pytest
 from benchmark_outputs import MPIGRAPH, P2P, TRANSFERBENCH, nvbandwidth, perftest, perftest_json
 
 from taccl.errors import MeasurementError
 from taccl.measurements.facts import Matrix, Sweep
 from taccl.measurements.findings import findings
-from taccl.measurements.registry import parse_measured
+from taccl.measurements.registry import parse_measured, read_measured
 
 
 def matrices(text: str) -> tuple[Matrix, ...]:
@@ -333,6 +335,13 @@ def test_both_ways_at_once_tell_each_way_where_nothing_else_does() -> None:
     (quantity,) = findings(parse_measured(only_both)).quantities
     assert (quantity.name, quantity.value) == ("gbps", pytest.approx((22.23 + 22.32) / 4))
     assert all("both at once" not in each.note for each in findings(parse_measured(P2P)).quantities)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_shells_write_in_several_encodings(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "p2p.txt"
+    path.write_bytes(P2P.replace("\n", "\r\n").encode(encoding))
+    assert read_measured(path).matrices[0].pairs() == matrices(P2P)[0].pairs()
 
 
 def test_an_output_that_tells_no_link_says_so() -> None:

@@ -200,3 +200,8 @@ def test_iterations_of_json_stand_beside_the_half_they_belong_to() -> None:
 def test_json_that_is_cut_is_told_as_such() -> None:
     with pytest.raises(MeasurementError, match="cut or damaged"):
         parse_measured(json_of_processes(1, [0, 1], ["a", "b"])[:-20])
+
+
+def test_an_asterisk_behind_an_error_is_a_fault_with_its_line() -> None:
+    row = "    4     1  float    sum   8.48   0.00   0.00  3e+02*  8.34   0.00   0.00  0e+00\n"
+    assert only(OLD_HEADER + row).fault == ("results are off by more than they may be", 2)

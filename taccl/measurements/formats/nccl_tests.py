@@ -16,6 +16,8 @@ _HEADER = re.compile(r"\bsize\s+count\s.*\btype\b.*\b(cpu)?time\s+algbw\s+busbw\
 _TEST = re.compile(r"\b([a-z]{2,12}(?:_[a-z]{1,12}){0,3})_perf\b")
 _DEVICE = re.compile(r"#\s*Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\b")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
+#: Behind an error of older rccl-tests that is too large.
+_TOO_FAR = "*"
 #: Why the times of a run with -C are of no use here.
 CPU_TIMES = "the times are those of the CPU that starts the calls (-C), not of the data"
 _TYPE = re.compile(r"u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|bf16|f?p?8\w*|fp\d\w*")
@@ -123,7 +125,7 @@ def _beginning_of_row(words: list[str]) -> int | None:
 
 
 def _is_cell(word: str) -> bool:
-    return word == "N/A" or number_of(word) is not None
+    return word == "N/A" or number_of(word.removesuffix(_TOO_FAR)) is not None
 
 
 def _take(tables: list[_Table], line: int, words: list[str], test: str | None, hosts: dict[int, str]) -> bool:
@@ -142,6 +144,8 @@ def _take(tables: list[_Table], line: int, words: list[str], test: str | None, h
     for half in _halves(columns, cells):
         time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
         wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
+        if half.get("error", "").endswith(_TOO_FAR):
+            table.fault = table.fault or ("results are off by more than they may be", line)
         if wrong:
             table.fault = table.fault or (f"{wrong:g} wrong values", line)
         if time_us is None or time_us <= 0:
