@@ -72,12 +72,7 @@ def decimal_comma(text: str) -> int | None:
     found = []
     for line in lines_of(text):
         words = line.text.split()
-        rest = [word for word in words if not _COMMA.fullmatch(word)]
-        if (
-            len(words) > 1
-            and len(rest) < len(words)
-            and all(re.fullmatch(r"[\w/.+-]+", word) for word in rest)
-        ):
+        if whole_of(words[0]) is not None and any(_COMMA.fullmatch(word) for word in words[1:]):
             found.append(line.number)
     return found[0] if len(found) >= _COMMA_ROWS else None
 

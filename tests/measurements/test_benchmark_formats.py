@@ -349,3 +349,8 @@ def test_an_output_that_tells_no_link_says_so() -> None:
         "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0\n     0 801.28\n"
     )
     assert findings(parse_measured(one_gpu)).warnings == ("nothing in the output tells the cost of a link",)
+
+
+def test_lists_of_devices_are_no_decimal_commas() -> None:
+    text = "GPUs 0,1\nGPUs 2,3\n# OSU MPI Latency Test v7.5\n# Size       Avg Latency(us)\n1     2.37\n"
+    assert only(text).points[0].time_us == 2.37
