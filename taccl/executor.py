@@ -82,6 +82,8 @@ class ProtocolCosts:
     shape: Shape
     empty_slice_us: float | None = None
     least_us: float = 0.0
+    sleep_after_us: float | None = None
+    wake_us: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("launch_us", "hop_us", "slice_us", "least_us"):
@@ -104,6 +106,13 @@ class ProtocolCosts:
     def empty_us(self) -> float:
         """What a slice without any bytes takes at either end."""
         return self.slice_us if self.empty_slice_us is None else self.empty_slice_us
+
+    def call_us(self, run_us: float) -> float:
+        """What a call takes whose thread blocks are at work for so long."""
+        time_us = self.launch_us + run_us
+        if self.sleep_after_us is not None and time_us > self.sleep_after_us:
+            time_us += self.wake_us
+        return time_us
 
     @property
     def block_us_per_byte(self) -> float:
@@ -133,6 +142,7 @@ class Executor:
     copy_us: float | None = None
     copy_gbps: float | None = None
     thread_blocks: int | None = None
+    sharpness: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.protocols, Mapping) or not self.protocols:

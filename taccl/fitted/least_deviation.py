@@ -21,7 +21,7 @@ BoolArray = NDArray[np.bool_]
 Predict = Callable[[FloatArray, IntArray], FloatArray]
 
 #: A relative deviation above this counts by its size, below it by its square.
-_SOFT = 0.02
+SOFT = 0.02
 #: Predictions are pieces of straight lines, so differences are taken over more than rounding.
 _STEP = 0.01
 #: Evaluations of the search on all rows with the rough model, then with the fine one, and of each short one.
@@ -74,8 +74,7 @@ class LeastDeviation:
 
 def least_deviation(
     unknowns: Sequence[Unknown],
-    rough: Predict,
-    fine: Predict,
+    predict: Predict,
     measured_us: FloatArray,
     groups: IntArray,
     begin: FloatArray,
@@ -85,23 +84,19 @@ def least_deviation(
     """Fit the unknowns to the measured times.
 
     Minimised is the sum over rows of the soft-L1 loss of log(predicted / measured), over the logarithms of
-    the unknowns, by SciPy's trust-region least squares: from `begin` and the best of a few seeded starts on
-    every third row, from the better end on all rows, and from there with the fine model. Intervals are a
-    bootstrap over groups of rows (files): 400 resamples of the model made linear at the optimum.
+    the unknowns, by SciPy's trust-region least squares. Intervals are a bootstrap over groups of rows
+    (files): 400 resamples of the model made linear at the optimum.
 
     Parameters
     ----------
-    rough, fine : called with values of shape (unknowns,) and the rows wanted; the rough one is quicker.
+    predict : called with values of shape (unknowns,) and the rows wanted.
     measured_us : shape (rows,), positive.
     groups : shape (rows,), which rows were measured together and are drawn together.
-    begin : shape (unknowns,), such as `short_search` finds.
+    begin : shape (unknowns,), such as `search` finds.
     """
     everything = np.arange(len(measured_us))
-    problem = _Problem(unknowns, rough, measured_us)
-    start = _better_start(problem, np.log(begin), np.random.default_rng(seed))
-    start = problem.solve(start, everything, _ROUGH)
-    problem = _Problem(unknowns, fine, measured_us)
-    found = problem.solve(start, everything, _FINE)
+    problem = _Problem(unknowns, predict, measured_us)
+    found = problem.solve(np.log(begin), everything, _FINE)
     rows, slope = problem.residuals(found, everything), problem.jacobian(found, everything)
     low, high = _bootstrap(problem, found, rows, slope, groups, np.random.default_rng(seed))
     deviations = rows[: len(measured_us)]
@@ -112,6 +107,26 @@ def least_deviation(
         is_told=_told(deviations, slope[: len(measured_us)]),
         predicted_us=np.exp(deviations) * measured_us,
     )
+
+
+def search(
+    unknowns: Sequence[Unknown],
+    rough: Predict,
+    measured_us: FloatArray,
+    begin: FloatArray,
+    *,
+    seed: int | None = None,
+) -> FloatArray:
+    """Near the optimum of a model that is quicker and less exact: where `least_deviation` may begin.
+
+    With a seed, from `begin` or from the end of a short search on every third row that the best of a few
+    random starts begins, whichever is better.
+    """
+    problem = _Problem(unknowns, rough, measured_us)
+    start = np.log(begin)
+    if seed is not None:
+        start = _better_start(problem, start, np.random.default_rng(seed))
+    return np.exp(problem.solve(start, np.arange(len(measured_us)), _ROUGH))
 
 
 def short_search(
@@ -172,7 +187,7 @@ class _Problem:
             jac=lambda at: self.jacobian(at, rows),
             bounds=(self.least, self.most),
             loss="soft_l1",
-            f_scale=_SOFT,
+            f_scale=SOFT,
             max_nfev=most,
             xtol=1e-4,
             ftol=1e-4,
@@ -181,7 +196,7 @@ class _Problem:
         return best
 
     def cost(self, x: FloatArray, rows: IntArray) -> float:
-        scaled = self.residuals(x, rows) / _SOFT
+        scaled = self.residuals(x, rows) / SOFT
         return float(np.sum(np.sqrt(1 + scaled**2) - 1))
 
 
@@ -212,7 +227,7 @@ def _bootstrap(
         moved = np.zeros_like(found)
         for _ in range(6):  # soft-L1 as least squares with weights that follow the residuals
             now = residuals + slope @ moved
-            root = np.sqrt(weight / np.sqrt(1 + (now / _SOFT) ** 2))
+            root = np.sqrt(weight / np.sqrt(1 + (now / SOFT) ** 2))
             moved = np.linalg.lstsq(slope * root[:, None], -residuals * root, rcond=None)[0]
         drawn.append(np.clip(found + moved, problem.least, problem.most))
     low, high = np.quantile(np.array(drawn), (0.05, 0.95), axis=0)

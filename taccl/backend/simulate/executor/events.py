@@ -72,6 +72,7 @@ def run(
     reduce_us_per_byte: float,
     copy_us: float,
     copy_us_per_byte: float,
+    sharpness: float,
     round_end: Any,
     step_start: Any,
     step_end: Any,
@@ -120,6 +121,7 @@ def run(
     begun = np.zeros(num_connections, dtype=np.int64)
     sent = np.zeros(num_connections, dtype=np.int64)
     taken = np.zeros(num_connections, dtype=np.int64)
+    known = np.zeros(num_connections, dtype=np.int64)  # slices that the sender knows to be taken
     begin_us = np.zeros((num_connections, slots))
     sent_us = np.zeros((num_connections, slots))
 
@@ -197,6 +199,9 @@ def run(
                 cost = empty_us
                 if each > 0.0:
                     cost = slice_us + max(0.0, least_us - each * block_us_per_byte)
+                if begun[target] - known[target] > slots:
+                    known[target] = taken[target]
+                    cost += hop_us + alpha_us[conn_link[target]]
                 _set(tree, time, size, block, now + cost)
             else:
                 state[block] = _BUSY
@@ -286,9 +291,13 @@ def run(
                     if since[link] < now:
                         moved[link] += rate[link] * (now - since[link])
                         since[link] = now
-                    slowest = block_us_per_byte
+                    shared = 0.0
                     for pair in range(link_first[link], link_first[link + 1]):
-                        slowest = max(slowest, pair_us_per_byte[pair] * on_port[link_port[pair]])
+                        shared = max(shared, pair_us_per_byte[pair] * on_port[link_port[pair]])
+                    slowest = max(block_us_per_byte, shared)
+                    if sharpness < never and slowest > 0.0:
+                        less = min(block_us_per_byte, shared) / slowest
+                        slowest *= (1.0 + less**sharpness) ** (1.0 / sharpness)
                     rate[link] = 1.0 / slowest if slowest > 0 else 1e30
                     block = on_link[link]
                     nearest = never
