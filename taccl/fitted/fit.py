@@ -15,7 +15,8 @@ import numpy as np
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.verify.limits import Runtime
 from taccl.errors import TopologyError
-from taccl.fitted.jump import find_jump
+from taccl.executor import ProtocolName
+from taccl.fitted.jump import Jump, find_jump
 from taccl.fitted.least_deviation import least_deviation, search, short_search
 from taccl.fitted.model import PIECES, Model, Parameter, network_of, pieces_known
 from taccl.fitted.runs import MeasuredFile, MeasuredRuns, load_runs
@@ -31,7 +32,7 @@ _MANY_ROWS, _SIZES_EACH = 120, 10
 #: An interval wider than this factor, from end to end, is said to be weak.
 _WEAK = 1.5
 #: Fewer measured times than this say nothing about so many parameters.
-_LEAST_ROWS_EACH = 2
+_LEAST_ROWS_EACH = 1
 
 INTERVALS = (
     "90% intervals: bootstrap over files, 400 resamples (seeded) of the model made linear at the optimum"
@@ -204,10 +205,7 @@ def fit_runs(
             parameters, found.values, found.low, found.high, found.is_told, strict=True
         )
     )
-    fitted += tuple(
-        FittedParameter("sleep_after_us", name, jump.after_us, jump.low, jump.high, None, True)
-        for name, jump in model.jumps.items()
-    )
+    fitted += tuple(_asleep(name, jump, machine) for name, jump in model.jumps.items())
     fitted_machine = model.fitted(found.values)
     residuals = residuals_of(fitted_machine, measured.files)
     untold = [f"{each.name} of {each.of}" for each in fitted if not each.is_told]
@@ -266,6 +264,13 @@ def _model(
     ]
     best = min(range(len(short)), key=lambda index: short[index][1])
     return models[best], None if known else PIECES[best], short[best][0]
+
+
+def _asleep(name: ProtocolName, jump: Jump, machine: PhysicalTopology) -> FittedParameter:
+    """Where calls begin to sleep, which is found and not fitted."""
+    known = None if machine.executor is None else machine.executor.protocols.get(name)
+    said = None if known is None else known.sleep_after_us
+    return FittedParameter("sleep_after_us", name, jump.after_us, jump.low, jump.high, said, True)
 
 
 def _searched(model: Model, begin: FloatArray, seed: int | None = None) -> FloatArray:

@@ -42,8 +42,9 @@ class Unknown:
     start, least, most : where the search begins, and its limits.
     acts_on : shape (rows,), the measured times that it can change.
     is_added : whether these times are so much longer as it is larger, and no more.
-    anchor : a value that is a factor e from its start counts as much as one row that is this far off: so what
-        the data cannot tell stays where it was.
+    anchor : a value that is a factor e from `held_at` counts as much as one row that is this far off: so what
+        the data cannot tell stays there.
+    held_at : None: where the search begins.
     """
 
     start: float
@@ -52,6 +53,7 @@ class Unknown:
     acts_on: BoolArray
     is_added: bool = False
     anchor: float = 0.01
+    held_at: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,7 @@ class _Problem:
         self.least = np.log([each.least for each in unknowns])
         self.most = np.log([each.most for each in unknowns])
         self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
+        self._held_at = np.log([each.held_at or each.start for each in unknowns])
         self.every_third = np.arange(0, len(measured_us), 3)
         self._unknowns = unknowns
         self._anchors = np.array([each.anchor for each in unknowns])
@@ -161,9 +164,9 @@ class _Problem:
         return self._last[1]
 
     def residuals(self, x: FloatArray, rows: IntArray) -> FloatArray:
-        """One for each row, then one for each unknown: how far it is from its start."""
+        """One for each row, then one for each unknown: how far it is from where it is held."""
         deviations = self._log_predicted(x, rows) - self._log_measured[rows]
-        return np.concatenate([deviations, self._anchors * (x - self.start)])
+        return np.concatenate([deviations, self._anchors * (x - self._held_at)])
 
     def jacobian(self, x: FloatArray, rows: IntArray) -> FloatArray:
         slope = np.zeros((len(rows) + len(x), len(x)))

@@ -31,21 +31,24 @@ from taccl.topologies import Link, PhysicalTopology
 from taccl.units import MB, MIN_BETA_US_PER_MB, beta_from_bandwidth
 
 #: Where the search begins without an executor in the machine: the order of magnitude of what is known of
-#: NCCL and RCCL, per protocol slice_us and block_gbps. A launch begins at this share of the least time.
+#: NCCL and RCCL, per protocol slice_us and block_gbps. A launch begins at this share of its protocol's least
+#: time; where the times do not tell it, it is held to that share of all times, or to a usual launch if less.
 _STARTS: Mapping[ProtocolName, tuple[float, float]] = {
     "Simple": (1.0, 20.0),
     "LL": (0.3, 3.0),
     "LL128": (0.5, 6.0),
 }
 _OF_LEAST_TIME = 0.6
+_LAUNCH_US = 5.0
 _EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
+_ROOM_US, _SHARPNESS, _SHARP = 1.0, 8.0, (1.0, 50.0)
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
-#: How much all but thread blocks (and launches half as much) are held to what the machine says, or to their
+#: How much all but thread blocks (and launches more) are held to what the machine says, or to their
 #: order of magnitude: a model that is a few percent off elsewhere would otherwise put its misses into what
 #: the times hardly tell (`Unknown.anchor`).
-_HELD = 0.1
+_HELD, _LAUNCH_HELD = 0.1, 0.2
 #: A link is no slower than this part of what the machine says, and no faster than this multiple of it.
 _LINK = (0.02, 4.0)
 
@@ -211,7 +214,8 @@ class Model:
                 limits = _GBPS if key == "block_gbps" else _US
                 unknown = Unknown(base or start, *limits, rows)
                 if key == "launch_us":
-                    unknown = replace(unknown, is_added=True, anchor=_HELD / 2)
+                    usual = min(_LAUNCH_US, _OF_LEAST_TIME * float(self.measured_us.min()))
+                    unknown = replace(unknown, is_added=True, anchor=_LAUNCH_HELD, held_at=base or usual)
                 elif key != "block_gbps":
                     unknown = replace(unknown, anchor=_HELD)
                 yield Parameter(key, name, base, unknown)
@@ -221,8 +225,14 @@ class Model:
                 yield Parameter("wake_us", name, base, unknown)
 
     def _of_runtime(self) -> Iterator[Parameter]:
+        """Of all protocols: what looking for room costs, and how sharply a link's bandwidth ends."""
         rows = np.ones(len(self.row_file), dtype=np.bool_)
-        yield Parameter("sharpness", "all", None, Unknown(8.0, 1.0, 50.0, rows, anchor=_HELD/2))
+        known = self.machine.executor
+        room = None if known is None else known.room_us
+        sharpness = None if known is None else known.link_sharpness
+        yield Parameter("room_us", "all", room, Unknown(room or _ROOM_US, *_US, rows, anchor=_HELD))
+        unknown = Unknown(sharpness or _SHARPNESS, *_SHARP, rows, anchor=_HELD / 2)
+        yield Parameter("link_sharpness", "all", sharpness, unknown)
 
     def _of_sums(self) -> Iterator[Parameter]:
         rows = self._rows([_adds_up(file.subject.program) for file in self.files])
@@ -268,9 +278,14 @@ class Model:
         had_gbps = _REDUCE_GBPS if known is None else known.reduce_gbps
         reduce_us = value.get(("reduce_us", "all"), had_us)
         reduce_gbps = value.get(("reduce_gbps", "all"), had_gbps)
-        if known is None:
-            return Executor(protocols, reduce_us, reduce_gbps, sharpness=value.get(('sharpness','all')))
-        return replace(known, protocols=protocols, reduce_us=reduce_us, reduce_gbps=reduce_gbps)
+        return replace(
+            known or Executor(protocols, reduce_us, reduce_gbps),
+            protocols=protocols,
+            reduce_us=reduce_us,
+            reduce_gbps=reduce_gbps,
+            room_us=value["room_us", "all"],
+            link_sharpness=value["link_sharpness", "all"],
+        )
 
     def predict(self, values: FloatArray, rows: IntArray, rounds: int = ROUNDS) -> FloatArray:
         """The times of these rows, microseconds, with so many rounds executed at most."""
@@ -320,7 +335,7 @@ def _links_of(machine: PhysicalTopology, program: Program) -> set[int]:
 
 
 def _awake(protocols: Mapping[ProtocolName, ProtocolCosts]) -> dict[ProtocolName, ProtocolCosts]:
-    return {name: replace(costs, sleep_after_us=None) for name, costs in protocols.items()}
+    return {name: replace(costs, sleep_after_us=None, wake_us=0.0) for name, costs in protocols.items()}
 
 
 def _said_jumps(

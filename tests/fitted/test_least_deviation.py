@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from taccl.fitted.least_deviation import IntArray, LeastDeviation, Unknown, least_deviation, short_search
+from taccl.fitted.least_deviation import (
+    IntArray,
+    LeastDeviation,
+    Unknown,
+    least_deviation,
+    search,
+    short_search,
+)
 from taccl.network import FloatArray
 
 SIZES = np.tile(np.logspace(3, 8, 12), 4)
@@ -25,7 +32,8 @@ def unknowns(*starts: float) -> list[Unknown]:
 def fitted(measured: FloatArray, some: list[Unknown] | None = None, seed: int = 0) -> LeastDeviation:
     some = some or unknowns(1.0, 1.0)
     begin = np.array([each.start for each in some])
-    return least_deviation(some, line, line, measured, GROUPS, begin, seed=seed)
+    begin = search(some, line, measured, begin, seed=seed)
+    return least_deviation(some, line, measured, GROUPS, begin, seed=seed)
 
 
 def exact() -> FloatArray:
