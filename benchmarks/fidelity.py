@@ -165,8 +165,8 @@ def _missed(residuals: Sequence[Residual]) -> str:
             least = most
     header = ("program", "sizes", "times", "median of predicted / measured - 1")
     said = (
-        f"Programs that are predicted more than {100 * MISSED:.0f}% too slow (+) or too fast (-) where others "
-        "are fitted; what is known of the reasons: [the cost model](../cost-model.md#the-executor)."
+        f"Programs that are predicted more than {100 * MISSED:.0f}% too slow (+) or too fast (-) where "
+        "others are fitted; what is known of the reasons: [the cost model](../cost-model.md#the-executor)."
     )
     told = [row for _, row in sorted(rows, key=lambda each: -each[0])]
     return f"{said}\n\n{report.table(header, told)}" if told else f"No program is off by {MISSED:.0%}."

@@ -14,8 +14,9 @@ from taccl.fitted.least_deviation import SOFT, BoolArray, IntArray
 from taccl.network import FloatArray
 
 #: A jump leaves at most this part of what the same times, moved together, are off, measured as the fit does;
-#: and this part where predicted times say which calls it is about.
-_LEFT, _LEFT_TOO = 0.8, 0.9
+#: and this part where predicted times say which calls it is about. The best of many places explains much of
+#: any noise where times are few, so of n times n log(1 / left) is at least the third number.
+_LEFT, _LEFT_TOO, _EVIDENCE = 0.8, 0.9, 12.0
 #: Less than this wakes no host that sleeps, microseconds.
 _LEAST_US = 5.0
 #: So many groups have times on both sides, and there are so many times on either.
@@ -47,7 +48,7 @@ def find_jump(measured_us: FloatArray, predicted_us: FloatArray, groups: IntArra
     measured, predicted, group = measured_us[order], predicted_us[order], groups[order]
     rows = np.arange(len(measured))
     without, _ = _moved(measured, predicted, rows < 0)
-    least, best = _LEFT * without, None
+    least, best = min(_LEFT, np.exp(-_EVIDENCE / max(1, len(rows)))) * without, None
     for first in range(1, len(rows)):
         if not _has_both(rows >= first, group):
             continue
