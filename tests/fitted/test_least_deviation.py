@@ -65,6 +65,16 @@ def test_intervals_hold_the_value_and_widen_with_noise() -> None:
     assert (widths[1] > widths[0]).all()
 
 
+def test_one_group_of_times_has_wide_intervals_however_well_they_fit() -> None:
+    """A bootstrap over one group alone would always draw the same."""
+    begin = np.array([1.0, 1.0])
+    found = least_deviation(
+        unknowns(1.0, 1.0), line, exact(), 0 * GROUPS, search(unknowns(1.0, 1.0), line, exact(), begin)
+    )
+    assert found.values == pytest.approx(TRUE, rel=0.01)
+    assert (found.high > 1.05 * found.low).all()
+
+
 def test_what_the_times_do_not_depend_on_stays_and_is_said_to_be_untold() -> None:
     found = fitted(exact(), [*unknowns(1.0, 1.0), Unknown(7.0, 1e-4, 1e4, ~EVERY)])
     assert found.is_told.tolist() == [True, True, False]
