@@ -35,7 +35,8 @@ _WEAK = 1.5
 _LEAST_ROWS_EACH = 1
 
 INTERVALS = (
-    "90% intervals: bootstrap over files, 400 resamples (seeded) of the model made linear at the optimum"
+    "90% intervals: bootstrap over files, 400 resamples (seeded) of the model made linear at the optimum; of "
+    "fewer than 6 files also its curvature, where a file's times are off together by 3% or more"
 )
 
 

@@ -29,8 +29,8 @@ _ROUGH, _FINE, _SHORT = 10, 4, 8
 #: Other starts: how many, and how far in logarithms; the best of them is followed.
 _OTHER_STARTS, _SPREAD = 8, 0.5
 _RESAMPLES = 400
-#: A bootstrap of fewer groups than this says too little, so curvature has its say: the least that the model is
-#: then taken to be off in a whole group.
+#: A bootstrap of fewer groups than this says too little, so curvature has its say: the least that the model
+#: is then taken to be off in a whole group.
 _FEW_GROUPS, _USUAL = 6, 0.03
 #: A parameter whose standard error is more than this factor is not in the data.
 _UNTOLD = np.log(2.0)
@@ -90,8 +90,8 @@ def least_deviation(
 
     Minimised is the sum over rows of the soft-L1 loss of log(predicted / measured), over the logarithms of
     the unknowns, by SciPy's trust-region least squares. Intervals are a bootstrap over groups of rows
-    (files): 400 resamples of the model made linear at the optimum; of fewer than 6 groups they are no narrower
-    than curvature says where the rows of a group are off together.
+    (files): 400 resamples of the model made linear at the optimum; of fewer than 6 groups they are no
+    narrower than curvature says where the rows of a group are off together.
 
     Parameters
     ----------

@@ -67,8 +67,8 @@ def load_runs(sources: Sequence[str | Path]) -> MeasuredRuns:
 
     A folder holds programs and `times.csv` (file, size_bytes, and in_place_us or time_us), or beside
     NAME.xml the text of nccl-tests as NAME.txt, .log or .out. TIMES is either. Sizes at which a program
-    hangs are left out with a note, and so are rows without a time, with wrong results, or of a program that is
-    not there.
+    hangs are left out with a note, and so are rows without a time, with wrong results, or of a program that
+    is not there.
 
     Raises
     ------
