@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from taccl import units
 from taccl.arguments import whole_number
@@ -12,6 +13,9 @@ from taccl.errors import TacclError, UnitError
 #: Of a program for a target that has no limit of its own.
 _MOST_INSTANCES = 1024
 
+#: As a protocol or a number of instances: whatever is predicted fastest.
+AUTO: Literal["auto"] = "auto"
+
 
 @dataclass(frozen=True)
 class OutputOptions:
@@ -20,8 +24,10 @@ class OutputOptions:
     Parameters
     ----------
     xml : whether to make the target's file at all.
-    protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128; None: its usual one.
+    protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128.
     instances : how many parallel copies of the program share each chunk.
+        Both may be left open, as None or `auto`: then what is predicted fastest is chosen where the machine
+        says what executing costs; elsewhere it is the target's usual protocol and 1 instance.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
     Raises
@@ -31,7 +37,7 @@ class OutputOptions:
 
     xml: bool = True
     protocol: str | None = None
-    instances: int = 1
+    instances: int | Literal["auto"] | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
 
@@ -41,18 +47,34 @@ class OutputOptions:
                 what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
                 whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
 
+    @property
+    def asked_protocol(self) -> str | None:
+        """The protocol that is asked for; None: it is open."""
+        is_open = isinstance(self.protocol, str) and self.protocol.lower() == AUTO
+        return None if is_open else self.protocol
+
+    @property
+    def asked_instances(self) -> int | None:
+        """The number of instances that is asked for; None: it is open."""
+        return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
+
+    def most_instances(self, target: AnyTarget) -> int:
+        """More are too many for a target."""
+        return _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
+
     def for_target(self, target: AnyTarget, name: str) -> LoweringOptions:
-        """The same for a target, with the name of the program.
+        """The same for a target, with the name of the program; what is open as it usually is.
 
         Raises
         ------
         TacclError : the target has no such protocol, or not so many instances.
         """
-        most = _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
-        whole_number(self.instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
+        most, instances = self.most_instances(target), self.asked_instances
+        instances = 1 if instances is None else instances
+        whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
         return LoweringOptions(
-            protocol=target.protocol(self.protocol),
-            instances=self.instances,
+            protocol=target.protocol(self.asked_protocol),
+            instances=instances,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,

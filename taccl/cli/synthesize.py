@@ -32,7 +32,6 @@ from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
 from taccl.request import Request
 from taccl.result import Result
-from taccl.schedule import schedule_to_json
 
 _REQUEST = {each.name for each in fields(Request)}
 
@@ -103,11 +102,10 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @protocol_option
 @click.option(
     "--instances",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Parallel copies of the program that share each chunk.",
+    callback=_number_or_auto,
+    metavar="N|auto",
+    help="Parallel copies of the program that share each chunk. Default: auto, what is predicted fastest "
+    "where the machine has an executor, else 1.",
 )
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
@@ -223,8 +221,7 @@ def _write(result: Result, output: Path) -> tuple[Path, ...]:
 
 def _write_schedule(result: Result, path: Path) -> Path:
     if path == STDOUT:
-        bound_us, source = result.lower_bound_us, result.bound_source
-        write_output(path, schedule_to_json(result.schedule, lower_bound_us=bound_us, bound_source=source))
+        write_output(path, result.schedule_text())
     else:
         result.write_schedule(path)
     return path
