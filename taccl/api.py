@@ -166,7 +166,7 @@ def synthesize_request(
         request=replace(request, target=target, size=resolved.size_bytes),
         resolved=resolved,
         network=network,
-        can_be_used=lowered if output.xml else None,
+        can_be_used=lowered if output.xml and not is_predicted else None,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:
@@ -288,7 +288,10 @@ def _is_predicted(
 
 @dataclass(frozen=True, eq=False)
 class _Searching:
-    """Searches for a request under the costs of any way to make the file."""
+    """Searches for a request under the costs of any way to make the file.
+
+    `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
+    """
 
     request: Request
     resolved: Resolved

@@ -188,10 +188,8 @@ class _Rounds(Generic[Stated]):
         if not self._predictor.predictions:
             self._predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
             ways = [way for way in ways if way != searched.way]
-        by_time = sorted(
-            (found for _, found in searched.all_found), key=lambda each: each.schedule.makespan_us
-        )
-        for found in by_time[:_FEW]:
+        fastest = sorted((found for _, found in searched.all_found), key=_time_us)[:_FEW]
+        for found in sorted(fastest, key=lambda each: len(each.schedule)):
             if self.interrupted:
                 return
             self._predictor.predict(found.schedule, ways, budget)
@@ -303,6 +301,10 @@ class _Rounds(Generic[Stated]):
 
 def _skipped(way: Way, reason: str) -> FileTried:
     return FileTried(way.protocol, way.instances, None, None, None, None, None, reason)
+
+
+def _time_us(found: Found) -> float:
+    return found.schedule.makespan_us
 
 
 def _told(notes: Iterable[str]) -> Iterator[str]:
