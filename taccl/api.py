@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
+from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
 from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
 from taccl.chunking import choose_chunks
@@ -91,6 +91,7 @@ def synthesize(
     xml: bool = True,
     protocol: str | None = None,
     instances: int | Literal["auto"] | None = None,
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     on_progress: Observer | None = None,
@@ -112,8 +113,10 @@ def synthesize(
         ways first, then longer ones.
     xml : whether to make the target's file at all.
     protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128), and how many
-        parallel copies of the program share each chunk. None or `auto`: whatever is predicted fastest, where
-        the machine says what executing costs; elsewhere the target's usual protocol and 1.
+        parallel copies of the program share each chunk.
+    thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
+        All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
+        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
@@ -136,7 +139,12 @@ def synthesize(
         effort=effort,
     )
     output = OutputOptions(
-        xml=xml, protocol=protocol, instances=instances, min_bytes=min_bytes, max_bytes=max_bytes
+        xml=xml,
+        protocol=protocol,
+        instances=instances,
+        thread_blocks=thread_blocks,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
     )
     return synthesize_request(request_of(collective, asked), options, output, on_progress)
 
@@ -159,7 +167,9 @@ def synthesize_request(
 
     @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
     def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
-        made_so = replace(lowering, protocol=way.protocol, instances=way.instances)
+        made_so = replace(
+            lowering, protocol=way.protocol, instances=way.instances, thread_blocks=way.thread_blocks
+        )
         return target.lower(schedule, made_so)
 
     searching = _Searching(
@@ -184,7 +194,8 @@ def synthesize_request(
         chunks_tried=choice.chunks_tried,
         protocol=choice.way.protocol,
         instances=choice.way.instances,
-        thread_blocks=choice.thread_blocks,
+        thread_blocks=choice.way.thread_blocks,
+        blocks_per_gpu=choice.blocks_per_gpu,
         execution=choice.execution,
         files_tried=choice.files_tried,
         machine=None if network.topology.executor is None else network.topology,
@@ -263,14 +274,8 @@ def _ways(
 ) -> tuple[Way, ...]:
     """The ways to make the file: as asked, and where that is open and can be predicted, all there are."""
     if network.executor is None or target.as_program is None:
-        return (Way(lowering.protocol, lowering.instances),)
-    return ways_to_try(
-        network.executor,
-        target.protocols,
-        None if output.asked_protocol is None else lowering.protocol,
-        output.asked_instances,
-        output.most_instances(target),
-    )
+        return (Way(lowering.protocol, lowering.instances, lowering.thread_blocks),)
+    return ways_to_try(network.executor, target, output)
 
 
 def _is_predicted(
@@ -368,7 +373,9 @@ def _stated(
     problem, notes = applied.problem, (*resolved.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
-        problem = replace(problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks))
+        problem = replace(
+            problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks, served.pace)
+        )
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
     if symmetry == "auto":

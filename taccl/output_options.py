@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taccl import units
-from taccl.arguments import whole_number
-from taccl.backend.target import AnyTarget, LoweringOptions
+from taccl.arguments import whole_number, word
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.errors import TacclError, UnitError
 
 #: Of a program for a target that has no limit of its own.
@@ -26,22 +26,27 @@ class OutputOptions:
     xml : whether to make the target's file at all.
     protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128.
     instances : how many parallel copies of the program share each chunk.
-        Both may be left open, as None or `auto`: then what is predicted fastest is chosen where the machine
-        says what executing costs; elsewhere it is the target's usual protocol and 1 instance.
+    thread_blocks : `two-way` blocks may send and receive; of `one-way` blocks each does one of the two.
+        All three may be left open, as None or `auto`: then what is predicted fastest is chosen where the
+        machine says what executing costs; elsewhere it is the target's usual protocol, 1 instance and
+        `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
     Raises
     ------
-    TacclError : a size that is none.
+    TacclError : a size that is none, or another word for thread blocks.
     """
 
     xml: bool = True
     protocol: str | None = None
     instances: int | Literal["auto"] | None = None
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        if self.thread_blocks is not None:
+            word(self.thread_blocks, "thread_blocks", (*THREAD_BLOCKS, AUTO), TacclError)
         for name, size_bytes in (("min", self.min_bytes), ("max", self.max_bytes)):
             if size_bytes is not None:
                 what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
@@ -50,13 +55,17 @@ class OutputOptions:
     @property
     def asked_protocol(self) -> str | None:
         """The protocol that is asked for; None: it is open."""
-        is_open = isinstance(self.protocol, str) and self.protocol.lower() == AUTO
-        return None if is_open else self.protocol
+        return None if self.protocol == AUTO else self.protocol
 
     @property
     def asked_instances(self) -> int | None:
         """The number of instances that is asked for; None: it is open."""
-        return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
+        return None if self.instances == AUTO else self.instances
+
+    @property
+    def asked_thread_blocks(self) -> ThreadBlocks | None:
+        """The kind of thread blocks that is asked for; None: it is open."""
+        return None if self.thread_blocks == AUTO else self.thread_blocks
 
     def most_instances(self, target: AnyTarget) -> int:
         """More are too many for a target."""
@@ -69,12 +78,13 @@ class OutputOptions:
         ------
         TacclError : the target has no such protocol, or not so many instances.
         """
-        most, instances = self.most_instances(target), self.asked_instances
+        most, instances, kind = self.most_instances(target), self.asked_instances, self.asked_thread_blocks
         instances = 1 if instances is None else instances
         whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
         return LoweringOptions(
             protocol=target.protocol(self.asked_protocol),
             instances=instances,
+            thread_blocks=THREAD_BLOCKS[0] if kind is None else kind,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,

@@ -68,8 +68,8 @@ class Result:
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
     file_seconds : how long lowering and verifying the files took, after the search.
     asked_for_file : whether there was to be a file.
-    protocol, instances : of the file.
-    thread_blocks, execution : the most thread blocks on any GPU, and a call of the file as the machine's
+    protocol, instances, thread_blocks : of the file.
+    blocks_per_gpu, execution : the most thread blocks on any GPU, and a call of the file as the machine's
         executor runs it; None where the machine does not say what executing costs.
     files_tried : the protocols and instances that were compared, where they were open.
     machine : its network as it is, where the schedule's costs are those of thread blocks.
@@ -86,7 +86,8 @@ class Result:
     asked_for_file: bool = False
     protocol: str = ""
     instances: int = 1
-    thread_blocks: int | None = None
+    thread_blocks: str = "two-way"
+    blocks_per_gpu: int | None = None
     execution: Execution | None = None
     files_tried: tuple[FileTried, ...] = ()
     machine: LogicalTopology | None = None
@@ -280,6 +281,7 @@ class Result:
             "protocol": self.protocol,
             "instances": self.instances,
             "thread_blocks": self.thread_blocks,
+            "blocks_per_gpu": self.blocks_per_gpu,
             "predicted": None
             if self.execution is None
             else {
@@ -346,7 +348,7 @@ class Result:
         if self.execution is not None:
             rows.append(("predicted", self._predicted(self.execution)))
         rows += [("note", note) for note in self.notes]
-        rows += [(tried.name, tried.line) for tried in self.files_tried]
+        rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
         rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
         return "\n".join(f"{label:<12} {value}" for label, value in rows)
 
@@ -361,7 +363,8 @@ class Result:
         """What a call of the file takes."""
         bound_us = execution.bound.value_us
         gap = 100 * relative_gap(execution.time_us, bound_us)
-        way = f"{self.protocol}, {_count(self.instances, 'instance')}, {self.thread_blocks} thread blocks"
+        blocks = f"{self.blocks_per_gpu} {'one-way ' if self.thread_blocks == 'one-way' else ''}thread blocks"
+        way = f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
         return f"{execution.time_us:.2f} us a call ({way}), bound {bound_us:.2f} us, gap {gap:.2f}%"
 
     def _chunk_size(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from taccl.choosing.predictions import FileTried, Prediction, Predictor
+from taccl.choosing.predictions import NOT_TRIED, FileTried, Prediction, Predictor
 from taccl.choosing.ways import Way
 from taccl.chunking import ChunksTried
 from taccl.encoding.core.budget import Budget
@@ -68,7 +68,7 @@ class Searched(Generic[Stated]):
 class FileChoice(Generic[Stated]):
     """The way that is chosen, the schedule for it, and all that was tried.
 
-    `execution`, `thread_blocks` : of the file, where there is a prediction.
+    `execution`, `blocks_per_gpu` : of the file, where there is a prediction.
     """
 
     way: Way
@@ -77,7 +77,7 @@ class FileChoice(Generic[Stated]):
     notes: tuple[str, ...]
     chunks_tried: tuple[ChunksTried, ...]
     execution: Execution | None = None
-    thread_blocks: int | None = None
+    blocks_per_gpu: int | None = None
     files_tried: tuple[FileTried, ...] = ()
 
 
@@ -199,7 +199,7 @@ class _Rounds(Generic[Stated]):
         """Of the predictions within the error of the fastest, the one with the fewest thread blocks."""
         by_way = self._predictor.by_way()
         ties = [each for each in by_way if each.time_us <= by_way[0].time_us * (1 + self._error)]
-        return min(ties, key=lambda each: (each.thread_blocks, each.time_us))
+        return min(ties, key=lambda each: (each.blocks_per_gpu, each.time_us))
 
     def _listener(self, way: Way) -> Observer:
         """Tells of one search as of a part of the whole: whose costs its times are by, and when."""
@@ -236,7 +236,7 @@ class _Rounds(Generic[Stated]):
             notes=tuple(_told(notes)),
             chunks_tried=chunks_tried,
             execution=winner.execution,
-            thread_blocks=winner.thread_blocks,
+            blocks_per_gpu=winner.blocks_per_gpu,
             files_tried=tuple(self._rows(winner)) if len(self._ways) > 1 else (),
         )
 
@@ -245,7 +245,7 @@ class _Rounds(Generic[Stated]):
         reasons = self._predictor.reasons
         reason = reasons.get(last.way, "there was no time for it")
         choice = unpredicted(last, f"no time is predicted for a file of {last.way}: {reason}")
-        rows = tuple(_skipped(way, reasons.get(way, "not tried")) for way in self._ways)
+        rows = tuple(_skipped(way, reasons.get(way, NOT_TRIED)) for way in self._ways)
         return replace(choice, found=self._ended(last.found), files_tried=rows if len(self._ways) > 1 else ())
 
     def _ended(self, found: Found) -> Found:
@@ -280,8 +280,8 @@ class _Rounds(Generic[Stated]):
             yield each.tried(remark)
         known = {each.way for each in predicted}
         for way in self._ways:
-            if way not in known:
-                yield _skipped(way, self._predictor.reasons.get(way, "not tried: there was no time"))
+            if way not in known and way not in self._predictor.left_out:
+                yield _skipped(way, self._predictor.reasons.get(way, f"{NOT_TRIED}: there was no time"))
 
     def _why(self, winner: Prediction) -> str:
         """The choice, in a sentence; nothing where there was none."""
@@ -289,18 +289,18 @@ class _Rounds(Generic[Stated]):
             return ""
         predicted = self._predictor.by_way()
         fastest_us = predicted[0].time_us
-        said = f"protocol and instances: {winner.way} of {len(predicted)} ways predicted"
-        blocks = f"{winner.thread_blocks} thread blocks on a GPU"
+        said = f"protocol, instances, thread blocks: {winner.way} of {len(predicted)} ways predicted"
+        blocks = f"{winner.blocks_per_gpu} thread blocks on a GPU"
         if winner.time_us <= fastest_us:
             return f"{said}, the fastest ({blocks})"
         return (
-            f"{said}, the fewest thread blocks ({winner.thread_blocks} on a GPU) within the model's error of "
-            f"{100 * self._error:.1f}% of the fastest, {fastest_us:.2f} us"
+            f"{said}, the fewest thread blocks ({winner.blocks_per_gpu} on a GPU) within the model's error, "
+            f"{100 * self._error:.1f}%, of the fastest, {fastest_us:.2f} us"
         )
 
 
 def _skipped(way: Way, reason: str) -> FileTried:
-    return FileTried(way.protocol, way.instances, None, None, None, None, None, reason)
+    return FileTried(way.protocol, way.instances, way.thread_blocks, None, None, None, None, None, reason)
 
 
 def _time_us(found: Found) -> float:

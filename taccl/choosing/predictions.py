@@ -11,11 +11,11 @@ from typing import Any
 
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.program import Program, Protocol
-from taccl.backend.target import Lowered
+from taccl.backend.target import Lowered, ThreadBlocks
 from taccl.choosing.ways import Way
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.budget import Budget
-from taccl.errors import TacclError
+from taccl.errors import CheckError, TacclError
 from taccl.executed import Execution, execute
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -33,6 +33,10 @@ _ROUNDS = 128
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
 
 
+#: So begins what is said of a way that was left alone.
+NOT_TRIED = "not tried"
+
+
 @dataclass(frozen=True)
 class FileTried:
     """What one way to make the file came to: the fastest of the schedules that were lowered so.
@@ -40,7 +44,8 @@ class FileTried:
     Parameters
     ----------
     chunks : in each part of the schedule; None, like the times: there is no such file.
-    thread_blocks : the most on any GPU.
+    thread_blocks : `two-way` or `one-way`.
+    blocks_per_gpu : the most thread blocks on any GPU.
     predicted_us, lower_bound_us, bound_source : of one call, as the machine's executor runs it, and what no
         program with this protocol and so many thread blocks beats.
     remark : what became of it.
@@ -48,8 +53,9 @@ class FileTried:
 
     protocol: str
     instances: int
+    thread_blocks: ThreadBlocks
     chunks: int | None
-    thread_blocks: int | None
+    blocks_per_gpu: int | None
     predicted_us: float | None
     lower_bound_us: float | None
     bound_source: str | None
@@ -63,9 +69,14 @@ class FileTried:
         return relative_gap(self.predicted_us, self.lower_bound_us)
 
     @property
+    def is_told(self) -> bool:
+        """Whether there is more to say of it than that it was left alone."""
+        return not self.remark.startswith(NOT_TRIED)
+
+    @property
     def name(self) -> str:
         """The way, in a few letters."""
-        return str(Way(self.protocol, self.instances))
+        return str(Way(self.protocol, self.instances, self.thread_blocks))
 
     @property
     def line(self) -> str:
@@ -73,7 +84,7 @@ class FileTried:
         if self.predicted_us is None or self.gap is None:
             return self.remark
         figures = f"{self.predicted_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
-        return f"{figures}, chunks {self.chunks}, {self.thread_blocks} thread blocks: {self.remark}"
+        return f"{figures}, chunks {self.chunks}, {self.blocks_per_gpu} thread blocks: {self.remark}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +93,7 @@ class Prediction:
 
     way: Way
     schedule: Schedule
-    thread_blocks: int
+    blocks_per_gpu: int
     execution: Execution
 
     @property
@@ -95,8 +106,9 @@ class Prediction:
         return FileTried(
             self.way.protocol,
             self.way.instances,
+            self.way.thread_blocks,
             self.schedule.problem.collective.chunks_per_rank,
-            self.thread_blocks,
+            self.blocks_per_gpu,
             self.time_us,
             self.execution.bound.value_us,
             self.execution.bound.witness,
@@ -119,6 +131,7 @@ class Predictor:
         self._network, self._lower = network, lower
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
+        self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -126,26 +139,44 @@ class Predictor:
 
         Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
         """
-        by_protocol: dict[str, list[Way]] = {}
+        alike: dict[tuple[str, str], list[Way]] = {}
         for way in ways:
-            by_protocol.setdefault(way.protocol, []).append(way)
-        for several in by_protocol.values():
-            best_us, slower = float("inf"), 0
-            for place, way in enumerate(several):
-                expected_s = self._s_each * len(schedule) * way.instances
-                if budget.remaining_s() <= expected_s:
-                    return
-                made = self._predicted(schedule, way, budget)
-                if made is None:
-                    for more in several[place + 1 :]:
-                        self.reasons.setdefault(more, f"{way} does not fit: {self.reasons[way]}")
-                    break
-                slower = slower + 1 if made.time_us > _MUCH_SLOWER * best_us else 0
-                best_us = min(best_us, made.time_us)
-                if slower == _PATIENCE:
-                    for more in several[place + 1 :]:
-                        self.reasons.setdefault(more, "not tried: fewer instances are faster")
-                    break
+            alike.setdefault((way.protocol, way.thread_blocks), []).append(way)
+        for several in alike.values():
+            self._predict_alike(schedule, several, budget)
+
+    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> None:
+        """Ways that differ in their instances only, fewest first."""
+        fastest: Prediction | None = None
+        slower = 0
+        for place, way in enumerate(ways):
+            if fastest is not None and (reason := self._hopeless(fastest, way)):
+                self.reasons.setdefault(way, reason)
+                continue
+            if not self._has_time(schedule, way, budget):
+                return
+            made = self._predicted(schedule, way, budget)
+            if made is None:
+                self.left_out.update(ways[place + 1 :])
+                return
+            if fastest is None or made.time_us < fastest.time_us:
+                fastest, slower = made, 0
+            elif made.time_us > _MUCH_SLOWER * fastest.time_us:
+                slower += 1
+            if slower == _PATIENCE:
+                self.left_out.update(ways[place + 1 :])
+                return
+
+    def _hopeless(self, fewer: Prediction, way: Way) -> str:
+        """Why more instances are no use: even so many times as fast, they would be slower than others."""
+        at_best_us = fewer.time_us * fewer.way.instances / way.instances
+        best_us = min(each.time_us for each in self.predictions)
+        if at_best_us <= best_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
+
+    def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
+        return budget.remaining_s() > self._s_each * len(schedule) * way.instances
 
     def by_way(self) -> list[Prediction]:
         """The fastest prediction of each way, fastest way first."""
@@ -167,12 +198,18 @@ class Predictor:
             protocol = Protocol(way.protocol)
             runs = [execute(program, problem, 1, protocol) for program in programs]
         except TacclError as fault:
-            self.reasons[way] = fault.message
+            self.reasons[way] = _told(fault)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(len(rank.thread_blocks) for program in programs for rank in program.ranks)
         self.predictions.append(Prediction(way, schedule, blocks, slowest))
         return self.predictions[-1]
+
+
+def _told(fault: TacclError) -> str:
+    """Its message, and the first of what was found."""
+    findings = fault.findings[:1] if isinstance(fault, CheckError) else ()
+    return ": ".join((fault.message, *findings))
 
 
 def _steps(program: Program) -> int:

@@ -10,7 +10,7 @@ import click
 
 from taccl import api, units
 from taccl.arguments import shown
-from taccl.backend.target import AnyTarget
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
@@ -30,6 +30,7 @@ from taccl.cli.targets import protocol_option, target_option
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
+from taccl.output_options import AUTO
 from taccl.request import Request
 from taccl.result import Result
 
@@ -106,6 +107,12 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     metavar="N|auto",
     help="Parallel copies of the program that share each chunk. Default: auto, what is predicted fastest "
     "where the machine has an executor, else 1.",
+)
+@click.option(
+    "--thread-blocks",
+    type=click.Choice([*THREAD_BLOCKS, AUTO]),
+    help="Whether a thread block may both send and receive, or does only one of the two. Default: auto, as "
+    "for instances; without an executor, two-way.",
 )
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")

@@ -31,8 +31,11 @@ from taccl.backend.program import RankProgram
 class Plan:
     """All of a program that does not depend on a runtime's limits.
 
-    `takes_turns`: sends of one rank that share a port wait for each other, in the schedule's order. That
-    takes steps, so it is given up where the limits do not allow it.
+    Parameters
+    ----------
+    one_way : no thread block both sends and receives.
+    takes_turns : sends of one rank that share a port wait for each other, in the schedule's order. That
+        takes steps, so it is given up where the limits do not allow it.
     """
 
     flow: Flow
@@ -40,6 +43,7 @@ class Plan:
     adding: dict[int, Adding]
     layouts: list[RankLayout]
     fused: bool
+    one_way: bool = False
     takes_turns: bool = True
 
 
@@ -119,7 +123,7 @@ def _assemble_once(
 ) -> tuple[list[_Rank], bool]:
     filled = []
     for number, rank in enumerate(_expanded(plan, channels, limits)):
-        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number])
+        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way)
         if plan.fused:
             fuse(rank, blocks, next_send)
         apart = number in requirements.copies_apart

@@ -32,8 +32,10 @@ class Block:
         return 0 if endpoint is None else endpoint.channel
 
 
-def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint]) -> list[Block]:
-    """The thread blocks of a rank; endpoints in `alone` share with none.
+def make_blocks(
+    actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint], one_way: bool
+) -> list[Block]:
+    """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
     has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first.
@@ -44,7 +46,7 @@ def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[En
             endpoints.setdefault(action.endpoint, []).append(number)
     blocks: list[Block] = []
     taken: set[Endpoint] = set()
-    for recv, send in _candidates(actions, endpoints):
+    for recv, send in () if one_way else _candidates(actions, endpoints):
         if recv in taken or send in taken or recv in alone or send in alone:
             continue
         together = endpoints[recv] + endpoints[send]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from taccl.arguments import word
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
@@ -16,9 +17,9 @@ from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
-from taccl.backend.target import Lowered, refuse_features
+from taccl.backend.target import THREAD_BLOCKS, Lowered, ThreadBlocks, refuse_features
 from taccl.collective import IntArray
-from taccl.errors import CollectiveError, ProgramLimitError
+from taccl.errors import CollectiveError, ProgramLimitError, TacclError
 from taccl.schedule import Schedule
 
 
@@ -28,6 +29,7 @@ def lower(
     protocol: Protocol = Protocol.SIMPLE,
     runtimes: str | Iterable[str] = "all",
     instances: int = 1,
+    thread_blocks: ThreadBlocks = "two-way",
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     name: str = "taccl",
@@ -42,6 +44,8 @@ def lower(
     runtimes : `all` makes one program that every runtime that knows the collective can run; naming one
         makes a program for its limits, with fused steps where all that are named take them.
     instances : into how many parts each chunk is cut, each sent by thread blocks of its own.
+    thread_blocks : `two-way` blocks receive and send where that delays nothing; of `one-way` blocks each
+        does one of the two, so no step is fused with the send of what it received.
     min_bytes, max_bytes : sizes of the calls that it may serve, by default half and twice the size
         that the schedule was made for.
 
@@ -52,6 +56,7 @@ def lower(
         helpers, unequal chunks or inputs that come late.
     UnitError : no size lies from `min_bytes` to `max_bytes`.
     """
+    word(thread_blocks, "thread_blocks", THREAD_BLOCKS, TacclError)
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
     hint = "taccl show tells of the schedule itself"
@@ -61,7 +66,7 @@ def lower(
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))
     cut, instance = cut_into_instances(schedule, instances)
     sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
-    plan = _plan(cut, instance, fused)
+    plan = _plan(cut, instance, fused, one_way=thread_blocks == "one-way")
     programs = (
         _within_limits(
             plan,
@@ -93,14 +98,16 @@ def _within_limits(plan: Plan, sizes: Sizes, readers: Sequence[str], header: Pro
         channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
         program = replace(header, ranks=ranks, in_place=in_place, num_channels=channels)
         check_limits(program, readers)
-    except ProgramLimitError:
+    except ProgramLimitError as fault:
         if not plan.takes_turns:
+            if plan.one_way:
+                fault.hint = f"two-way thread blocks take fewer of them; else {fault.hint}"
             raise
         return _within_limits(replace(plan, takes_turns=False), sizes, readers, header)
     return program
 
 
-def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:
+def _plan(schedule: Schedule, instance: IntArray, fused: bool, one_way: bool) -> Plan:
     """Order and layout, with the order of chunks in groups that needs the fewest copies."""
     orders = chunk_orders(schedule.problem.collective)
     if schedule.sends.count.max(initial=1) == 1:
@@ -110,5 +117,5 @@ def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:
         flow = read_flow(schedule, instance, position)
         events = order_events(flow)
         adding = plan_additions(flow, events, fused)
-        plans.append(Plan(flow, events, adding, lay_out(flow, events, adding, fused), fused))
+        plans.append(Plan(flow, events, adding, lay_out(flow, events, adding, fused), fused, one_way))
     return min(plans, key=lambda plan: sum(layout.cost for layout in plan.layouts))
