@@ -179,10 +179,10 @@ class Predictor:
         return budget.remaining_s() > self._s_each * len(schedule) * way.instances
 
     def by_way(self) -> list[Prediction]:
-        """The fastest prediction of each way, fastest way first."""
+        """The fastest prediction of each way, the last one of equals; fastest way first."""
         best: dict[Way, Prediction] = {}
         for each in self.predictions:
-            if each.way not in best or each.time_us < best[each.way].time_us:
+            if each.way not in best or each.time_us <= best[each.way].time_us:
                 best[each.way] = each
         return sorted(best.values(), key=lambda each: each.time_us)
 
