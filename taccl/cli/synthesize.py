@@ -256,7 +256,8 @@ def _as_json(
 def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None, *, asked: bool) -> str:
     lines = []
     if schedule is not None:
-        lines.append(f"wrote {output_name(schedule)}: the schedule")
+        by_links = "" if result.machine is None else ", with times and bound by links alone"
+        lines.append(f"wrote {output_name(schedule)}: the schedule{by_links}")
     for file, path in zip(result.files, written, strict=False):
         lines.append(f"wrote {output_name(path)}: for {', '.join(file.readers)}")
         if file.target.use is not None:
