@@ -49,8 +49,8 @@ def _intro(arguments: argparse.Namespace) -> str:
     return (
         f"`taccl synthesize --topology {arguments.machine.name} --time-limit {arguments.time_limit:g}` with "
         "protocol, instances, thread blocks and chunks open, on the fitted node of 8 MI300X. `blocks`: the "
-        "most thread blocks on a GPU. The last two columns are the fastest program measured there, and what is "
-        "predicted for it: those serve calls in place only, ours both, so ours copy a rank's own part. "
+        "most thread blocks on a GPU. The last two columns are the fastest program measured there, and what "
+        "is predicted for it: those serve calls in place only, ours both, so ours copy a rank's own part. "
         "No file made here has been measured."
     )
 

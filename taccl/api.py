@@ -158,7 +158,7 @@ def synthesize_request(
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
     network = _network_of(resolved)
     name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
-    lowering = output.for_target(target, name)
+    lowering = output.for_target(target, name, network.topology.executor)
     ways = _ways(output, target, network.topology, lowering)
     stated = _stated(resolved, request.symmetry, network, ways[0].served)
     is_predicted = _is_predicted(target, stated.problem, network.topology, lowering)

@@ -9,6 +9,7 @@ from taccl import units
 from taccl.arguments import whole_number, word
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.errors import TacclError, UnitError
+from taccl.executor import Executor
 
 #: Of a program for a target that has no limit of its own.
 _MOST_INSTANCES = 1024
@@ -71,8 +72,10 @@ class OutputOptions:
         """More are too many for a target."""
         return _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
 
-    def for_target(self, target: AnyTarget, name: str) -> LoweringOptions:
-        """The same for a target, with the name of the program; what is open as it usually is.
+    def for_target(self, target: AnyTarget, name: str, executor: Executor | None = None) -> LoweringOptions:
+        """The same for a target, with the name of the program and what executing costs on the machine.
+
+        What is open is as it usually is.
 
         Raises
         ------
@@ -85,6 +88,7 @@ class OutputOptions:
             protocol=target.protocol(self.asked_protocol),
             instances=instances,
             thread_blocks=THREAD_BLOCKS[0] if kind is None else kind,
+            executor=executor,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_
 from taccl.arguments import shown
 from taccl.collective import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.executor import Executor
 from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
@@ -57,6 +58,7 @@ class LoweringOptions:
     protocol : how bytes are moved; one of the target's `protocols`.
     instances : parallel copies of the program, which share each chunk.
     thread_blocks : whether a thread block may both send and receive; for files that have thread blocks.
+    executor : what executing costs on the machine; None: not known, as if local copies and sums took no time.
     min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
     name : what the program is called.
     """
@@ -64,6 +66,7 @@ class LoweringOptions:
     protocol: str = "Simple"
     instances: int = 1
     thread_blocks: ThreadBlocks = "two-way"
+    executor: Executor | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
     name: str = "taccl"

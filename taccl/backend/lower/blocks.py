@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs
+from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs, split
+from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.program import Op
 from taccl.schedule import TOLERANCE_US
 
@@ -103,6 +104,7 @@ def add_own_copies(
     late: Sequence[tuple[Place, Place]],
     limits: RuntimeLimits,
     apart: bool,
+    local: LocalWork | None = None,
 ) -> list[Action]:
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
 
@@ -110,10 +112,11 @@ def add_own_copies(
     block that is done first. In place such a copy changes nothing, but has to be ordered with the
     sends from the cells that it writes: at the end it waits for them all, and where that would
     take too many nops, it comes first and they wait for it. If wanted `apart`, or where no block has
-    room, there are blocks for copies alone.
+    room, there are blocks for copies alone. Where copies are known to take time (`local`), those that no one
+    waits for wait for no one, and have blocks of their own from the start.
     """
     most_steps = limits.steps
-    if _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
+    if local is None and _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
     runs = merge_runs(sorted(early, key=_target), limits.count)
     first = [_copy(src, dst, count, -1) for src, dst, count in runs]
@@ -124,8 +127,14 @@ def add_own_copies(
         for block in blocks:
             block.actions = [number + len(first) for number in block.actions]
     together = first + actions
-    runs = merge_runs(sorted(late, key=_target), limits.count)
-    last = [_copy(src, dst, count, len(together)) for src, dst, count in runs]
+    parts = 0 if local is None else _parts_of_copies(late, local, limits.blocks - len(blocks))
+    last: list[Action] = []
+    for part in split(sorted(late, key=_target), max(1, parts)):
+        runs = merge_runs(part, limits.count)
+        if parts:
+            start = len(together) + len(last)
+            blocks.append(Block(None, None, list(range(start, start + len(runs)))))
+        last += [_copy(src, dst, count, len(together)) for src, dst, count in runs]
     everything = together + last
 
     def starts(block: Block) -> float:
@@ -135,8 +144,14 @@ def add_own_copies(
         return -max((everything[number].done_us for number in block.actions), default=0.0)
 
     _place(list(range(len(first))), blocks, starts, most_steps, apart, in_front=True)
-    _place(list(range(len(together), len(everything))), blocks, ends, most_steps, apart, in_front=False)
+    if not parts:
+        _place(list(range(len(together), len(everything))), blocks, ends, most_steps, apart, in_front=False)
     return everything
+
+
+def _parts_of_copies(late: Sequence[tuple[Place, Place]], local: LocalWork, room: int) -> int:
+    """How many thread blocks the copies that no one waits for have to themselves."""
+    return min(local.parts_of_copies(len(late)), max(0, room)) if late else 0
 
 
 def _place(
