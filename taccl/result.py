@@ -324,6 +324,8 @@ class Result:
             ("status", self.status),
             ("verified", self._verdict()),
         ]
+        if self.execution is not None:
+            rows.append(("predicted", self._predicted(self.execution)))
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         title = f"{self.collective.name}, {self.problem.num_ranks} ranks, on {on}, {size}"
         return html_table(title, (), rows)

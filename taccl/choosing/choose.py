@@ -17,7 +17,7 @@ from taccl.chunking import ChunksTried
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.journal import Failure, told
-from taccl.errors import NoScheduleInTime
+from taccl.errors import NoScheduleInTime, TacclError
 from taccl.executed import Execution
 from taccl.problem import Problem
 from taccl.search import STOP, Answer, Found, Observer, Progress
@@ -137,6 +137,7 @@ class _Rounds(Generic[Stated]):
         self._told_us: dict[Way, float] = {}
         self.searches: list[Searched[Stated]] = []
         self.interrupted = False
+        self._is_searched = False  # as was asked: the first look is not
 
     def run(self) -> None:
         if len(self._ways) == 1:
@@ -169,10 +170,12 @@ class _Rounds(Generic[Stated]):
         try:
             searched = self._search(way, self._options, budget, self._listener(way), False)
         except Exception as fault:
-            if not self.searches:
+            is_of_request = isinstance(fault, TacclError) and not isinstance(fault, NoScheduleInTime)
+            if not self.searches or (is_of_request and not self._is_searched):
                 raise
             self._failures.append(Failure(f"search for {way}", told(fault)))
             return
+        self._is_searched = True
         self._note(searched)
         best = self._predictor.by_way()
         promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
@@ -289,7 +292,8 @@ class _Rounds(Generic[Stated]):
             return ""
         predicted = self._predictor.by_way()
         fastest_us = predicted[0].time_us
-        said = f"protocol, instances, thread blocks: {winner.way} of {len(predicted)} ways predicted"
+        ways = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
+        said = f"protocol, instances, thread blocks: {winner.way}, {ways} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread blocks on a GPU"
         if winner.time_us <= fastest_us:
             return f"{said}, the fastest ({blocks})"
@@ -297,6 +301,16 @@ class _Rounds(Generic[Stated]):
             f"{said}, the fewest thread blocks ({winner.blocks_per_gpu} on a GPU) within the model's error, "
             f"{100 * self._error:.1f}%, of the fastest, {fastest_us:.2f} us"
         )
+
+    def _is_left(self, way: Way) -> bool:
+        """Whether there is neither a prediction of a way nor a reason why not, but that time was up."""
+        predictor = self._predictor
+        predicted = {each.way for each in predictor.predictions}
+        return way not in predicted | predictor.left_out and way not in predictor.reasons
+
+    def _out_of_time(self) -> str:
+        many = sum(self._is_left(way) for way in self._ways)
+        return f" (no time for {many} others)" if many else ""
 
 
 def _skipped(way: Way, reason: str) -> FileTried:

@@ -8,7 +8,7 @@ import pytest
 
 from taccl import synthesize
 from taccl.backend.targets import find_target
-from taccl.errors import CheckError, TacclError, TopologyError
+from taccl.errors import CheckError, SolverError, TacclError, TopologyError
 from taccl.executor import MODEL_ERROR
 from taccl.result import Result
 from taccl.schedule import read_schedule
@@ -75,7 +75,7 @@ def test_what_was_tried_is_listed_fastest_first_and_one_is_chosen():
     ]
     for tried in result.files_tried:
         assert tried.predicted_us is None or tried.predicted_us >= tried.lower_bound_us > 0
-    (why,) = [note for note in result.notes if note.startswith("protocol, instances, thread blocks: LL")]
+    (why,) = [note for note in result.notes if "thread blocks: LL x" in note]
     assert "ways predicted" in why and "thread blocks" in why
 
 
@@ -189,6 +189,11 @@ def test_a_protocol_that_the_executor_does_not_know_cannot_be_asked_for():
 def test_words_that_mean_nothing_are_refused(wrong: dict):
     with pytest.raises(TacclError, match=r"instances must be|unknown (thread_blocks|protocol)"):
         chosen("3KB", **wrong)
+
+
+def test_an_engine_that_there_is_not_is_refused_and_no_first_look_stands_in_for_it():
+    with pytest.raises(SolverError, match="unknown engine 'psychic'"):
+        chosen("3KB", engine="psychic")
 
 
 def test_files_that_have_no_thread_blocks_are_not_predicted():
