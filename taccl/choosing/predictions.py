@@ -15,7 +15,7 @@ from taccl.backend.target import Lowered, ThreadBlocks
 from taccl.choosing.ways import Way
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.budget import Budget
-from taccl.errors import CheckError, TacclError
+from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.executed import Execution, execute
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -132,6 +132,7 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
+        self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -153,6 +154,11 @@ class Predictor:
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
                 continue
+            larger = self._too_large.get((id(schedule), way.thread_blocks))
+            if larger is not None and way.instances >= larger.instances:  # whatever the protocol
+                self.reasons.setdefault(way, self.reasons[larger])
+                self.left_out.update(ways[place + 1 :])
+                return
             if not self._has_time(schedule, way, budget):
                 return
             made = self._predicted(schedule, way, budget)
@@ -199,6 +205,8 @@ class Predictor:
             runs = [execute(program, problem, 1, protocol) for program in programs]
         except TacclError as fault:
             self.reasons[way] = _told(fault)
+            if isinstance(fault, ProgramLimitError):
+                self._too_large.setdefault((id(schedule), way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(len(rank.thread_blocks) for program in programs for rank in program.ranks)
