@@ -82,7 +82,10 @@ def lower(
         plans.insert(0, _plan(cut, instance, fused, one_way, local))
     programs = (
         _within_limits(
-            plans,
+            [
+                replace(plan, early_flags=protocol is Protocol.LL and "rccl" in dialect.readers)
+                for plan in plans
+            ],
             sizes,
             dialect.readers,
             Program(
