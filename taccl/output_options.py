@@ -56,12 +56,12 @@ class OutputOptions:
     @property
     def asked_protocol(self) -> str | None:
         """The protocol that is asked for; None: it is open."""
-        return None if self.protocol == AUTO else self.protocol
+        return None if isinstance(self.protocol, str) and self.protocol == AUTO else self.protocol
 
     @property
     def asked_instances(self) -> int | None:
         """The number of instances that is asked for; None: it is open."""
-        return None if self.instances == AUTO else self.instances
+        return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
 
     @property
     def asked_thread_blocks(self) -> ThreadBlocks | None:
