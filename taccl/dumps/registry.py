@@ -7,11 +7,11 @@ a row in `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from taccl.arguments import file_path
-from taccl.dumps.facts import Dump
+from taccl.dumps.facts import Dump, Place
 from taccl.dumps.formats import (
     amd_smi,
     hwloc,
@@ -23,6 +23,7 @@ from taccl.dumps.formats import (
     smi_p2p,
     smi_topo,
 )
+from taccl.dumps.merge import merge
 from taccl.errors import FileError, TopologyError
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
@@ -76,6 +77,10 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
+#: Outputs of one tool about one node, which people paste below each other into one file.
+_PASTED_TOGETHER = (smi_topo.NAME, smi_p2p.NAME, smi_nvlink.NAME)
+
+
 def format_of(text: str, path: str | None = None) -> Format:
     """The format of a text.
 
@@ -97,11 +102,27 @@ def format_of(text: str, path: str | None = None) -> Format:
 def parse_dump(text: str, path: str | None = None) -> Dump:
     """What a text tells; `path` is for messages.
 
+    Several outputs of `nvidia-smi` in it refine each other like files. One that cannot be understood, below
+    another that can, is left out with a warning.
+
     Raises
     ------
-    TopologyError : it is in no known format, or cannot be understood.
+    TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
-    return format_of(text, path).read(text, path)
+    first = format_of(text, path)
+    dump = first.read(text, path)
+    if first.name not in _PASTED_TOGETHER:
+        return dump
+    dumps = [dump]
+    for each in FORMATS:
+        if each is first or each.name not in _PASTED_TOGETHER or not each.looks_like(text):
+            continue
+        try:
+            dumps.append(each.read(text, path))
+        except TopologyError as fault:
+            note = f"{Place(path, fault.line)}: {each.summary} is left out: {fault.message}"
+            dumps[0] = replace(dumps[0], warnings=(*dumps[0].warnings, note))
+    return merge(dumps)
 
 
 def read_dump(path: str | Path) -> Dump:
