@@ -84,7 +84,8 @@ class LocalWork:
 
 
 def _parts(work_us: float, most_us: float, most: int) -> int:
-    return most if work_us >= most * max(most_us, 1e-9) else max(1, math.ceil(work_us / max(most_us, 1e-9)))
+    """So many parts that none takes longer, at least one and at most `most`."""
+    return min(most, max(1, math.ceil(work_us / max(most_us, 1e-9))))
 
 
 def gathered_cells(flow: Flow, local: LocalWork) -> frozenset[Cell]:
