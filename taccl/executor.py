@@ -25,6 +25,11 @@ MAX_WIRE = 1e3
 MAX_SHARPNESS = 1e3
 
 
+#: Median error of predictions of programs that were not fitted (docs/results/fidelity.md): predicted times
+#: that differ by less are ties.
+MODEL_ERROR = 0.038
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a protocol cuts and stores what it moves: the same in every runtime, but for the size of a piece.

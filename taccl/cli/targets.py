@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
+from taccl.output_options import AUTO
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
 
 
 class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
-    """A protocol of any target; the chosen one may refuse it."""
+    """A protocol of any target, which the chosen one may refuse; or `auto`."""
 
     name = "protocol"
 
@@ -63,7 +64,8 @@ class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  #
 
 
 def _protocols() -> list[str]:
-    return list(dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols))
+    names = dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols)
+    return [*names, AUTO]
 
 
 def _loadable() -> tuple[AnyTarget, ...]:
@@ -76,7 +78,8 @@ def protocol_option(command: _Command) -> _Command:
     return click.option(
         "--protocol",
         type=_ProtocolName(),
-        help="How the runtime moves bytes. Default: the target's usual one, Simple for MSCCL-XML.",
+        help="How the runtime moves bytes. Default: auto, what is predicted fastest where the machine has an "
+        "executor, else the target's usual one, Simple for MSCCL-XML.",
     )(command)
 
 
