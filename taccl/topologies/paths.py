@@ -53,9 +53,13 @@ class PathFinder:
 
     def path(self, src_rank: int, dst_rank: int) -> Path | None:
         """The best way past no other GPU; None when there is none."""
+        return self.paths_from(src_rank).get(dst_rank)
+
+    def paths_from(self, src_rank: int) -> dict[int, Path]:
+        """The best way to each GPU that there is one to."""
         if src_rank not in self._from_rank:
             self._from_rank[src_rank] = self._paths_from(src_rank)
-        return self._from_rank[src_rank].get(dst_rank)
+        return self._from_rank[src_rank]
 
     def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
         """`path`, or the way from the one GPU's NIC to the other's."""
