@@ -16,8 +16,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from taccl import units
-from taccl.collectives import chunk_bytes, make_collective
 from taccl.collective import IntArray
+from taccl.collectives import chunk_bytes, make_collective
 from taccl.encoding.bounds import Proof, known_bounds, proofs
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.instance import Instance
@@ -198,7 +198,9 @@ def check_machine(
     found = oddities(machine)
     asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
     network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
-    links = np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
+    links = (
+        np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
+    )
     apart = _apart(machine, *links)
     if apart is not None:
         return MachineCheck(machine, (apart, *found), (), ("no bounds: ranks have no way to each other",))

@@ -47,6 +47,7 @@ class PathFinder:
             self.leaving[src].append(link)
             self.entering[dst].append(link)
         self.gpus = [i for i, device in enumerate(devices) if device.kind == "gpu"]
+        self._rank_of = {gpu: rank for rank, gpu in enumerate(self.gpus)}
         self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
         self._from_rank: dict[int, dict[int, Path]] = {}
         self._from_nic: dict[int, dict[int, Way]] = {}
@@ -82,7 +83,10 @@ class PathFinder:
         between = self._ways(start, "gpu", _BETWEEN_NODES)
         direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
         found = {}
-        for rank, gpu in enumerate(self.gpus):
+        reached = sorted(
+            (self._rank_of[end], end) for end in {*direct, *inside, *between} if end in self._rank_of
+        )
+        for rank, gpu in reached:
             ways = inside if self.devices[gpu].node == node else between
             way = direct.get(gpu, ways.get(gpu))
             if way is not None:

@@ -27,6 +27,12 @@ Taccl = Callable[..., Result]
 RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+#: The costs of a runtime, of which LL says what is otherwise a default.
+EXECUTOR = (
+    "executor:\n  reduce_us: 5\n  reduce_gbps: 20\n  protocols:\n"
+    "    Simple: {launch_us: 6, hop_us: 0.4, slice_us: 1, block_gbps: 20, piece: 2MB}\n"
+    "    LL: {launch_us: 5, hop_us: 0.4, slice_us: 0.2, block_gbps: 3, piece: 16KB, empty_slice_us: 0.1}\n"
+)
 APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 NODES = (
@@ -102,6 +108,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.topology.show/1": (
         ("topology", "show", "ndv2"),
         ("topology", "show", "pair.yaml"),
+        ("topology", "show", "executed.yaml"),
         ("topology", "show", "alone.yaml"),
         ("topology", "show", "dgx-h100", "--nodes", "1"),
     ),
@@ -162,7 +169,13 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    machines = (("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
+    machines = (
+        ("pair", PAIR),
+        ("executed", PAIR + EXECUTOR),
+        ("alone", ALONE),
+        ("apart", APART),
+        ("nodes", NODES),
+    )
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
     Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
