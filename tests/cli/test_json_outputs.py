@@ -18,6 +18,7 @@ import taccl as package
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.cli.main import main
+from taccl.engine_costs import LINKS_ONLY
 from taccl.errors import TacclError
 from taccl.probe.patterns import PATTERNS
 from taccl.schemas import SCHEMA_NAMES, file_name, json_schema
@@ -79,6 +80,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.explain/1": (
         ("explain", *RING, "--time-limit", "5"),
         ("explain", *RING, "--max-hops", "1"),
+        ("explain", "--topology", "executed.yaml", "--size", "1MB", "--time-limit", "5"),
         ("explain", "--topology", "ring:6", "--size", "6MB", "--max-hops", "2"),
         ("explain", "--sketch", "ndv2-sk-1", "--target-time", "500us", "--time-limit", "5"),
         ("explain", "--sketch", "cut-off.yaml"),
@@ -86,11 +88,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.bound/1": (
         ("bound", *RING),
         ("bound", "--topology", "alone.yaml", "--size", "1MB"),
+        ("bound", "--topology", "executed.yaml", "--size", "1MB", "--protocol", "LL", "--instances", "2"),
         ("bound", "--sketch", "ndv2-sk-1", "--collective", "reduce", "--root", "3"),
     ),
     "taccl.pareto/1": (
         ("pareto", "--topology", "ring:4", "--size", "4MB", "-q"),
         ("pareto", "--topology", "alone.yaml", "--size", "1MB", "-q"),
+        ("pareto", "--topology", "executed.yaml", "--size", "1MB", "-q"),
     ),
     "taccl.verify/1": (
         ("verify", "ag.xml"),
@@ -300,3 +304,19 @@ def test_synthesize_keeps_the_keys_that_it_had(taccl: Taccl) -> None:
     assert shown["algbw_GBps"] == shown["algbw_gbps"] == pytest.approx(3 * 2**20 / shown["time_us"] / 1e3)
     assert shown["busbw_GBps"] == shown["busbw_gbps"]
     assert shown["solve_seconds"] == shown["solve_s"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bound", "--topology", "executed.yaml", "--size", "1MB"),
+        ("explain", "--topology", "executed.yaml", "--size", "1MB", "--time-limit", "5"),
+        ("pareto", "--topology", "executed.yaml", "--size", "1MB", "-q"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_knows_no_protocol_says_that_its_times_are_by_links_alone(
+    inputs: Taccl, command: tuple[str, ...]
+) -> None:
+    assert LINKS_ONLY in json.loads(inputs(*command, "--json").stdout)["notes"]
+    assert LINKS_ONLY in inputs(*command).stdout
