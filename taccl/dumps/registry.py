@@ -25,8 +25,9 @@ from taccl.dumps.formats import (
 )
 from taccl.dumps.formats.nccl_log_tree import has_block
 from taccl.dumps.merge import merge
-from taccl.dumps.parts import parts_of
+from taccl.dumps.parts import end_line, first_line
 from taccl.errors import FileError, TopologyError
+from taccl.pasted import parts_of
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
 MAX_BYTES = 64 * 2**20
@@ -110,7 +111,8 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
     ------
     TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
-    parts = sorted(parts_of(text, [each.begins or each.looks_like for each in FORMATS]), key=lambda p: p.kind)
+    found = parts_of(text, [each.begins or each.looks_like for each in FORMATS], first_line, end_line)
+    parts = sorted(found, key=lambda part: part.kind)
     if not parts:
         return format_of(text, path).read(text, path)
     told = ", ".join(f"{FORMATS[part.kind].summary} from line {part.line}" for part in parts)
