@@ -320,3 +320,27 @@ def test_what_knows_no_protocol_says_that_its_times_are_by_links_alone(
 ) -> None:
     assert LINKS_ONLY in json.loads(inputs(*command, "--json").stdout)["notes"]
     assert LINKS_ONLY in inputs(*command).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "promised"),
+    [
+        (
+            "taccl.topology.import/1",
+            {"format", "gpus", "nics", "nvswitch", "gpu_gbps", "nearest_nics", "values", "warnings"},
+        ),
+        ("taccl.topology.fit.runs/1", {"parameters", "residuals"}),
+        ("taccl.topology.show/1", {"executor"}),
+        ("taccl.topology.check/1", {"oddities", "bounds"}),
+        ("taccl.probe/1", {"programs"}),
+    ],
+)
+def test_a_schema_promises_the_keys_that_scripts_were_told_of(name: str, promised: set[str]) -> None:
+    """The outputs are held against the schemas above, so what is required there is printed."""
+    assert promised <= set(json_schema(name)["required"])
+
+
+def test_values_of_an_import_say_how_each_is_known() -> None:
+    values = json_schema("taccl.topology.import/1")["properties"]["values"]["items"]
+    assert set(values["required"]) == {"quantity", "value", "how", "source"}
+    assert set(values["properties"]["how"]["enum"]) == {"read", "inferred", "assumed"}
