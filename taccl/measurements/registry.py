@@ -21,9 +21,11 @@ from taccl.measurements.formats import (
     osu,
     p2p_bandwidth,
     perftest,
+    perftest_json,
     transferbench,
 )
 from taccl.measurements.parts import first_line
+from taccl.measurements.text import decimal_comma, without_colours
 from taccl.pasted import Part, parts_of
 
 #: No output of a benchmark has more bytes.
@@ -56,9 +58,10 @@ FORMATS = (
         "nccl-tests-rows", "rccl-tests -x FILE -Z csv|json", nccl_tests_rows.looks_like, nccl_tests_rows.read
     ),
     Format("p2p-bandwidth", "p2pBandwidthLatencyTest", p2p_bandwidth.looks_like, p2p_bandwidth.read),
-    Format("transferbench", "TransferBench p2p", transferbench.looks_like, transferbench.read),
+    Format("transferbench", "TransferBench p2p, a2a", transferbench.looks_like, transferbench.read),
     Format("osu", "OSU micro-benchmarks, point to point", osu.looks_like, osu.read),
     Format("perftest", "perftest: ib_write_bw, ib_send_lat, ...", perftest.looks_like, perftest.read),
+    Format("perftest-json", "perftest --out_json", perftest_json.looks_like, perftest_json.read),
     Format("mpigraph", "mpiGraph", mpigraph.looks_like, mpigraph.read),
     Format("nccl-tests", "nccl-tests and rccl-tests, text", nccl_tests.looks_like, nccl_tests.read),
 )
@@ -78,12 +81,20 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     ------
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
+    text = without_colours(text)
     kinds = [each.looks_like for each in FORMATS]
     parts = parts_of(text, kinds, partial(first_line, kinds))
     if parts:
         return _of_parts(parts, path)
     for each in FORMATS:
         if each.looks_like(text):
+            if (line := decimal_comma(text)) is not None:
+                raise MeasurementError(
+                    "these numbers have decimal commas",
+                    path=path,
+                    line=line,
+                    hint="run the benchmark with LC_ALL=C, or write them with points",
+                )
             return plausible(each.read(text, path))
     known = "; ".join(each.summary for each in FORMATS)
     raise MeasurementError("no known benchmark printed this", path=path, line=1, hint=f"one of: {known}")
@@ -126,4 +137,6 @@ def read_measured(path: str | Path) -> Measured:
         raise FileError(f"cannot be read: {reason}", path=path) from failure
     if len(data) > MOST_BYTES:
         raise MeasurementError(f"the file is larger than {MOST_BYTES // 2**20} MB", path=path)
-    return parse_measured(data.decode("utf-8-sig", errors="replace"), str(path))
+    # shells of Windows write UTF-16
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return parse_measured(data.decode(encoding, errors="replace"), str(path))

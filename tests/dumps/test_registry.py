@@ -2,6 +2,7 @@
 
 import pytest
 
+from taccl.dumps.machine import make_machine
 from taccl.dumps.merge import merge
 from taccl.dumps.registry import FORMATS, parse_dump, read_dump
 from taccl.errors import FileError, TopologyError
@@ -98,7 +99,7 @@ def test_lines_keep_their_numbers_in_a_file_of_several_outputs():
     assert [gpu.place.line for gpu in parse_dump(NVLINK + TOPO, "x.txt").gpus] == [30, 31]
     assert [gpu.place.line for gpu in dump.gpus] == [3, 4]
     with pytest.raises(TopologyError) as refused:
-        parse_dump(TOPO.replace("NV12", "NV6") + NVLINK, "x.txt")
+        parse_dump(TOPO + NVLINK.replace("\t Link 11: 25 GB/s\n", "", 1), "x.txt")
     assert refused.value.line == 13
     assert "x.txt:3" in refused.value.message
     assert "`nvidia-smi topo -m` from line 1, `nvidia-smi nvlink -s` from line 11" in refused.value.hint
@@ -124,3 +125,37 @@ def test_every_format_is_told_from_every_other():
     """Otherwise a file of one output would be taken apart."""
     for name, text in OUTPUTS.items():
         assert [each.name for each in FORMATS if each.looks_like(text)] == [name]
+
+
+#: After pages of people with two RTX 3090 and a bridge: both outputs of `nvidia-smi` below each other.
+BRIDGED = """$ nvidia-smi nvlink -s
+GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-a)
+\t Link 0: 14.062 GB/s
+\t Link 1: 14.062 GB/s
+GPU 1: NVIDIA GeForce RTX 3090 (UUID: GPU-b)
+\t Link 0: 14.062 GB/s
+\t Link 1: 14.062 GB/s
+$ nvidia-smi topo -m
+\tGPU0\tGPU1\tCPU Affinity
+GPU0\t X \tNV2\t0-23
+GPU1\tNV2\t X \t0-23
+"""
+
+
+def test_outputs_of_one_tool_in_one_file_refine_each_other():
+    dump = parse_dump(BRIDGED, "x.txt")
+    assert dump.format == "nvidia-smi-topo+nvidia-smi-nvlink"
+    assert [gpu.model for gpu in dump.gpus] == ["GeForce RTX 3090"] * 2
+    assert make_machine(dump).gpu_gbps == (24.0, 24.0)
+
+
+def test_an_output_below_another_that_is_not_understood_is_left_out_and_told():
+    dump = parse_dump(BRIDGED.replace("Link 1: 14.062 GB/s", "Link 1: odd", 1), "x.txt")
+    assert dump.format == "nvidia-smi-topo"
+    assert "x.txt:4: `nvidia-smi nvlink -s` is left out: the state of link 1" in dump.warnings[-1]
+
+
+def test_outputs_in_one_file_that_contradict_each_other_are_an_error_with_both_lines():
+    with pytest.raises(TopologyError, match=r"GPU 0 has 1 links, but x\.txt:9 says: it has 2") as refused:
+        parse_dump(BRIDGED.replace("\t Link 1: 14.062 GB/s\nGPU 1", "GPU 1"), "x.txt")
+    assert refused.value.line == 3
