@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from taccl.backend.target import AnyTarget, Lowered
+from taccl.backend.target import AnyTarget, Lowered, ThreadBlocks
 from taccl.backend.targets import find_target
 from taccl.chunking import ChunksTried, choose_chunks
 from taccl.collective import Collective
@@ -24,7 +24,7 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
-from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
+from taccl.engine_costs import LINKS_ONLY, Pace, Served, as_engines_see
 from taccl.errors import CheckError
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
@@ -86,6 +86,7 @@ def synthesize(
     xml: bool = True,
     protocol: str | None = None,
     instances: int = 1,
+    thread_blocks: ThreadBlocks = "two-way",
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     on_progress: Observer | None = None,
@@ -108,6 +109,7 @@ def synthesize(
     xml : whether to make the target's file at all.
     protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128; None: its usual one);
         how many parallel copies of the program share each chunk.
+    thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
@@ -130,7 +132,12 @@ def synthesize(
         effort=effort,
     )
     output = OutputOptions(
-        xml=xml, protocol=protocol, instances=instances, min_bytes=min_bytes, max_bytes=max_bytes
+        xml=xml,
+        protocol=protocol,
+        instances=instances,
+        thread_blocks=thread_blocks,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
     )
     return synthesize_request(request_of(collective, asked), options, output, on_progress)
 
@@ -144,8 +151,10 @@ def synthesize_request(
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
     network = _network_of(resolved)
     collective = resolved.collective
-    lowering = output.for_target(target, f"taccl-{collective.name}-{resolved.topology.name}"[:63])
-    served = Served(lowering.protocol, lowering.instances)
+    name = f"taccl-{collective.name}-{resolved.topology.name}"[:63]
+    lowering = output.for_target(target, name, resolved.topology.executor)
+    pace: Pace = "one-way" if lowering.thread_blocks == "one-way" else "in-phase"
+    served = Served(lowering.protocol, lowering.instances, pace)
     stated = _stated(resolved, request.symmetry, network, served)
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
@@ -257,7 +266,9 @@ def _stated(
     problem, notes = applied.problem, (*resolved.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
-        problem = replace(problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks))
+        problem = replace(
+            problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks, served.pace)
+        )
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
     if symmetry == "auto":

@@ -135,3 +135,20 @@ def test_a_pace_or_number_that_is_none_is_refused():
     only = replace(network, executor=replace(EXECUTOR, protocols={"LL": EXECUTOR.costs_of("LL")}))
     with pytest.raises(TopologyError, match="says nothing about the protocol Simple"):
         as_engines_see(only, "Simple", 1)
+
+
+def test_one_way_thread_blocks_serve_links_at_their_pace():
+    two, one = (
+        synthesize(
+            "allgather",
+            topology=MACHINE,
+            size="16MB",
+            chunks=1,
+            engine="greedy",
+            gap=0.99,
+            thread_blocks=ways,
+        )
+        for ways in ("two-way", "one-way")
+    )
+    assert one.time_us < 0.55 * two.time_us
+    assert any("1 one-way thread block of Simple" in note for note in one.notes)

@@ -10,7 +10,7 @@ import click
 
 from taccl import api, units
 from taccl.arguments import shown
-from taccl.backend.target import AnyTarget
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
@@ -108,6 +108,13 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     show_default=True,
     metavar="N",
     help="Parallel copies of the program that share each chunk.",
+)
+@click.option(
+    "--thread-blocks",
+    type=click.Choice(THREAD_BLOCKS),
+    default=THREAD_BLOCKS[0],
+    show_default=True,
+    help="Whether a thread block may both send and receive, or does only one of the two.",
 )
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
