@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from taccl import units
 from taccl.api import StatedProblem, make_problem
 from taccl.arguments import word
-from taccl.backend.target import AnyTarget
+from taccl.backend.target import AnyTarget, ThreadBlocks
 from taccl.backend.targets import find_target
 from taccl.encoding.bounds import Proof, all_bounds
 from taccl.engine_costs import LINKS_ONLY, Pace, as_engines_see
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from typing_extensions import Unpack
 
-ThreadBlocks = Literal["two-way", "one-way"]
 _PACES: Mapping[ThreadBlocks, Pace] = {"two-way": "in-phase", "one-way": "one-way"}
 
 _COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")

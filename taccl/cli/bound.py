@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from taccl import units
+from taccl.backend.target import THREAD_BLOCKS
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
@@ -34,7 +35,7 @@ from taccl.proofs import Bounds, bounds
 )
 @click.option(
     "--thread-blocks",
-    type=click.Choice(["two-way", "one-way"]),
+    type=click.Choice(THREAD_BLOCKS),
     help="With --protocol: whether a thread block may both send and receive. Default: bounds hold for both.",
 )
 @json_option
