@@ -131,6 +131,23 @@ class ProtocolCosts:
         """What a byte of data costs a thread block, one way."""
         return 1e-3 / self.block_gbps
 
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain values, in units by their keys; what is not said has its default."""
+        return {
+            "launch_us": self.launch_us,
+            "hop_us": self.hop_us,
+            "slice_us": self.slice_us,
+            "empty_slice_us": self.empty_us,
+            "least_us": self.least_us,
+            "block_gbps": self.block_gbps,
+            "piece_bytes": self.piece_bytes,
+            "slices": self.shape.slices,
+            "least_slice_bytes": self.shape.least_slice_bytes,
+            "slots": self.shape.slots,
+            "cut_through": self.shape.cut_through,
+            "wire_bytes": self.shape.wire,
+        }
+
 
 @dataclass(frozen=True)
 class Executor:
@@ -197,3 +214,14 @@ class Executor:
             f"the machine's executor says nothing about the protocol {protocol}",
             hint=f"it knows {', '.join(self.protocols)}; taccl topology fit --runs measures another",
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain values, in units by their keys; a list of protocols."""
+        return {
+            "reduce_us": self.reduce_us,
+            "reduce_gbps": self.reduce_gbps,
+            "copy_us": self.copy_us,
+            "copy_gbps": self.copy_gbps,
+            "thread_blocks": self.thread_blocks,
+            "protocols": [{"protocol": name} | costs.to_dict() for name, costs in self.protocols.items()],
+        }

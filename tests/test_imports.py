@@ -26,6 +26,7 @@ NOUNS = (
         "schemas",
         "notebook",
         "xml_elements",
+        "pasted",
     ),
     *("chunk_maps", "collective", "collectives", "executor", "network", "engine_costs"),
     *("problem", "automorphism", "schedule"),

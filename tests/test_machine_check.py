@@ -5,7 +5,7 @@ import pytest
 from taccl import bounds, check_machine
 from taccl.errors import SolverError, TacclError, UnitError
 from taccl.machine_check import COLLECTIVES, SIZES, MachineBound
-from taccl.topologies import parse_topology
+from taccl.topologies import PhysicalTopology, parse_topology
 
 APART = "name: apart\ngpus: 3\nlinks:\n  - {pairs: [0-1], alpha_us: 1, bandwidth_gbps: 10}\n"
 ONE_WAY = "name: chain\ngpus: 2\nlinks:\n  - {pairs: [0-1], one_way: true, alpha_us: 1, bandwidth_gbps: 10}\n"
@@ -96,3 +96,26 @@ def test_what_cannot_be_asked_is_refused(words, error):
 def test_a_notebook_shows_a_row_for_each_bound():
     html = check_machine("ring:3", sizes=["1KB"])._repr_html_()
     assert html.count("<tr>") == 1 + len(COLLECTIVES)
+
+
+def test_of_many_paths_none_is_found_past_the_time_limit(monkeypatch):
+    asked = []
+    monkeypatch.setattr(PhysicalTopology, "paths_from", lambda machine, rank: asked.append(rank) or {})
+    checked = check_machine("torus:32x32", time_limit=1e-6)
+    assert not asked
+    assert checked.is_whole
+    assert {each.reason for each in checked.bounds} == {"not within the time limit"}
+
+
+def test_a_machine_that_falls_apart_is_told_without_any_path():
+    checked = check_machine(parse_topology(APART), time_limit=1e-6)
+    assert not checked.is_whole
+    assert not checked.bounds
+
+
+def test_a_collective_that_is_too_large_is_told_and_nothing_else_is_left_out(monkeypatch):
+    monkeypatch.setattr("taccl.buildable.MAX_PLACES", 20)
+    checked = check_machine("ring:5", sizes=["4MB"])
+    reasons = {each.collective: each.reason for each in checked.bounds}
+    assert "too large to build" in reasons["allgather"]
+    assert not checked.notes

@@ -15,6 +15,12 @@ How = Literal["read", "inferred", "assumed"]
 LinkKind = Literal["nvlink", "xgmi", "pcie"]
 
 
+#: A warning of readers, which holds until another dump of the machine tells them.
+COUNTS_UNTOLD = (
+    "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's topology XML may"
+)
+
+
 @dataclass(frozen=True)
 class Place:
     """A line of a file; `line` counts from 1."""

@@ -180,7 +180,7 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
             one.place,
         )
     best = one if one.count is not None or other.count is None else other
-    told = one if one.gbps is not None else other
+    told = min(one, other, key=lambda link: (link.gbps is None, link.is_raw))  # of equals, the first
     return replace(best, gbps=told.gbps, is_raw=told.is_raw, switch=one.switch or other.switch)
 
 

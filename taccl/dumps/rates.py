@@ -134,6 +134,9 @@ _PCIE_PEAK = {6.0: 8.0, 12.0: 15.75, 24.0: 31.5, 48.0: 63.0, 96.0: 121.0}
 UNKNOWN_PCIE_GBPS = 12.0
 PCIE_PEAK_PER_NCCL = 63.0 / 48.0
 
+#: Of a PCIe link, what NCCL takes GPUs to get where their data passes an Intel CPU.
+INTEL_SHARE = 5 / 6
+
 
 def pcie_peak_gbps(nccl_gbps: float) -> float:
     """The vendor's figure for a PCIe link that NCCL takes for `nccl_gbps`, of any width."""

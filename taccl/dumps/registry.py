@@ -23,8 +23,11 @@ from taccl.dumps.formats import (
     smi_p2p,
     smi_topo,
 )
+from taccl.dumps.formats.nccl_log_tree import has_block
 from taccl.dumps.merge import merge
+from taccl.dumps.parts import end_line, first_line
 from taccl.errors import FileError, TopologyError
+from taccl.pasted import parts_of
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
 MAX_BYTES = 64 * 2**20
@@ -40,12 +43,14 @@ class Format:
     summary : for people: how it is made.
     looks_like : whether a text is one, or was meant to be. Damage in it is for `read` to tell.
     read : the text, and its path for messages -> what it tells. Raises a TacclError with the line.
+    begins : whether a text beside other tools' holds one; None: as `looks_like` says.
     """
 
     name: str
     summary: str
     looks_like: Callable[[str], bool]
     read: Callable[[str, str | None], Dump]
+    begins: Callable[[str], bool] | None = None
 
 
 #: In the order in which they are tried: the pickiest first.
@@ -67,6 +72,7 @@ FORMATS: tuple[Format, ...] = (
         "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
         nccl_log.looks_like,
         nccl_log.read,
+        has_block,
     ),
     Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
     Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
@@ -75,10 +81,6 @@ FORMATS: tuple[Format, ...] = (
     Format("amd-smi", "`amd-smi topology` or `amd-smi xgmi`", amd_smi.looks_like, amd_smi.read),
     Format("rocm-smi", "`rocm-smi --showtopo`", rocm_smi.looks_like, rocm_smi.read),
 )
-
-
-#: Outputs of one tool about one node, which people paste below each other into one file.
-_PASTED_TOGETHER = (smi_topo.NAME, smi_p2p.NAME, smi_nvlink.NAME)
 
 
 def format_of(text: str, path: str | None = None) -> Format:
@@ -102,27 +104,39 @@ def format_of(text: str, path: str | None = None) -> Format:
 def parse_dump(text: str, path: str | None = None) -> Dump:
     """What a text tells; `path` is for messages.
 
-    Several outputs of `nvidia-smi` in it refine each other like files. One that cannot be understood, below
-    another that can, is left out with a warning.
+    Outputs of several tools that stand below each other refine each other as files do. One that cannot be
+    understood, beside another that can, is left out with a warning.
 
     Raises
     ------
     TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
-    first = format_of(text, path)
-    dump = first.read(text, path)
-    if first.name not in _PASTED_TOGETHER:
-        return dump
-    dumps = [dump]
-    for each in FORMATS:
-        if each is first or each.name not in _PASTED_TOGETHER or not each.looks_like(text):
-            continue
+    found = parts_of(text, [each.begins or each.looks_like for each in FORMATS], first_line, end_line)
+    parts = sorted(found, key=lambda part: part.kind)
+    if not parts:
+        return format_of(text, path).read(text, path)
+    told = ", ".join(f"{FORMATS[part.kind].summary} from line {part.line}" for part in parts)
+    dumps: list[Dump] = []
+    left_out = []
+    for part in parts:
+        each = FORMATS[part.kind]
         try:
-            dumps.append(each.read(text, path))
+            dumps.append(each.read(part.text, path))
         except TopologyError as fault:
-            note = f"{Place(path, fault.line)}: {each.summary} is left out: {fault.message}"
-            dumps[0] = replace(dumps[0], warnings=(*dumps[0].warnings, note))
-    return merge(dumps)
+            if not dumps:
+                raise _in_parts(fault, told) from fault
+            place = Place(path, fault.line or part.line)
+            left_out.append(f"{place}: {each.summary} is left out: {fault.message}")
+    try:
+        whole = merge(dumps)
+    except TopologyError as fault:
+        raise _in_parts(fault, told) from fault
+    return replace(whole, warnings=(*whole.warnings, *left_out))
+
+
+def _in_parts(fault: TopologyError, told: str) -> TopologyError:
+    hint = f"the file holds {told}; give the outputs of one machine, or each in a file"
+    return TopologyError(fault.message, path=fault.path, line=fault.line, hint=hint)
 
 
 def read_dump(path: str | Path) -> Dump:

@@ -5,12 +5,13 @@ It knows which formats there are; what is in them is known to each alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from taccl.errors import FileError, MeasurementError
-from taccl.measurements.facts import Measured, plausible
+from taccl.measurements.facts import Measured, plausible, together
 from taccl.measurements.formats import (
     mpigraph,
     nccl_tests,
@@ -23,7 +24,9 @@ from taccl.measurements.formats import (
     perftest_json,
     transferbench,
 )
+from taccl.measurements.parts import first_line
 from taccl.measurements.text import decimal_comma, without_colours
+from taccl.pasted import Part, parts_of
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26
@@ -65,7 +68,9 @@ FORMATS = (
 
 
 def parse_measured(text: str, path: str | None = None) -> Measured:
-    """What a benchmark's output tells.
+    """What a benchmark's output tells, or those of several benchmarks below each other.
+
+    One that cannot be understood, beside another that can, is left out with a warning.
 
     Parameters
     ----------
@@ -77,6 +82,10 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
     text = without_colours(text)
+    kinds = [each.looks_like for each in FORMATS]
+    parts = parts_of(text, kinds, partial(first_line, kinds))
+    if parts:
+        return _of_parts(parts, path)
     for each in FORMATS:
         if each.looks_like(text):
             if (line := decimal_comma(text)) is not None:
@@ -89,6 +98,27 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
             return plausible(each.read(text, path))
     known = "; ".join(each.summary for each in FORMATS)
     raise MeasurementError("no known benchmark printed this", path=path, line=1, hint=f"one of: {known}")
+
+
+def _of_parts(parts: Sequence[Part], path: str | None) -> Measured:
+    """What outputs of several benchmarks in one text tell together."""
+    found, left_out = [], []
+    for part in parts:
+        try:
+            found.append(parse_measured(part.text, path))
+        except MeasurementError as fault:
+            what = FORMATS[part.kind].summary
+            left_out.append((what, part.line, fault))
+    if not found:
+        hint = "the text holds " + ", ".join(f"{what} from line {line}" for what, line, _ in left_out)
+        _, line, first = left_out[0]
+        raise MeasurementError(first.message, path=path, line=first.line or line, hint=hint) from first
+    whole = together(found)
+    notes = [
+        f"{path or '<text>'}:{why.line or line}: {what} is left out: {why.message}"
+        for what, line, why in left_out
+    ]
+    return replace(whole, warnings=(*whole.warnings, *notes))
 
 
 def read_measured(path: str | Path) -> Measured:

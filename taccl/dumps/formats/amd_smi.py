@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taccl.dumps.facts import Dump, Gpu, Place
@@ -16,6 +17,7 @@ from taccl.dumps.formats import amd_xgmi
 from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, names_of, pair_facts
 from taccl.dumps.formats.json_objects import Located, begins_json, parse_objects
 from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
+from taccl.dumps.merge import merge
 from taccl.errors import TopologyError
 
 _TITLES = {"ACCESS": ACCESS, "WEIGHT": WEIGHT, "HOPS": HOPS, "LINK TYPE": TYPE, "NUMA BW": BANDWIDTH}
@@ -79,7 +81,8 @@ def read(text: str, path: str | None) -> Dump:
         tables, numbers = _read_json(entries, path)
         metrics = amd_xgmi.read_json(entries, path)
     if tables:
-        return _of_tables(tables, numbers, path)
+        whole = _of_tables(tables, numbers, path)
+        return whole if metrics is None else replace(merge([whole, metrics]), format=whole.format)
     if metrics is not None:
         return metrics
     raise TopologyError(

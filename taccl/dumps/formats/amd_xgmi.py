@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.dumps.facts import Dump, Gpu, GpuLink, Place
+from taccl.dumps.facts import COUNTS_UNTOLD, Dump, Gpu, GpuLink, Place
 from taccl.dumps.formats.json_objects import Located
 from taccl.errors import TopologyError
 
@@ -136,10 +136,7 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
                 slowest = min(rates, default=None)
                 links.append(GpuLink(Place(path, row.line), a, b, "xgmi", None, slowest, is_raw=True))
     if links:
-        warnings.append(
-            "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's "
-            "topology XML may"
-        )
+        warnings.append(COUNTS_UNTOLD)
     return Dump(
         format="amd-smi",
         gpus=tuple(Gpu(Place(path, row.line), row.busid or None, dev=row.dev) for row in rows),
