@@ -6,10 +6,9 @@ It knows which formats there are; what is in them is known to each alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.errors import FileError, MeasurementError
+from taccl.errors import MeasurementError
 from taccl.measurements.facts import Measured, plausible
 from taccl.measurements.formats import (
     mpigraph,
@@ -22,31 +21,17 @@ from taccl.measurements.formats import (
     perftest,
     transferbench,
 )
+from taccl.reading import Format, bytes_within, recognized
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26
 
-
-@dataclass(frozen=True)
-class Format:
-    """A kind of output.
-
-    Parameters
-    ----------
-    name : as `--json` calls it.
-    summary : what prints it.
-    looks_like : whether a text is of this kind; it may be a log with much around the table.
-    read : the text and its path, for messages -> what was measured.
-    """
-
-    name: str
-    summary: str
-    looks_like: Callable[[str], bool]
-    read: Callable[[str, str | None], Measured]
+#: What was measured, from a text and its path, for messages.
+Read = Callable[[str, str | None], Measured]
 
 
 #: The first that knows a text reads it.
-FORMATS = (
+FORMATS: tuple[Format[Read], ...] = (
     Format("nvbandwidth", "nvbandwidth, text or -j", nvbandwidth.looks_like, nvbandwidth.read),
     Format("nccl-tests-json", "nccl-tests -J", nccl_tests_json.looks_like, nccl_tests_json.read),
     Format(
@@ -73,11 +58,8 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     ------
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
-    for each in FORMATS:
-        if each.looks_like(text):
-            return plausible(each.read(text, path))
-    known = "; ".join(each.summary for each in FORMATS)
-    raise MeasurementError("no known benchmark printed this", path=path, line=1, hint=f"one of: {known}")
+    found = recognized(text, path, FORMATS, MeasurementError, "no known benchmark printed this")
+    return plausible(found.read(text, path))
 
 
 def read_measured(path: str | Path) -> Measured:
@@ -88,12 +70,5 @@ def read_measured(path: str | Path) -> Measured:
     FileError : it cannot be read.
     MeasurementError : as `parse_measured`, or the file is too large.
     """
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
-    if len(data) > MOST_BYTES:
-        raise MeasurementError(f"the file is larger than {MOST_BYTES // 2**20} MB", path=path)
+    data = bytes_within(path, MOST_BYTES, MeasurementError)
     return parse_measured(data.decode("utf-8-sig", errors="replace"), str(path))

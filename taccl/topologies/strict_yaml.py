@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import yaml
 
-from taccl.arguments import file_path
-from taccl.errors import FileError, TacclError
+from taccl.errors import TacclError
+from taccl.reading import utf8_text
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
@@ -177,28 +177,7 @@ def load_yaml(path: str | Path, error: type[TacclError] = TacclError) -> Node:
     FileError : the file is not there, is a directory, or cannot be read.
     error : the file is empty, too large, not text, or not what this module's head calls strict YAML.
     """
-    return parse_yaml(read_text(path, error), path, error)
-
-
-def read_text(path: str | Path, error: type[TacclError] = TacclError) -> str:
-    """The text of a small file in UTF-8. Raises as `load_yaml` does."""
-    path = file_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FileError("this is a directory, not a file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
-    if len(data) > MAX_BYTES:
-        raise error(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
-        raise error("the file is not text in UTF-8", path=path, line=line) from None
+    return parse_yaml(utf8_text(path, MAX_BYTES, error), path, error)
 
 
 def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError] = TacclError) -> Node:

@@ -17,9 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from taccl.arguments import file_path
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
-from taccl.errors import FileError, XmlError
+from taccl.errors import XmlError
+from taccl.reading import bytes_of
 from taccl.xml_elements import Dialect, Element, parse_elements
 
 #: `maxBytes` where a file has none: microsoft/msccl's default.
@@ -98,7 +98,7 @@ def read_xml(path: str | Path) -> Program:
     FileError : no such file, a directory, no permission.
     XmlError : not XML, or anything in it that cannot be understood.
     """
-    return _document(_bytes_of(path), path, strict=True).program
+    return _document(bytes_of(path, _DIALECT.max_bytes + 1), path, strict=True).program
 
 
 def parse_xml(text: str | bytes, path: str | Path | None = None) -> Program:
@@ -114,7 +114,7 @@ def read_document(path: str | Path) -> Document:
     FileError : no such file, a directory, no permission.
     XmlError : not XML, or another kind of XML.
     """
-    return _document(_bytes_of(path), path, strict=False)
+    return _document(bytes_of(path, _DIALECT.max_bytes + 1), path, strict=False)
 
 
 def parse_document(text: str | bytes, path: str | Path | None = None) -> Document:
@@ -126,15 +126,6 @@ def begins_as_program(content: bytes) -> bool:
     """Whether the first element of a file is that of MSCCL-XML, in whatever encoding, well formed or not."""
     beginning = content[:_BEGINNING].replace(b"\0", b"")
     return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
-
-
-def _bytes_of(path: str | Path) -> bytes:
-    try:
-        with file_path(path).open("rb") as file:
-            return file.read(_DIALECT.max_bytes + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileError(f"cannot be read: {reason}", path=path) from None
 
 
 def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Document:
