@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from taccl.dumps.facts import Cpu, Dump, Nearness, SharedBridge
 from taccl.dumps.figures import Figure, card_figure, nic_figure, pcie_figure, pcie_gbps
 from taccl.dumps.layout import Layout
-from taccl.dumps.rates import Alphas, Bandwidth, cpu_gbps
+from taccl.dumps.rates import Alphas, cpu_gbps
+from taccl.topologies.machines.figures import Bandwidth
 
 Nearnesses = Sequence[Sequence[Nearness | None]]
 
