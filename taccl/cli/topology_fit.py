@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -44,7 +44,7 @@ def fit(
     topology: Path | None,
     nodes: int | None,
     at: str | None,
-    between: str | None,
+    between: Literal["gpus", "nodes"] | None,
     seed: int,
     output: Path | None,
     as_json: bool,
@@ -72,7 +72,7 @@ def fit(
     from taccl.measured import fit_measured  # loads SciPy
 
     to_stdout = claim_outputs([output], [*files, topology], as_json=as_json)
-    fitted = fit_measured(files, topology=topology, at=at, between=between, seed=seed)  # type: ignore[arg-type]
+    fitted = fit_measured(files, topology=topology, at=at, between=between, seed=seed)
     if output is not None and fitted.machine_text is not None:
         write_output(output, fitted.machine_text)
     if as_json:

@@ -85,12 +85,14 @@ class Node:
     def items(self) -> tuple[tuple[Node, Node], ...]:
         """The (key, value) pairs of a mapping whose keys are free."""
         self._expect("mapping", "a mapping (key: value)")
-        return self.content  # type: ignore[return-value]
+        parts = self.content if isinstance(self.content, tuple) else ()
+        return tuple(part for part in parts if isinstance(part, tuple))
 
     def elements(self, length: int | None = None) -> tuple[Node, ...]:
         """The values of a list; there must be `length` of them, if that is given."""
         self._expect("list", "a list")
-        nodes: tuple[Node, ...] = self.content  # type: ignore[assignment]
+        parts = self.content if isinstance(self.content, tuple) else ()
+        nodes = tuple(part for part in parts if isinstance(part, Node))
         if length is not None and len(nodes) != length:
             raise self.error(f"{self.name} must have {length} values, not {len(nodes)}")
         return nodes
@@ -110,7 +112,8 @@ class Node:
     def integer(self, minimum: int | None = None, maximum: int | None = None) -> int:
         """A whole number, from `minimum` to `maximum`."""
         self._expect("integer", "a whole number")
-        value: int = self.content  # type: ignore[assignment]
+        value = self.content
+        assert isinstance(value, int)  # as its kind says
         self._check_range(value, minimum, maximum)
         return value
 
@@ -120,7 +123,8 @@ class Node:
         """A finite number, from `minimum` to `maximum`, and larger than `above`."""
         if self.kind != "integer":
             self._expect("number", "a number")
-        value = float(self.content)  # type: ignore[arg-type]
+        assert isinstance(self.content, int | float)  # as its kind says
+        value = float(self.content)
         if not math.isfinite(value):
             raise self.error(f"{self.name} must be finite, not {self.raw}")
         if above is not None and not value > above:

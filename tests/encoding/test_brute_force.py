@@ -51,7 +51,7 @@ class _Plain(_Search):
 
 
 def one_sum(topology_of_four: object) -> Problem:
-    return Problem(topology_of_four, custom(4, [(_EVERYONE, _EVERYONE, True)]), 1.0)  # type: ignore[arg-type]
+    return Problem(topology_of_four, custom(4, [(_EVERYONE, _EVERYONE, True)]), 1.0)
 
 
 def test_everyone_sends_its_input_to_everyone() -> None:

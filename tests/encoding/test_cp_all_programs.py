@@ -56,7 +56,7 @@ def sums(topology: LogicalTopology, chunks: int, **more: object) -> Problem:
     """So many chunks, each summed over all ranks for all ranks."""
     everyone = list(range(topology.num_ranks))
     collective = custom(topology.num_ranks, [(everyone, everyone, True)] * chunks)
-    return Problem(topology, collective, 1.0, **more)  # type: ignore[arg-type]
+    return Problem(topology, collective, 1.0, **more)
 
 
 def first(small: Problem) -> Schedule:

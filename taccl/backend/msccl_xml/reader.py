@@ -143,9 +143,9 @@ def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Docum
 
 
 #: A dictionary finds a member by its word several times faster than the Enum itself does.
-_MEMBERS: dict[type, dict[str, Op | Buffer | Protocol]] = {
-    kind: {member.value: member for member in kind} for kind in (Op, Buffer, Protocol)
-}
+_OPS = {op.value: op for op in Op}
+_BUFFERS = {buffer.value: buffer for buffer in Buffer}
+_PROTOCOLS = {protocol.value: protocol for protocol in Protocol}
 _Choice = TypeVar("_Choice", Op, Buffer, Protocol)
 
 
@@ -186,7 +186,7 @@ class _Reader:
             num_ranks=num_ranks,
             num_channels=self._whole(algo, "nchannels", default=1 + max(channels, default=0)),
             chunks_per_loop=self._whole(algo, "nchunksperloop"),
-            protocol=self._choice(algo, "proto", Protocol, default=Protocol.SIMPLE),
+            protocol=self._choice(algo, "proto", _PROTOCOLS, default=Protocol.SIMPLE),
             in_place=in_place,
             out_of_place=self._whole(algo, "outofplace", default=int(not in_place)) != 0,
             min_bytes=self._whole(algo, "minBytes", default=0, bits=64),
@@ -233,7 +233,7 @@ class _Reader:
         )
 
     def _step(self, step: Element) -> Step:
-        op = self._choice(step, "type", Op)
+        op = self._choice(step, "type", _OPS)
         depends_on = self._whole(step, "depid", default=-1)
         has_dependent = self._whole(step, "hasdep", default=0)
         if has_dependent not in (0, 1) and (op is not Op.NOP or self.strict):
@@ -256,7 +256,7 @@ class _Reader:
         """Buffer and offset; an operand that the step does not use may be missing."""
         if not needed and f"{side}buf" not in step.attributes:
             return None, -1
-        buffer = self._choice(step, f"{side}buf", Buffer)
+        buffer = self._choice(step, f"{side}buf", _BUFFERS)
         return buffer, self._whole(step, f"{side}off", default=None if needed else -1)
 
     def _whole(self, element: Element, name: str, default: int | None = None, bits: int = 32) -> int:
@@ -282,20 +282,24 @@ class _Reader:
         return value
 
     def _choice(
-        self, element: Element, name: str, kind: type[_Choice], default: _Choice | None = None
+        self,
+        element: Element,
+        name: str,
+        members: dict[str, _Choice],
+        default: _Choice | None = None,
     ) -> _Choice:
         text = element.attributes.get(name)
         if text is None and default is not None:
             return default
-        member = _MEMBERS[kind].get(text) if text is not None else None
+        member = members.get(text) if text is not None else None
         if member is None:
-            known = ", ".join(member.value for member in kind)
+            known = ", ".join(members)
             if text is None:
                 self._fault(element, f"<{element.tag}> has no attribute {name}", missing=True, refused=True)
             else:
                 self._fault(element, f"{name} is {text[:40]!r}", hint=f"one of {known}", refused=True)
-            return next(iter(kind))
-        return member  # type: ignore[return-value]
+            return next(iter(members.values()))
+        return member
 
     def _refuse_misplaced(self, element: Element, parent: str) -> None:
         """The runtimes skip elements that they do not know where they stand; nobody means it with these."""
