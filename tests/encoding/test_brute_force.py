@@ -189,7 +189,7 @@ def test_a_rank_that_may_not_sum_passes_on_what_comes() -> None:
     assert fastest(replace(asked, topology=machine(4, links))).makespan_us == pytest.approx(4.0)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["allgather", "alltoall", "broadcast", "gather", "scatter"]))
 def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
     asked: Problem,
@@ -202,7 +202,7 @@ def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_
     _nothing_is_faster(asked, program)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["reducescatter", "reduce", "allreduce"]))
 def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(asked: Problem) -> None:
     asked = replace(asked, topology=replace(asked.topology, may_copy=None))
