@@ -33,7 +33,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Markdown with its paragraphs in lines of at most `WIDTH` characters; tables and code stay as they are."""
+    """Markdown with its paragraphs in lines of at most `WIDTH` characters; tables and code are left alone."""
     lines, in_code = [], False
     for line in text.split("\n"):
         in_code ^= line.lstrip().startswith("```")

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The most NVLinks that a GPU of any generation has, and those of the generations that have fewer.
+#: The most NVLinks that a GPU of any generation has.
 MOST_LINKS = 18
-_LINKS_OF_MODEL = (("P100", 4), ("V100", 6), ("A100", 12), ("A800", 8), ("H800", 8))
 
 
 @dataclass(frozen=True)
@@ -21,17 +20,12 @@ class Wiring:
     ----------
     has_switch : None where counts do not tell: two GPUs look the same with a switch between them and without.
     ports : of a machine with a switch, the links of each GPU to it.
-    apart : a pair that has no way to each other although both hang at a switch: then nothing fits.
+    apart : a pair that has no way to each other although both have links to a switch: then nothing fits.
     """
 
     has_switch: bool | None
     ports: tuple[int, ...] = ()
     apart: tuple[int, int] | None = None
-
-
-def links_of_model(model: str | None) -> int:
-    """How many NVLinks a GPU of this name can have; the most of any where the name tells nothing."""
-    return next((links for name, links in _LINKS_OF_MODEL if model and name in model), MOST_LINKS)
 
 
 def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LINKS) -> Wiring:

@@ -14,8 +14,6 @@ from taccl.dumps.layout import Layout
 from taccl.dumps.rates import Alphas, cpu_gbps
 from taccl.topologies.machines.figures import Bandwidth
 
-Nearnesses = Sequence[Sequence[Nearness | None]]
-
 
 @dataclass(frozen=True)
 class _Group:
@@ -92,7 +90,7 @@ def _hosts(dump: Dump, group: _Group) -> set[str | None]:
 
 
 def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:
-    """GB/s from one CPU to another, of the processor that a group hangs at (the first where none is said)."""
+    """GB/s from one CPU to another, of a group's own processor (the first where none is told)."""
     cpu = None if group is None else _cpu_of(dump, group)
     cpu = cpu or next(iter(dump.cpus or ()), None)
     if cpu is not None and cpu.gbps is not None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taccl.dumps.nvlinks import links_of_model, wiring
+from taccl.dumps.nvlinks import wiring
 
 
 def all_to_all(gpus, count):
@@ -39,7 +39,7 @@ def test_a_pair_does_not_tell():
 def test_knowing_how_many_links_a_gpu_has_tells_more():
     four_of_a_dgx2 = all_to_all(4, 6)
     assert wiring(four_of_a_dgx2).has_switch is False
-    assert wiring(four_of_a_dgx2, links_of_model("Tesla V100-SXM3-32GB")).has_switch is True
+    assert wiring(four_of_a_dgx2, 6).has_switch is True
     assert wiring(four_of_a_dgx2, [6] * 4).ports == (6, 6, 6, 6)
 
 

@@ -62,7 +62,7 @@ def first_of(part: Problem | None) -> Schedule | None:
 @given(random_schedules(["allgather"]))
 def test_an_allgather_read_backwards_is_a_reduce_scatter_that_takes_as_long(gathered: Schedule) -> None:
     scattered = gathered.problem.reversed()
-    schedule = in_order(scattered, mirrored(scattered, gathered))
+    schedule = in_order(scattered, mirrored(gathered))
     schedule.check()
     assert schedule.reduce.all()
     if scattered.topology.reads_backwards:
@@ -73,7 +73,7 @@ def test_an_allgather_read_backwards_is_a_reduce_scatter_that_takes_as_long(gath
 @given(random_schedules(["broadcast"]))
 def test_a_broadcast_read_backwards_is_a_reduce(broadcast: Schedule) -> None:
     reduced = broadcast.problem.reversed()
-    schedule = in_order(reduced, mirrored(reduced, broadcast))
+    schedule = in_order(reduced, mirrored(broadcast))
     schedule.check()
     assert reduced.collective.name == "reduce"
     assert len(schedule) == len(broadcast)
@@ -83,9 +83,7 @@ def test_on_serial_ports_the_mirror_image_of_a_tight_schedule_takes_exactly_as_l
     gathered = first_of(problem(ring(4), "allgather", 2))
     assert gathered is not None
     scattered = gathered.problem.reversed()
-    assert in_order(scattered, mirrored(scattered, gathered)).makespan_us == pytest.approx(
-        gathered.makespan_us
-    )
+    assert in_order(scattered, mirrored(gathered)).makespan_us == pytest.approx(gathered.makespan_us)
 
 
 @settings(max_examples=40, deadline=None)
@@ -97,7 +95,7 @@ def test_a_joined_all_reduce_is_never_later_than_its_halves_in_sequence(topology
     assert sums is not None and spread is not None
     schedule = merged(allreduce, sums, spread)
     schedule.check()
-    alone = in_order(allreduce, mirrored(allreduce, sums))
+    alone = in_order(allreduce, mirrored(sums))
     assert schedule.makespan_us <= alone.makespan_us + spread.makespan_us + TOLERANCE_US
 
 

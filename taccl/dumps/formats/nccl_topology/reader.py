@@ -1,4 +1,7 @@
-"""A topology XML as a `Dump`: its parts, put together."""
+"""A topology XML as a `Dump`: its parts, put together.
+
+It knows which parts there are; what stands in each is known to the modules beside it.
+"""
 
 from __future__ import annotations
 
