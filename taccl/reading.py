@@ -105,3 +105,17 @@ def utf8_text(path: str | Path, most: int, error: type[TacclError]) -> str:
     except UnicodeDecodeError as fault:
         line = data.count(b"\n", 0, fault.start) + 1
         raise error("the file is not text in UTF-8", path=path, line=line) from None
+
+
+def any_text(path: str | Path, most: int, error: type[TacclError], *, hint: str | None = None) -> str:
+    """The text in a file, whatever terminal or tool wrote it: UTF-8 or UTF-16, with or without its mark.
+
+    Bytes that are no text become U+FFFD, since pastes are broken in places that do not matter.
+
+    Raises
+    ------
+    FileError, error : as `bytes_within`.
+    """
+    data = bytes_within(path, most, error, hint=hint)
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return data.decode(encoding, errors="replace")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taccl.errors import FileError, TopologyError
-from taccl.reading import Format, bytes_of, bytes_within, recognized, utf8_text
+from taccl.reading import Format, any_text, bytes_of, bytes_within, recognized, utf8_text
 
 
 def test_a_file_is_read_whole_or_by_its_beginning(tmp_path: Path) -> None:
@@ -29,6 +29,15 @@ def test_a_file_is_read_whole_or_by_its_beginning(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_said(tmp_path: Path, path: object, said: str) -> None:
     with pytest.raises(FileError, match=said):
         bytes_of(tmp_path / path if isinstance(path, str) else path)
+
+
+def test_text_of_any_terminal_is_read_without_what_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    for data in ("ab".encode("utf-16"), b"\xef\xbb\xbfab", b"ab"):
+        file.write_bytes(data)
+        assert any_text(file, 10, TopologyError) == "ab"
+    file.write_bytes(b"a\xffb")
+    assert any_text(file, 10, TopologyError) == "a\ufffdb"
 
 
 def test_a_file_that_is_too_large_or_no_text_is_an_error_of_the_kind_that_is_asked_for(

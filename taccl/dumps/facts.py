@@ -101,6 +101,7 @@ class GpuLink:
     count : how many; None where the dump says that there are some, but not how many.
     gbps : of one of them, each way, as the dump has it; None where it has no speed.
     is_raw : that is the rate of its signals, which nothing reaches, and no bandwidth.
+    switch : which switch, where GPUs hang at several that are not joined.
     """
 
     place: Place
@@ -110,6 +111,7 @@ class GpuLink:
     count: int | None = None
     gbps: float | None = None
     is_raw: bool = False
+    switch: int = 0
 
 
 @dataclass(frozen=True)

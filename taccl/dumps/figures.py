@@ -76,8 +76,17 @@ def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
             source = f"{len(mine)} ways: " if len(mine) > 1 else ""
             found.append(Figure(value, "inferred", source + "; ".join(list(classes)[:3])))
         else:
-            found.append(None if dump.links is None else pcie_figure(dump.gpus[gpu], bandwidth))
+            found.append(None if dump.links is None else _pcie_to_others(dump, gpu, bandwidth))
     return tuple(found)
+
+
+def _pcie_to_others(dump: Dump, gpu: int, bandwidth: Bandwidth) -> Figure:
+    """A GPU's PCIe link, or the way up of a bridge that it shares with NICs only, whichever is slower."""
+    ways = [pcie_figure(dump.gpus[gpu], bandwidth)]
+    for bridge in dump.bridges or ():
+        if bridge.gpus == (gpu,) and bridge.gbps is not None:
+            ways.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
+    return min(ways, key=lambda way: way.value)
 
 
 def pcie_figure(gpu: Gpu, bandwidth: Bandwidth) -> Figure:
@@ -165,8 +174,9 @@ def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
     if link.kind == "xgmi":
         rate = link_rate("xgmi", arch_by_neighbours(seen))
         return None if rate is None else (rate, f"{seen} neighbours")
-    rate = link_rate("nvlink", arch_by_count(most)) if link.kind == "nvlink" else None
-    return None if rate is None else (rate, f"{most} links")
+    in_pairs = seen == 1 and all(each.b is not None for each in dump.links or ())
+    rate = link_rate("nvlink", arch_by_count(most, in_pairs=in_pairs)) if link.kind == "nvlink" else None
+    return None if rate is None else (rate, f"{most} links" + (" to one other GPU" if in_pairs else ""))
 
 
 def _times(count: Figure) -> str:

@@ -61,7 +61,7 @@ def _refined(whole: Dump, later: Dump) -> Dump:
         gpus[here] = _one_gpu(gpus[here], later.gpus[there], here)
     nics, nics_at, notes = _nics(whole, later)
     at = _Map(gpus_at, nics_at)
-    links, has_switch = merged_links(whole, later, gpus_at)
+    links, has_switch, link_notes = merged_links(whole, later, gpus_at)
     return Dump(
         format=f"{whole.format}+{later.format}",
         gpus=tuple(gpus),
@@ -76,7 +76,7 @@ def _refined(whole: Dump, later: Dump) -> Dump:
         cpus=whole.cpus or later.cpus,
         is_hint=whole.is_hint and later.is_hint,
         order=whole.order or later.order,
-        warnings=(*whole.warnings, *later.warnings, *notes),
+        warnings=(*whole.warnings, *later.warnings, *notes, *link_notes),
     )
 
 

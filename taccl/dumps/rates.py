@@ -53,14 +53,14 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"\b(?:0x)?740[8cf]\b", "gfx90a"),
     (r"\b(?:0x)?738[ce]\b", "gfx908"),
     (r"\b(?:0x)?66a[0-7]\b", "gfx906"),
-    (r"\bG?B[23]00\b", "sm100"),
+    (r"\bG?B[123]00\b", "sm100"),
     (r"\bGH200\b|\bH[128]00\b|\bH20\b", "sm90"),
     (r"\bA100\b|\bA800\b|\bA30\b", "sm80"),
     (r"\bV100S?\b|\bGV100\b", "sm70"),
     (r"\bP100\b", "sm60"),
     (r"\bL[24]0S?\b|\bL4\b|\bRTX 6000 Ada\b|\bRTX 40\d0\b", "sm89"),
     (r"\bA10G?\b|\bA40\b|\bA16\b|\bRTX A\d000\b|\bRTX 30\d0\b|\bA6000\b", "sm86"),
-    (r"\bT4\b", "sm75"),
+    (r"\bT4\b|\bTITAN RTX\b|\bRTX 20\d0\b|\bQuadro RTX \d000\b", "sm75"),
     (r"\bMI35\dX?\b", "gfx950"),
     (r"\bMI3[02]\d[AX]?\b", "gfx942"),
     (r"\bMI2[15]0X?\b", "gfx90a"),
@@ -68,8 +68,10 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"\bMI[56]0\b", "gfx906"),
 )
 
-#: How many NVLinks a GPU has to a switch -> the generation that has so many.
+#: How many NVLinks a GPU has -> the generation that has so many.
 _NVLINK_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
+#: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
+_NVLINK_OF_PAIRS = {4: "sm86"}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
 _XGMI_NEIGHBOURS_SINCE_MI300 = 7
 
@@ -79,9 +81,12 @@ def arch_of_model(model: str) -> str | None:
     return next((arch for words, arch in _MODELS if re.search(words, model, re.IGNORECASE)), None)
 
 
-def arch_by_count(count: int) -> str | None:
-    """The generation whose GPUs have so many NVLinks; None where no generation has."""
-    return _NVLINK_BY_COUNT.get(count)
+def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
+    """The generation whose GPUs have so many NVLinks; None where no generation has.
+
+    `in_pairs`: all of a GPU's links lead to one other GPU.
+    """
+    return (in_pairs and _NVLINK_OF_PAIRS.get(count)) or _NVLINK_BY_COUNT.get(count)
 
 
 def arch_by_neighbours(count: int) -> str | None:

@@ -7,9 +7,10 @@ a row in `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from taccl.dumps.facts import Dump
+from taccl.dumps.facts import Dump, Place
 from taccl.dumps.formats import (
     amd_smi,
     hwloc,
@@ -21,8 +22,9 @@ from taccl.dumps.formats import (
     smi_p2p,
     smi_topo,
 )
+from taccl.dumps.merge import merge
 from taccl.errors import TopologyError
-from taccl.reading import Format, bytes_within, recognized
+from taccl.reading import Format, any_text, recognized
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
 MAX_BYTES = 64 * 2**20
@@ -59,6 +61,10 @@ FORMATS: tuple[Format[Read], ...] = (
 )
 
 
+#: Outputs of one tool about one node, which people paste below each other into one file.
+_PASTED_TOGETHER = (smi_topo.NAME, smi_p2p.NAME, smi_nvlink.NAME)
+
+
 def format_of(text: str, path: str | None = None) -> Format[Read]:
     """The format of a text.
 
@@ -72,11 +78,27 @@ def format_of(text: str, path: str | None = None) -> Format[Read]:
 def parse_dump(text: str, path: str | None = None) -> Dump:
     """What a text tells; `path` is for messages.
 
+    Several outputs of `nvidia-smi` in it refine each other like files. One that cannot be understood, below
+    another that can, is left out with a warning.
+
     Raises
     ------
-    TopologyError : it is in no known format, or cannot be understood.
+    TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
-    return format_of(text, path).read(text, path)
+    first = format_of(text, path)
+    dump = first.read(text, path)
+    if first.name not in _PASTED_TOGETHER:
+        return dump
+    dumps = [dump]
+    for each in FORMATS:
+        if each is first or each.name not in _PASTED_TOGETHER or not each.looks_like(text):
+            continue
+        try:
+            dumps.append(each.read(text, path))
+        except TopologyError as fault:
+            note = f"{Place(path, fault.line)}: {each.summary} is left out: {fault.message}"
+            dumps[0] = replace(dumps[0], warnings=(*dumps[0].warnings, note))
+    return merge(dumps)
 
 
 def read_dump(path: str | Path) -> Dump:
@@ -91,15 +113,11 @@ def read_dump(path: str | Path) -> Dump:
 
 
 def read_text(path: str | Path) -> str:
-    """The text in a file, whatever terminal or tool wrote it: UTF-8 or UTF-16, with or without its mark.
-
-    Bytes that are no text become U+FFFD, since pastes are broken in places that do not matter.
+    """The text in a file, as `taccl.reading.any_text`.
 
     Raises
     ------
     FileError : it cannot be read.
     TopologyError : it is larger than `MAX_BYTES`.
     """
-    data = bytes_within(path, MAX_BYTES, TopologyError, hint="cut out what tells the machine")
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return data.decode(encoding, errors="replace")
+    return any_text(path, MAX_BYTES, TopologyError, hint="cut out what tells the machine")

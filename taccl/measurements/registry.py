@@ -19,9 +19,11 @@ from taccl.measurements.formats import (
     osu,
     p2p_bandwidth,
     perftest,
+    perftest_json,
     transferbench,
 )
-from taccl.reading import Format, bytes_within, recognized
+from taccl.measurements.text import decimal_comma, without_colours
+from taccl.reading import Format, any_text, recognized
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26
@@ -38,9 +40,10 @@ FORMATS: tuple[Format[Read], ...] = (
         "nccl-tests-rows", "rccl-tests -x FILE -Z csv|json", nccl_tests_rows.looks_like, nccl_tests_rows.read
     ),
     Format("p2p-bandwidth", "p2pBandwidthLatencyTest", p2p_bandwidth.looks_like, p2p_bandwidth.read),
-    Format("transferbench", "TransferBench p2p", transferbench.looks_like, transferbench.read),
+    Format("transferbench", "TransferBench p2p, a2a", transferbench.looks_like, transferbench.read),
     Format("osu", "OSU micro-benchmarks, point to point", osu.looks_like, osu.read),
     Format("perftest", "perftest: ib_write_bw, ib_send_lat, ...", perftest.looks_like, perftest.read),
+    Format("perftest-json", "perftest --out_json", perftest_json.looks_like, perftest_json.read),
     Format("mpigraph", "mpiGraph", mpigraph.looks_like, mpigraph.read),
     Format("nccl-tests", "nccl-tests and rccl-tests, text", nccl_tests.looks_like, nccl_tests.read),
 )
@@ -58,7 +61,16 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     ------
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
+    text = without_colours(text)
     found = recognized(text, path, FORMATS, MeasurementError, "no known benchmark printed this")
+    line = decimal_comma(text)
+    if line is not None:
+        raise MeasurementError(
+            "these numbers have decimal commas",
+            path=path,
+            line=line,
+            hint="run the benchmark with LC_ALL=C, or write them with points",
+        )
     return plausible(found.read(text, path))
 
 
@@ -70,5 +82,4 @@ def read_measured(path: str | Path) -> Measured:
     FileError : it cannot be read.
     MeasurementError : as `parse_measured`, or the file is too large.
     """
-    data = bytes_within(path, MOST_BYTES, MeasurementError)
-    return parse_measured(data.decode("utf-8-sig", errors="replace"), str(path))
+    return parse_measured(any_text(path, MOST_BYTES, MeasurementError), str(path))

@@ -37,6 +37,18 @@ def test_no_fused_step_delays_the_schedule(schedule: Schedule) -> None:
         assert_keeps_the_schedules_times(lowered.program, schedule)
 
 
+def test_a_group_that_arrives_while_another_contribution_waits_is_added_apart() -> None:
+    # Rank 0's group of three takes until 4; of its chunks, rank 1 sends one by 2 that rank 2 has to pass on.
+    rows = [(0.0, 0, 2, (0, 1, 2), True), (0.0, 1, 2, (0,), True), (2.0, 1, 2, (1,), True)]
+    rows += [(4.0, 1, 2, (2,), True)]
+    rows += [(6.0, 2, 0, (0, 1, 2), False), (6.0, 2, 1, (0, 1, 2), False)]
+    schedule = by_hand(make_collective("allreduce", 3), rows)
+    (lowered,) = lower(schedule, runtimes="msccl")
+    assert_keeps_the_schedules_times(lowered.program, schedule)
+    (takes,) = (block for block in lowered.program.ranks[2].thread_blocks if block.recv == 0)
+    assert takes.steps[0].op is Op.RECV
+
+
 @settings(max_examples=25, deadline=None)
 @given(schedule=schedules())
 def test_no_two_thread_blocks_share_a_peer_direction_and_channel(schedule: Schedule) -> None:

@@ -248,6 +248,11 @@ def test_xgmi_as_json_says_the_same():
             "GPU 2 is named",
         ),
         (json.dumps(new_json()).replace('"gpu": 1, "bdf"', '"gpu": "one", "bdf"'), 1, "'one' is no index"),
+        (
+            json.dumps(new_json()).replace('"gpu": 1, "bdf": "0000:22', '"gpu": 1, "bdf": "0000:0c', 1),
+            1,
+            "GPU 1 is 0000:0c:00.0 here, and 0000:22:00.0 in its own entry",
+        ),
         (as_csv().replace("1,ENABLED,", "1,", 1), 3, "cells for 16 columns"),
         (XGMI.replace("N/A          2 KB         N/A", "N/A          2 KB"), 4, "2 for 3 columns"),
         (XGMI[: XGMI.index("GPU2")], 1, "3 columns and 2 GPUs"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taccl.dumps.nvlinks import wiring
+from taccl.dumps.nvlinks import links_of_model, wiring
 
 
 def all_to_all(gpus, count):
@@ -39,7 +39,7 @@ def test_a_pair_does_not_tell():
 def test_knowing_how_many_links_a_gpu_has_tells_more():
     four_of_a_dgx2 = all_to_all(4, 6)
     assert wiring(four_of_a_dgx2).has_switch is False
-    assert wiring(four_of_a_dgx2, 6).has_switch is True
+    assert wiring(four_of_a_dgx2, links_of_model("Tesla V100-SXM3-32GB")).has_switch is True
     assert wiring(four_of_a_dgx2, [6] * 4).ports == (6, 6, 6, 6)
 
 
@@ -54,6 +54,15 @@ def test_a_pair_without_a_way_at_the_same_switch_is_named():
     counts = all_to_all(4, 18)
     counts[1][3] = counts[3][1] = 0
     assert wiring(counts).apart == (1, 3)
+
+
+def test_groups_without_links_between_them_have_a_switch_each():
+    """As two of four GPUs each that a fabric manager put in different partitions."""
+    counts = [[18 * (a // 4 == b // 4 and a != b) for b in range(8)] for a in range(8)]
+    found = wiring(counts)
+    assert found.apart is None
+    assert found.ports == (18,) * 8
+    assert found.switch_of == (0, 0, 0, 0, 1, 1, 1, 1)
 
 
 @given(st.integers(2, 8), st.data())

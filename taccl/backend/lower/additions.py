@@ -38,7 +38,11 @@ def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int
             continue
         cells = [(send.dst, chunk) for chunk in send.chunks]
         if kind is Kind.RECEIVE:
-            if fused and _adds_without_waiting(flow, send, cells, busy_until):
+            if (
+                fused
+                and _adds_without_waiting(flow, send, cells, busy_until)
+                and _holds_none_up(flow, send, cells)
+            ):
                 plan[index] = Adding.ON_RECEIPT
             for cell in cells:
                 busy_until[cell] = max(busy_until.get(cell, 0.0), send.end_us)
@@ -56,3 +60,14 @@ def _adds_without_waiting(
     """Whether a fused step would wait for no other contribution, which could hold its sender up."""
     moment = send.end_us if len(cells) == 1 else send.start_us
     return all(cell in flow.own and busy_until.get(cell, 0.0) <= moment + TOLERANCE_US for cell in cells)
+
+
+def _holds_none_up(flow: Flow, send: Send, cells: Sequence[Cell]) -> bool:
+    """Whether no other contribution arrives while a fused step of several chunks still adds to its sum."""
+    if len(cells) == 1:
+        return True
+    return not any(
+        send.start_us + TOLERANCE_US < flow.sends[other].end_us < send.end_us - TOLERANCE_US
+        for cell in cells
+        for other in flow.added[cell]
+    )

@@ -16,6 +16,7 @@ from taccl.backend.lower.actions import Action, Endpoint
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
 from taccl.backend.lower.channels import Connection, assign_channels, connections_in_order, cut_by_steps
+from taccl.backend.lower.early_flags import put_copies_behind_sends
 from taccl.backend.lower.expand import RankActions, expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
@@ -31,8 +32,11 @@ from taccl.backend.program import RankProgram
 class Plan:
     """All of a program that does not depend on a runtime's limits.
 
-    `takes_turns`: sends of one rank that share a port wait for each other, in the schedule's order. That
-    takes steps, so it is given up where the limits do not allow it.
+    Parameters
+    ----------
+    takes_turns : sends of one rank that share a port wait for each other, in the schedule's order. That
+        takes steps, so it is given up where the limits do not allow it.
+    early_flags : a runtime says that a send is done while threads of it may still read.
     """
 
     flow: Flow
@@ -41,6 +45,7 @@ class Plan:
     layouts: list[RankLayout]
     fused: bool
     takes_turns: bool = True
+    early_flags: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +129,8 @@ def _assemble_once(
             fuse(rank, blocks, next_send)
         apart = number in requirements.copies_apart
         actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart)
+        if plan.early_flags:
+            actions = put_copies_behind_sends(actions, blocks, rank.input_shift)
         filled.append((actions, blocks, rank.input_shift))
     in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
         works_in_place(actions, shift) for actions, _, shift in filled

@@ -25,10 +25,10 @@ def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
     changed: set[Place] = set()
     read_until: dict[Place, float] = {}
     for action in actions:
-        own = _copies_onto_itself(action, input_shift)
+        own = copies_onto_itself(action, input_shift)
         if action.src.buffer is Buffer.INPUT and not own:
             for place in action.reads():
-                cell = _cell(place, input_shift)
+                cell = in_place(place, input_shift)
                 if cell in changed:
                     return False
                 read_until[cell] = max(read_until.get(cell, 0.0), action.done_us)
@@ -55,7 +55,7 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
         needed: set[int] = set(action.held_back)
         reads = action.reads()
         if input_shift is not None and action.src.buffer is Buffer.INPUT:
-            reads = tuple(_cell(place, input_shift) for place in reads)
+            reads = tuple(in_place(place, input_shift) for place in reads)
         for cell in reads:
             if cell in writer:
                 needed.add(writer[cell])
@@ -71,7 +71,7 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
     return waits
 
 
-def _cell(place: Place, input_shift: int) -> Place:
+def in_place(place: Place, input_shift: int) -> Place:
     """The output cell that is the same memory in place; other cells as they are."""
     if place.buffer is not Buffer.INPUT:
         return place
@@ -109,7 +109,8 @@ def drop_implied(
     return kept
 
 
-def _copies_onto_itself(action: Action, input_shift: int) -> bool:
+def copies_onto_itself(action: Action, input_shift: int) -> bool:
+    """Whether it copies a rank's own data to where they are in place."""
     return (
         action.op is Op.COPY
         and action.src.buffer is Buffer.INPUT

@@ -64,7 +64,7 @@ def lower(
     plan = _plan(cut, instance, fused)
     programs = (
         _within_limits(
-            plan,
+            replace(plan, early_flags=protocol is Protocol.LL and "rccl" in dialect.readers),
             sizes,
             dialect.readers,
             Program(

@@ -157,12 +157,25 @@ def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[PairT
     tables: dict[str, PairTable] = {}
     for entry in entries:
         row = name_of[_number(entry, path)]
+        _same_names(entry, name_of, path)
         for kind, gpu, value, line in (*_new_cells(entry, path), *_old_cells(entry)):
             if gpu not in name_of:
                 raise TopologyError(f"GPU {gpu} is named here and has no entry", path=path, line=line)
             table = tables.setdefault(kind, PairTable(kind, line, tuple(name_of.values()), {}))
             table.cells.setdefault((row, name_of[gpu]), Cell(_text(value), line))
     return list(tables.values()), {name: gpu for gpu, name in name_of.items()}
+
+
+def _same_names(entry: Located, name_of: dict[int, str], path: str | None) -> None:
+    """Refuse a link whose index is one GPU's and whose bus id is another's."""
+    links = entry.get("links")
+    for link in links if isinstance(links, list) else ():
+        if not isinstance(link, Located) or "gpu" not in link:
+            continue
+        name, known = _name(str(link.get("bdf", ""))), name_of.get(_number(link, path))
+        if name is not None and known is not None and _BDF.fullmatch(known) and name != known:
+            message = f"GPU {_number(link, path)} is {name} here, and {known} in its own entry"
+            raise TopologyError(message, path=path, line=link.line)
 
 
 def _number(entry: Located, path: str | None) -> int:

@@ -63,6 +63,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     for leaf, below in hosts_of.items():  # leaves that no other line describes
         tree.add(Place(path, keys["blocks"].line), leaf, (), tuple(below))
     if tree:
+        tree.add_undescribed()  # racks without nodes have no entry of their own
         return tree.cluster("topograph", path, blocks.all())
     if blocks:
         return blocks.cluster("topograph")
