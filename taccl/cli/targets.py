@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
+from taccl.output_options import AUTO
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]
@@ -49,7 +50,7 @@ class _TargetName(_ParamType):
 
 
 class _ProtocolName(_ParamType):
-    """A protocol of any target; the chosen one may refuse it."""
+    """A protocol of any target, which the chosen one may refuse; or `auto`."""
 
     name = "protocol"
 
@@ -68,7 +69,8 @@ class _ProtocolName(_ParamType):
 
 
 def _protocols() -> list[str]:
-    return list(dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols))
+    names = dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols)
+    return [*names, AUTO]
 
 
 def _loadable() -> tuple[AnyTarget, ...]:
@@ -81,7 +83,8 @@ def protocol_option(command: _Command) -> _Command:
     return click.option(
         "--protocol",
         type=_ProtocolName(),
-        help="How the runtime moves bytes. Default: the target's usual one, Simple for MSCCL-XML.",
+        help="How the runtime moves bytes. Default: auto, what is predicted fastest where the machine has an "
+        "executor, else the target's usual one, Simple for MSCCL-XML.",
     )(command)
 
 

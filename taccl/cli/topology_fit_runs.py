@@ -91,7 +91,7 @@ def _show(found: FittedRuns, err: bool) -> None:
 
 
 def _value(name: str, value: float) -> str:
-    return f"{value:.4g} {_UNITS[name.rsplit('_', 1)[1]]}"
+    return f"{value:.4g} {_UNITS.get(name.rsplit('_', 1)[1], '')}".rstrip()
 
 
 def residual_table(found: FittedRuns, most_sizes: int = 8) -> tuple[list[str], list[list[str]]]:

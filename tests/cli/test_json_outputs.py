@@ -27,6 +27,10 @@ Taccl = Callable[..., Result]
 RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+EXECUTED = (
+    f"{PAIR}executor:\n  reduce_us: 1\n  reduce_gbps: 50\n  thread_blocks: 4\n  protocols:\n"
+    "    LL: {launch_us: 4, hop_us: 0.5, slice_us: 0.2, block_gbps: 3, piece: 32KB}\n"
+)
 APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 NODES = (
@@ -69,6 +73,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synthesize", "--topology", "alone.yaml", "--size", "1MB", *QUICK, "--no-xml"),
         ("synthesize", *RING, "--chunks", "auto", "--gap", "0.2", "--time-limit", "3", "-q", "--no-xml"),
         ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-xml"),
+        ("synthesize", "--topology", "executed.yaml", "--size", "1MB", *QUICK, "--chunks", "1"),
     ),
     "taccl.explain/1": (
         ("explain", *RING, "--time-limit", "5"),
@@ -162,7 +167,7 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    machines = (("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
+    machines = (("executed", EXECUTED), ("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
     Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
