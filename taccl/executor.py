@@ -27,7 +27,7 @@ MAX_SHARPNESS = 1e3
 
 #: Median error of predictions of programs that were not fitted (docs/results/fidelity.md): predicted times
 #: that differ by less are ties.
-MODEL_ERROR = 0.038
+MODEL_ERROR = 0.033
 
 
 @dataclass(frozen=True)
