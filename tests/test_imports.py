@@ -20,6 +20,7 @@ NOUNS = (
         "errors",
         "plugins",
         "arguments",
+        "reading",
         "buildable",
         "units",
         "tolerance",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,13 +13,18 @@ from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
 from taccl.output_options import AUTO
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any, Any]
+else:
+    _ParamType = click.ParamType  # generic since click 8.2 only
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: For commands that make no file.
 TARGET_OF_PROBLEM = "What a file would be for: it says how many chunks one send may carry."
 
 
-class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
+class _TargetName(_ParamType):
     """The name of a target; as a value, the target."""
 
     name = "target"
@@ -44,7 +49,7 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
         ]
 
 
-class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
+class _ProtocolName(_ParamType):
     """A protocol of any target, which the chosen one may refuse; or `auto`."""
 
     name = "protocol"

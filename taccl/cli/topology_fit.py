@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -52,7 +52,7 @@ def fit(
     nodes: int | None,
     profile: Path | None,
     at: str | None,
-    between: str | None,
+    between: Literal["gpus", "nodes"] | None,
     seed: int,
     output: Path | None,
     as_json: bool,
@@ -80,13 +80,7 @@ def fit(
 
     to_stdout = claim_outputs([output], [*files, topology, profile], as_json=as_json)
     fitted = fit_measured(
-        files,
-        topology=topology,
-        nodes=nodes,
-        profile=profile,
-        at=at,
-        between=between,  # type: ignore[arg-type]  # one of the choices
-        seed=seed,
+        files, topology=topology, nodes=nodes, profile=profile, at=at, between=between, seed=seed
     )
     if output is not None and fitted.machine_text is not None:
         write_output(output, fitted.machine_text)

@@ -53,7 +53,7 @@ class Gpu:
     busid : lower case, with its domain; None where the dump has none.
     model : as the tool names it, `A100-SXM4-80GB`; None where it does not.
     arch : `sm80`, `gfx942`; None where it is not told.
-    numa : of the CPU that it hangs at.
+    numa : of the CPU that it is attached to.
     dev : its index in the vendor's own tool.
     pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are told: the first of them
         that it is under), GB/s each way.
@@ -182,7 +182,7 @@ class Dump:
     format : the name of the format, `nccl-topology`; of several, joined by `+`.
     gpus, nics : in the order of the machine's ranks, of the dump.
     links : between GPUs, and from GPUs to the switch.
-    has_switch : whether GPUs hang at NVSwitches.
+    has_switch : whether GPUs are joined by NVSwitches.
     gpu_nearness : shape (gpus, gpus) of Nearness or None, by PCIe alone.
     nic_nearness : shape (gpus, nics), likewise.
     nearest_nics : of each GPU, positions of the nearest, where the dump tells more than `nic_nearness` holds.

@@ -14,14 +14,14 @@ from taccl.dumps.rates import (
     UNKNOWN_NIC_GBPS,
     UNKNOWN_NIC_SOURCE,
     UNKNOWN_PCIE_GBPS,
-    Bandwidth,
-    LinkRate,
     arch_by_count,
     arch_by_neighbours,
     arch_of_model,
     link_rate,
     pcie_peak_gbps,
+    rate_source,
 )
+from taccl.topologies.machines.figures import Bandwidth, Rate
 
 
 @dataclass(frozen=True)
@@ -148,19 +148,21 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
     archs = [arch_of(dump.gpus[end]) for end in (link.a, link.b) if end is not None]
     rates = [rate for rate in (link_rate(link.kind, arch) for arch in archs) if rate is not None]
     if rates:
-        slowest = min(rates, key=lambda rate: rate.gbps(bandwidth))
-        return Figure(slowest.gbps(bandwidth), "assumed", slowest.source(bandwidth))
+        slowest = min(rates, key=lambda rate: rate.of(bandwidth))
+        return Figure(slowest.of(bandwidth), "assumed", rate_source(slowest, bandwidth))
     if link.gbps is not None:
         return Figure(link.gbps, "read", str(link.place))
     by_count = _by_count(dump, link)
     if by_count is not None:
-        rule = f"a GPU with {by_count[1]}: {by_count[0].source(bandwidth)}"
-        return Figure(by_count[0].gbps(bandwidth), "inferred", rule)
+        rule = f"a GPU with {by_count[1]}: {rate_source(by_count[0], bandwidth)}"
+        return Figure(by_count[0].of(bandwidth), "inferred", rule)
     rate = UNKNOWN_LINK[link.kind]
-    return Figure(rate.gbps(bandwidth), "assumed", f"the generation is not told: {rate.source(bandwidth)}")
+    return Figure(
+        rate.of(bandwidth), "assumed", f"the generation is not told: {rate_source(rate, bandwidth)}"
+    )
 
 
-def _by_count(dump: Dump, link: GpuLink) -> tuple[LinkRate, str] | None:
+def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
     """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
     totals, neighbours = [0] * len(dump.gpus), [0] * len(dump.gpus)
     for each in dump.links or ():

@@ -13,12 +13,13 @@ from taccl.dumps.figures import Figure, RatedLink, gpu_gbps, nic_figure, rated_l
 from taccl.dumps.layout import Layout, nic_names
 from taccl.dumps.machine_yaml import machine_yaml
 from taccl.dumps.pcie_tree import add_pcie_tree
-from taccl.dumps.rates import Alphas, Bandwidth, Protocol, alphas
+from taccl.dumps.rates import Alphas, Protocol, alphas
 from taccl.dumps.report import known_values, nearest_names
 from taccl.dumps.settle import settled, without_open_links
 from taccl.errors import TopologyError
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
+from taccl.topologies.machines.figures import Bandwidth
 
 #: NICs no faster than this make no network for a collective.
 _SLOW_NIC_GBPS = 1.25

@@ -22,7 +22,7 @@ class Wiring:
     has_switch : None where counts do not tell: two GPUs look the same with a switch between them and without.
     ports : of a machine with a switch, the links of each GPU to it.
     switch_of : which switch that is, from 0: GPUs of two groups without a link between them have two.
-    apart : a pair that has no way to each other although both hang at a switch: then nothing fits.
+    apart : a pair that has no way to each other although both have links to a switch: then nothing fits.
     """
 
     has_switch: bool | None

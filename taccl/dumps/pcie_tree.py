@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from taccl.dumps.facts import Cpu, Dump, Nearness, SharedBridge
 from taccl.dumps.figures import Figure, card_figure, nic_figure, pcie_figure, pcie_gbps
 from taccl.dumps.layout import Layout
-from taccl.dumps.rates import INTEL_SHARE, Alphas, Bandwidth, cpu_gbps
+from taccl.dumps.rates import INTEL_SHARE, Alphas, cpu_gbps
+from taccl.topologies.machines.figures import Bandwidth
 
 Nearnesses = Sequence[Sequence[Nearness | None]]
 
@@ -108,7 +109,7 @@ def _hosts(dump: Dump, group: _Group) -> set[str | None]:
 
 
 def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:
-    """GB/s from one CPU to another, of the processor that a group hangs at (the first where none is said)."""
+    """GB/s from one CPU to another, of a group's own processor (the first where none is told)."""
     cpu = None if group is None else _cpu_of(dump, group)
     cpu = cpu or next(iter(dump.cpus or ()), None)
     if cpu is not None and cpu.gbps is not None:

@@ -7,10 +7,9 @@ a row in `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from taccl.arguments import file_path
 from taccl.dumps.facts import Dump, Place
 from taccl.dumps.formats import (
     amd_smi,
@@ -26,35 +25,18 @@ from taccl.dumps.formats import (
 from taccl.dumps.formats.nccl_log_tree import has_block
 from taccl.dumps.merge import merge
 from taccl.dumps.parts import end_line, first_line
-from taccl.errors import FileError, TopologyError
+from taccl.errors import TopologyError
 from taccl.pasted import parts_of
+from taccl.reading import Format, any_text, recognized
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
 MAX_BYTES = 64 * 2**20
 
-
-@dataclass(frozen=True)
-class Format:
-    """What a tool prints.
-
-    Parameters
-    ----------
-    name : how results call it: `nccl-topology`.
-    summary : for people: how it is made.
-    looks_like : whether a text is one, or was meant to be. Damage in it is for `read` to tell.
-    read : the text, and its path for messages -> what it tells. Raises a TacclError with the line.
-    begins : whether a text beside other tools' holds one; None: as `looks_like` says.
-    """
-
-    name: str
-    summary: str
-    looks_like: Callable[[str], bool]
-    read: Callable[[str, str | None], Dump]
-    begins: Callable[[str], bool] | None = None
-
+#: A dump from a text and its path, for messages.
+Read = Callable[[str, str | None], Dump]
 
 #: In the order in which they are tried: the pickiest first.
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[Format[Read], ...] = (
     Format(
         "nccl-topology",
         "NCCL or RCCL topology XML (NCCL_TOPO_DUMP_FILE)",
@@ -83,22 +65,14 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def format_of(text: str, path: str | None = None) -> Format:
+def format_of(text: str, path: str | None = None) -> Format[Read]:
     """The format of a text.
 
     Raises
     ------
     TopologyError : it is in none that is known.
     """
-    for each in FORMATS:
-        if each.looks_like(text):
-            return each
-    raise TopologyError(
-        "this is no dump of a machine that is known here" if text.strip() else "this is empty",
-        path=path,
-        line=1,
-        hint="one of: " + "; ".join(each.summary for each in FORMATS),
-    )
+    return recognized(text, path, FORMATS, TopologyError, "this is no dump of a machine that is known here")
 
 
 def parse_dump(text: str, path: str | None = None) -> Dump:
@@ -151,30 +125,11 @@ def read_dump(path: str | Path) -> Dump:
 
 
 def read_text(path: str | Path) -> str:
-    """The text in a file, whatever terminal or tool wrote it: UTF-8 or UTF-16, with or without its mark.
-
-    Bytes that are no text become U+FFFD, since pastes are broken in places that do not matter.
+    """The text in a file, as `taccl.reading.any_text`.
 
     Raises
     ------
     FileError : it cannot be read.
     TopologyError : it is larger than `MAX_BYTES`.
     """
-    path = file_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FileError("this is a directory, not a file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
-    if len(data) > MAX_BYTES:
-        raise TopologyError(
-            f"the file is larger than {MAX_BYTES // 2**20} MB",
-            path=path,
-            hint="cut out what tells the machine",
-        )
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return data.decode(encoding, errors="replace")
+    return any_text(path, MAX_BYTES, TopologyError, hint="cut out what tells the machine")

@@ -86,7 +86,10 @@ def sweep_findings(
     except MeasurementError as refused:
         refusals.append(Refusal(link, "beta_us_per_mb", refused.message, source))
     alpha = _alpha(sweep, times, line, at_bytes, link, source, note, seed)
-    (quantities if isinstance(alpha, Quantity) else refusals).append(alpha)  # type: ignore[arg-type]
+    if isinstance(alpha, Quantity):
+        quantities.append(alpha)
+    else:
+        refusals.append(alpha)
     beta = None
     if line is not None:
         told = "; ".join(filter(None, (few, note)))

@@ -6,11 +6,11 @@ It knows which formats there are; what is in them is known to each alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from taccl.errors import FileError, MeasurementError
+from taccl.errors import MeasurementError
 from taccl.measurements.facts import Measured, plausible, together
 from taccl.measurements.formats import (
     mpigraph,
@@ -27,31 +27,17 @@ from taccl.measurements.formats import (
 from taccl.measurements.parts import first_line
 from taccl.measurements.text import decimal_comma, without_colours
 from taccl.pasted import Part, parts_of
+from taccl.reading import Format, any_text, recognized
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26
 
-
-@dataclass(frozen=True)
-class Format:
-    """A kind of output.
-
-    Parameters
-    ----------
-    name : as `--json` calls it.
-    summary : what prints it.
-    looks_like : whether a text is of this kind; it may be a log with much around the table.
-    read : the text and its path, for messages -> what was measured.
-    """
-
-    name: str
-    summary: str
-    looks_like: Callable[[str], bool]
-    read: Callable[[str, str | None], Measured]
+#: What was measured, from a text and its path, for messages.
+Read = Callable[[str, str | None], Measured]
 
 
 #: The first that knows a text reads it.
-FORMATS = (
+FORMATS: tuple[Format[Read], ...] = (
     Format("nvbandwidth", "nvbandwidth, text or -j", nvbandwidth.looks_like, nvbandwidth.read),
     Format("nccl-tests-json", "nccl-tests -J", nccl_tests_json.looks_like, nccl_tests_json.read),
     Format(
@@ -86,18 +72,16 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     parts = parts_of(text, kinds, partial(first_line, kinds))
     if parts:
         return _of_parts(parts, path)
-    for each in FORMATS:
-        if each.looks_like(text):
-            if (line := decimal_comma(text)) is not None:
-                raise MeasurementError(
-                    "these numbers have decimal commas",
-                    path=path,
-                    line=line,
-                    hint="run the benchmark with LC_ALL=C, or write them with points",
-                )
-            return plausible(each.read(text, path))
-    known = "; ".join(each.summary for each in FORMATS)
-    raise MeasurementError("no known benchmark printed this", path=path, line=1, hint=f"one of: {known}")
+    found = recognized(text, path, FORMATS, MeasurementError, "no known benchmark printed this")
+    line = decimal_comma(text)
+    if line is not None:
+        raise MeasurementError(
+            "these numbers have decimal commas",
+            path=path,
+            line=line,
+            hint="run the benchmark with LC_ALL=C, or write them with points",
+        )
+    return plausible(found.read(text, path))
 
 
 def _of_parts(parts: Sequence[Part], path: str | None) -> Measured:
@@ -129,14 +113,4 @@ def read_measured(path: str | Path) -> Measured:
     FileError : it cannot be read.
     MeasurementError : as `parse_measured`, or the file is too large.
     """
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
-    if len(data) > MOST_BYTES:
-        raise MeasurementError(f"the file is larger than {MOST_BYTES // 2**20} MB", path=path)
-    # shells of Windows write UTF-16
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return parse_measured(data.decode(encoding, errors="replace"), str(path))
+    return parse_measured(any_text(path, MOST_BYTES, MeasurementError), str(path))

@@ -79,7 +79,7 @@ def test_more_one_way_thread_blocks_than_a_runtime_has_are_refused_with_a_way_ou
 
 def test_thread_blocks_are_two_way_or_one_way() -> None:
     with pytest.raises(TacclError, match="unknown thread_blocks 'three-way'"):
-        lower(direct_allgather(3), thread_blocks="three-way")  # type: ignore[arg-type]
+        lower(direct_allgather(3), thread_blocks="three-way")
 
 
 def test_a_receive_and_a_send_that_do_not_overlap_share_a_thread_block() -> None:

@@ -52,7 +52,7 @@ def test_warnings_are_in_json_and_otherwise_on_standard_error(taccl: Taccl) -> N
     ("words", "said"),
     [
         ((), "name one or more outputs"),
-        (("no.txt",), "no.txt: cannot be read"),
+        (("no.txt",), "no.txt: there is no such file"),
         (("pair.yaml",), "pair.yaml:1: no known benchmark printed this"),
         ((DATA / "osu-latency.txt", "-o", "x.yaml"), "-o writes the machine of --topology"),
         ((DATA / "osu-latency.txt", "--at", "big"), "not a size"),

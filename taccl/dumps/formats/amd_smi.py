@@ -14,7 +14,7 @@ from typing import Any
 
 from taccl.dumps.facts import Dump, Gpu, Place
 from taccl.dumps.formats import amd_xgmi
-from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, names_of, pair_facts
+from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, dump_of_pairs, names_of
 from taccl.dumps.formats.json_objects import Located, begins_json, parse_objects
 from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
 from taccl.dumps.merge import merge
@@ -106,17 +106,7 @@ def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str |
         )
         for dev, name in enumerate(names)
     )
-    pairs = pair_facts(tables, names, gpus, path)
-    return Dump(
-        format="amd-smi",
-        gpus=gpus,
-        links=pairs.links,
-        has_switch=False,
-        gpu_nearness=pairs.nearness,
-        peer_access=pairs.access,
-        order="by the index of amd-smi",
-        warnings=tuple(pairs.warnings),
-    )
+    return dump_of_pairs("amd-smi", tables, names, gpus, path)
 
 
 def _title(line: str) -> str | None:

@@ -80,7 +80,7 @@ def read_text(lines: Sequence[str], path: str | None) -> Dump | None:
             raise TopologyError(
                 what, path=path, line=gpu.line, hint="paste the table again, as it was printed"
             )
-    return _dump(rows, _down(lines, rows, path), path)
+    return _dump(rows, _down(lines, rows), path)
 
 
 def read_json(entries: Sequence[Located], path: str | None) -> Dump | None:
@@ -147,7 +147,7 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
     )
 
 
-def _down(lines: Sequence[str], rows: Sequence[_Row], path: str | None) -> dict[tuple[int, int], int]:
+def _down(lines: Sequence[str], rows: Sequence[_Row]) -> dict[tuple[int, int], int]:
     """Pairs whose link is said to be down or disabled, and the line."""
     begin = next((number for number, line in enumerate(lines) if _STATUS.fullmatch(line)), None)
     found: dict[tuple[int, int], int] = {}

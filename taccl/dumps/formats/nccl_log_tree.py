@@ -49,7 +49,7 @@ class Node:
 
     @property
     def ways_up(self) -> list[Node]:
-        """Itself and all above it, up to what hangs at the CPU."""
+        """Itself and all above it, up to what is attached to the CPU."""
         node: Node | None = self
         found = []
         while node is not None and node.kind != "CPU":

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.scheduler import Blocks, Tree
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
@@ -37,8 +37,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : no node has a label; a `choice`, since nodes have one set of labels.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
     hosts: dict[str, dict[str, tuple[str, Place]]] = {}
     blocks = Blocks()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.hostlist import expanded
 from taccl.fabrics.scheduler import Blocks, Tree
 
@@ -58,8 +58,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : with the line.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     tree, blocks = Tree(), Blocks()
     for line in _lines(text, path):
         if "switchname" in line.values:
