@@ -30,7 +30,7 @@ HERE = Place("x", 1)
 def test_a_link_of_a_product(model: str, kind: str, nccl: float, peak: float) -> None:
     rate = link_rate(kind, arch_of_model(model))
     assert rate is not None
-    assert (rate.gbps("nccl"), rate.gbps("peak")) == (nccl, peak)
+    assert (rate.of("nccl"), rate.of("peak")) == (nccl, peak)
 
 
 def test_a_product_without_a_name_here_has_no_rate() -> None:
