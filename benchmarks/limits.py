@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import taccl
 from benchmarks import report
@@ -93,7 +93,7 @@ class Case:
     nodes: int | None
     collective: str
     size: str
-    chunks: int | str
+    chunks: int | Literal["auto"]
     limit_s: float
     busy: bool
 
@@ -166,7 +166,7 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
         for collective in COLLECTIVES:
             for limit_s in arguments.limits:
                 for busy in (False, True):
-                    for chunks in (int(each) if each.isdecimal() else each for each in arguments.chunks):
+                    for chunks in (int(each) if each.isdecimal() else "auto" for each in arguments.chunks):
                         if busy != (arguments.load == "busy") and arguments.load != "both":
                             continue
                         case = Case(machine, nodes, collective, arguments.size, chunks, limit_s, busy)
@@ -195,7 +195,7 @@ def _answer(case: Case) -> dict[str, Any]:
         topology=case.machine,
         nodes=case.nodes,
         size=case.size,
-        chunks=case.chunks,  # type: ignore[arg-type]
+        chunks=case.chunks,
         time_limit=case.limit_s,
         xml=False,
         on_progress=listen,

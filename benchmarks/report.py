@@ -7,10 +7,12 @@ import os
 import platform
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+WIDTH = 120
 
 
 def machine() -> str:
@@ -30,6 +32,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def wrapped(text: str) -> str:
+    """Markdown with its paragraphs in lines of at most `WIDTH` characters; tables and code are left alone."""
+    lines, in_code = [], False
+    for line in text.split("\n"):
+        in_code ^= line.lstrip().startswith("```")
+        if in_code or line.lstrip().startswith("|") or len(line) <= WIDTH:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
 def write(name: str, title: str, intro: str, body: str) -> None:
     """Write docs/results/NAME.md."""
     command = shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
@@ -38,5 +52,5 @@ def write(name: str, title: str, intro: str, body: str) -> None:
         f"Measured {datetime.date.today()} on {machine()}, with `{command}`.\n"
     )
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text)
+    (RESULTS / f"{name}.md").write_text(wrapped(text))
     print(f"wrote docs/results/{name}.md", file=sys.stderr)

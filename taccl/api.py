@@ -9,23 +9,26 @@ nothing below them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from taccl.backend.target import AnyTarget, Lowered
+from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
-from taccl.chunking import ChunksTried, choose_chunks
+from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
+from taccl.chunking import choose_chunks
 from taccl.collective import Collective
-from taccl.encoding.core.budget import check_time_limit
+from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
-from taccl.errors import CheckError
+from taccl.errors import CheckError, TacclError
+from taccl.executor import MODEL_ERROR
+from taccl.network import LogicalTopology
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
 from taccl.request import AnyCollective, Request, RequestKeywords, Symmetry, request_of, spelled_out
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 #: However long it took to state a problem, so much of the time limit is for the search.
 _LEAST_FOR_SEARCH_S = 1.0
+#: Reasons that are written out.
+_FINDINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +90,8 @@ def synthesize(
     slack: float | None = None,
     xml: bool = True,
     protocol: str | None = None,
-    instances: int = 1,
+    instances: int | Literal["auto"] | None = None,
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     on_progress: Observer | None = None,
@@ -106,8 +112,11 @@ def synthesize(
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.
     xml : whether to make the target's file at all.
-    protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128; None: its usual one);
-        how many parallel copies of the program share each chunk.
+    protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128), and how many
+        parallel copies of the program share each chunk.
+    thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
+        All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
+        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
@@ -130,7 +139,12 @@ def synthesize(
         effort=effort,
     )
     output = OutputOptions(
-        xml=xml, protocol=protocol, instances=instances, min_bytes=min_bytes, max_bytes=max_bytes
+        xml=xml,
+        protocol=protocol,
+        instances=instances,
+        thread_blocks=thread_blocks,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
     )
     return synthesize_request(request_of(collective, asked), options, output, on_progress)
 
@@ -143,54 +157,74 @@ def synthesize_request(
     target = find_target(request.target)
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
     network = _network_of(resolved)
-    collective = resolved.collective
-    lowering = output.for_target(target, f"taccl-{collective.name}-{resolved.topology.name}"[:63])
-    served = Served(lowering.protocol, lowering.instances)
-    stated = _stated(resolved, request.symmetry, network, served)
+    name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
+    lowering = output.for_target(target, name, network.topology.executor)
+    ways = _ways(output, target, network.topology, lowering)
+    stated = _stated(resolved, request.symmetry, network, ways[0].served)
+    is_predicted = _is_predicted(target, stated.problem, network.topology, lowering)
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
 
     @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
-    def lowered(schedule: Schedule) -> Sequence[Lowered[Any]]:
-        return target.lower(schedule, lowering)
+    def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
+        made_so = replace(
+            lowering, protocol=way.protocol, instances=way.instances, thread_blocks=way.thread_blocks
+        )
+        return target.lower(schedule, made_so)
 
-    notes, tried = stated.notes, tuple[ChunksTried, ...]()
-    if request.leaves_chunks_open:
-        uncut = Request(
-            collective=request.collective,
-            topology=resolved.topology,
-            sketch=resolved.sketch,
-            size=resolved.size_bytes,
-            root=request.root,
-            target=target,
-        )
-        choice = choose_chunks(
-            lambda number: _stated(resolve(replace(uncut, chunks=number)), request.symmetry, network, served),
-            _with_what_is_left(options, began),
-            on_progress,
-            lowered if output.xml else None,
-        )
-        stated, found, tried = choice.stated, choice.found, choice.tried
-        notes = (*resolved.notes, *stated.notes, choice.note)
-    else:
-        found = search(stated.problem, _with_what_is_left(options, began), on_progress)
-    result = Result(
-        found=found,
-        options=options,
-        topology=stated.topology.name,
-        sketch=None if stated.sketch is None else stated.sketch.name,
-        asked_for_file=output.xml,
-        notes=(*notes, *_notes_on(found)),
-        chunks_tried=tried,
+    searching = _Searching(
+        request=replace(request, target=target, size=resolved.size_bytes),
+        resolved=resolved,
+        network=network,
+        can_be_used=lowered if output.xml and not is_predicted else None,
     )
-    if not output.xml:
+    left = _with_what_is_left(options, began)
+    if is_predicted:
+        predictor = Predictor(network.topology, lowered)
+        choice = choose_file(searching, predictor, ways, left, MODEL_ERROR, on_progress)
+    else:
+        choice = unpredicted(searching(ways[0], left, None, on_progress))
+    result = Result(
+        found=choice.found,
+        options=options,
+        topology=choice.stated.topology.name,
+        sketch=None if choice.stated.sketch is None else choice.stated.sketch.name,
+        asked_for_file=output.xml,
+        notes=(*choice.notes, *_notes_on(choice.found)),
+        chunks_tried=choice.chunks_tried,
+        protocol=choice.way.protocol,
+        instances=choice.way.instances,
+        thread_blocks=choice.way.thread_blocks,
+        blocks_per_gpu=choice.blocks_per_gpu,
+        execution=choice.execution,
+        files_tried=choice.files_tried,
+        machine=None if network.topology.executor is None else network.topology,
+    )
+    return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way))
+
+
+def _with_files(result: Result, target: AnyTarget, lower: Callable[[], Sequence[Lowered[Any]]]) -> Result:
+    """The result with the verified files of its schedule, if any are asked for.
+
+    Raises
+    ------
+    CheckError : no file could be made, or it failed its own check; the result is kept in it.
+    """
+    if not result.asked_for_file:
         return result
     began = time.monotonic()
+    collective = result.collective
     try:
+        if result.files_tried and result.execution is None:
+            raise CheckError(
+                "no way to make the file fits the machine and ends",
+                findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
+                hint="--protocol and --instances make the file all the same",
+            )
         try:
-            files = _files(target, lowered(found.schedule), stated.problem.collective)
+            files = _files(target, lower(), collective)
         except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
-            files = _files(target, lowered(found.schedule), stated.problem.collective)
+            files = _files(target, lower(), collective)
     except CheckError as fault:
         fault.kept = result
         raise
@@ -235,6 +269,88 @@ def _with_what_is_left(options: SearchOptions, began_s: float) -> SearchOptions:
     return replace(options, time_limit_s=max(left_s, min(options.limit_s, _LEAST_FOR_SEARCH_S)))
 
 
+def _ways(
+    output: OutputOptions, target: AnyTarget, network: LogicalTopology, lowering: LoweringOptions
+) -> tuple[Way, ...]:
+    """The ways to make the file: as asked, and where that is open and can be predicted, all there are."""
+    if network.executor is None or target.as_program is None:
+        return (Way(lowering.protocol, lowering.instances, lowering.thread_blocks),)
+    return ways_to_try(network.executor, target, output)
+
+
+def _is_predicted(
+    target: AnyTarget, problem: Problem, network: LogicalTopology, lowering: LoweringOptions
+) -> bool:
+    """Whether there are predicted times: of programs of thread blocks, on a machine with an executor."""
+    if network.executor is None or target.as_program is None:
+        return False
+    try:
+        target.check_problem(problem, lowering)
+    except TacclError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class _Searching:
+    """Searches for a request under the costs of any way to make the file.
+
+    `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
+    """
+
+    request: Request
+    resolved: Resolved
+    network: SketchedNetwork
+    can_be_used: Callable[[Schedule, Way], object] | None
+
+    def __call__(
+        self,
+        way: Way,
+        options: SearchOptions,
+        budget: Budget | None,
+        on_progress: Observer | None,
+        quick: bool = False,
+    ) -> Searched[StatedProblem]:
+        """What `choosing.Search` says; without a budget, it is that of the options."""
+        if budget is not None and options.effort is None:
+            options = replace(options, time_limit_s=budget.remaining_s())
+        if self.request.leaves_chunks_open and not quick:
+            return self._with_chunks(way, options, budget, on_progress)
+        stated = self._stated(way, self.resolved)
+        instance = Instance(stated.problem)
+        if quick and engine_named("greedy").can(instance):
+            options = replace(options, engine="greedy")
+        found = search(instance, options, on_progress, budget)
+        return Searched(way, stated, found, ((stated, found),))
+
+    def _with_chunks(
+        self, way: Way, options: SearchOptions, budget: Budget | None, on_progress: Observer | None
+    ) -> Searched[StatedProblem]:
+        """The same, with the number of chunks that is fastest under these costs."""
+        uncut = Request(
+            collective=self.request.collective,
+            topology=self.resolved.topology,
+            sketch=self.resolved.sketch,
+            size=self.request.size,
+            root=self.request.root,
+            target=self.request.target,
+        )
+        usable = self.can_be_used
+        choice = choose_chunks(
+            lambda number: self._stated(way, resolve(replace(uncut, chunks=number))),
+            options,
+            on_progress,
+            None if usable is None else lambda schedule: usable(schedule, way),
+            budget,
+        )
+        return Searched(
+            way, choice.stated, choice.found, choice.all_found, choice.tried, self.resolved.notes, choice.note
+        )
+
+    def _stated(self, way: Way, resolved: Resolved) -> StatedProblem:
+        return _stated(resolved, self.request.symmetry, self.network, way.served)
+
+
 def _network_of(resolved: Resolved) -> SketchedNetwork:
     """What the sketch makes of the machine."""
     check_ranks(resolved.collective, resolved.topology)
@@ -257,7 +373,9 @@ def _stated(
     problem, notes = applied.problem, (*resolved.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
-        problem = replace(problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks))
+        problem = replace(
+            problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks, served.pace)
+        )
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
     if symmetry == "auto":

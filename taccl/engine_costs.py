@@ -29,15 +29,17 @@ LINKS_ONLY = "times are by links alone; what executing costs on this machine dep
 
 @dataclass(frozen=True)
 class Served:
-    """By what each link is served: a protocol, and so many thread blocks of either end."""
+    """By what each link is served: a protocol, and so many thread blocks of either end, at some pace."""
 
     protocol: str
     blocks: int
+    pace: Pace = "in-phase"
 
     def note(self, executor: Executor) -> str:
         """What the user should know of times under these costs."""
         launch_us = executor.costs_of(self.protocol).launch_us
-        blocks = f"{self.blocks} thread block{'s' if self.blocks > 1 else ''}"
+        kind = "one-way thread block" if self.pace == "one-way" else "thread block"
+        blocks = f"{self.blocks} {kind}{'s' if self.blocks > 1 else ''}"
         return (
             f"costs are those of {blocks} of {self.protocol} on each link; a call takes {launch_us:g} us "
             "before that, and taccl simulate predicts the file slice by slice"

@@ -95,7 +95,28 @@ def executed_bound(problem: Problem, program: Program, protocol: str) -> Proof:
     TopologyError : the executor does not know the protocol.
     """
     costs = _executor_of(problem.topology).costs_of(protocol)
-    proofs = [_wires(problem, costs), _latency(problem, costs), *_blocks(problem, program, costs)]
+    return _launched(
+        costs, [_wires(problem, costs), _latency(problem, costs), *_blocks(problem, program, costs)]
+    )
+
+
+def any_file_bound(problem: Problem, protocol: str, instances: int) -> Proof:
+    """As `executed_bound`, of files with however many thread blocks: launch, wires and latencies.
+
+    Parameters
+    ----------
+    instances : parallel copies of the program, at most; each takes its share of every chunk of the problem.
+
+    Raises
+    ------
+    TopologyError : the executor does not know the protocol.
+    """
+    costs = _executor_of(problem.topology).costs_of(protocol)
+    return _launched(costs, [_wires(problem, costs), _latency(problem, costs, instances)])
+
+
+def _launched(costs: ProtocolCosts, proofs: list[Proof]) -> Proof:
+    """The largest, after the launch."""
     best = max(proofs, key=lambda proof: proof.value_us)
     witness = f"{costs.launch_us:g} us of launch, then {best.witness}"
     return replace(best, value_us=best.value_us + costs.launch_us, witness=witness)
@@ -137,9 +158,9 @@ def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:
     return lower_bound(replace(problem, topology=fluid, symmetry=()), bounds=whatever_chunks)
 
 
-def _latency(problem: Problem, costs: ProtocolCosts) -> Proof:
-    """The farthest way: each hop is prepared and seen; the bytes of one chunk pass the last one."""
-    network = problem.topology
+def _latency(problem: Problem, costs: ProtocolCosts, instances: int = 1) -> Proof:
+    """The farthest way: each hop is prepared and seen; an instance's bytes of a chunk pass the last one."""
+    network, chunk_mb = problem.topology, problem.chunk_mb / instances
     hops = replace(
         network,
         alpha_us=network.alpha_us + costs.hop_us + costs.slice_us,
@@ -149,8 +170,8 @@ def _latency(problem: Problem, costs: ProtocolCosts) -> Proof:
     proof = lower_bound(replace(problem, topology=hops, symmetry=()), bounds=[LATENCY])
     if not proof.value_us:
         return proof
-    block_us = problem.chunk_mb * MB * costs.block_us_per_byte
-    wire_us = problem.chunk_mb * float(network.beta_us_per_mb.min(initial=math.inf)) * costs.shape.wire
+    block_us = chunk_mb * MB * costs.block_us_per_byte
+    wire_us = chunk_mb * float(network.beta_us_per_mb.min(initial=math.inf)) * costs.shape.wire
     return replace(proof, value_us=proof.value_us + max(block_us + costs.slice_us, wire_us))
 
 

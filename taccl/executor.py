@@ -22,6 +22,12 @@ PROTOCOL_NAMES: tuple[ProtocolName, ...] = get_args(ProtocolName)
 MIN_GBPS, MAX_GBPS = 1e-6, 1e9
 MAX_SLICES, MAX_SLOTS, MAX_THREAD_BLOCKS = 64, 2**20, 2**20
 MAX_WIRE = 1e3
+MAX_SHARPNESS = 1e3
+
+
+#: Median error of predictions of programs that were not fitted (docs/results/fidelity.md): predicted times
+#: that differ by less are ties.
+MODEL_ERROR = 0.033
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class ProtocolCosts:
     shape : how pieces are cut and stored.
     empty_slice_us : what a slice without any bytes takes at either end; None: `slice_us`.
     least_us : the bytes of a slice take a thread block at least so long, however few they are.
+    sleep_after_us, wake_us : a call that takes longer than the first takes so much more, since whoever waits
+        for it polls only so long, then sleeps and has to be woken. None and 0: nobody sleeps.
 
     Raises
     ------
@@ -82,12 +90,18 @@ class ProtocolCosts:
     shape: Shape
     empty_slice_us: float | None = None
     least_us: float = 0.0
+    sleep_after_us: float | None = None
+    wake_us: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("launch_us", "hop_us", "slice_us", "least_us"):
+        for name in ("launch_us", "hop_us", "slice_us", "least_us", "wake_us"):
             number(getattr(self, name), name, TopologyError, most=MAX_ALPHA_US, unit="us")
         if self.empty_slice_us is not None:
             number(self.empty_slice_us, "empty_slice_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        if self.sleep_after_us is not None:
+            number(self.sleep_after_us, "sleep_after_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        elif self.wake_us:
+            raise TopologyError("wake_us says nothing without sleep_after_us")
         number(self.block_gbps, "block_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
         whole_number(self.piece_bytes, "piece_bytes", TopologyError, least=1, most=MAX_SIZE_BYTES)
         shape = self.shape
@@ -105,10 +119,34 @@ class ProtocolCosts:
         """What a slice without any bytes takes at either end."""
         return self.slice_us if self.empty_slice_us is None else self.empty_slice_us
 
+    def call_us(self, run_us: float) -> float:
+        """What a call takes whose thread blocks are at work for so long."""
+        time_us = self.launch_us + run_us
+        if self.sleep_after_us is not None and time_us > self.sleep_after_us:
+            time_us += self.wake_us
+        return time_us
+
     @property
     def block_us_per_byte(self) -> float:
         """What a byte of data costs a thread block, one way."""
         return 1e-3 / self.block_gbps
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain values, in units by their keys; what is not said has its default."""
+        return {
+            "launch_us": self.launch_us,
+            "hop_us": self.hop_us,
+            "slice_us": self.slice_us,
+            "empty_slice_us": self.empty_us,
+            "least_us": self.least_us,
+            "block_gbps": self.block_gbps,
+            "piece_bytes": self.piece_bytes,
+            "slices": self.shape.slices,
+            "least_slice_bytes": self.shape.least_slice_bytes,
+            "slots": self.shape.slots,
+            "cut_through": self.shape.cut_through,
+            "wire_bytes": self.shape.wire,
+        }
 
 
 @dataclass(frozen=True)
@@ -121,6 +159,10 @@ class Executor:
     reduce_us, reduce_gbps : a local sum (`re`) of m sources of n bytes takes reduce_us + m n / reduce_gbps.
     copy_us, copy_gbps : a local copy of n bytes takes copy_us + n / copy_gbps; None: as a sum of one source.
     thread_blocks : how many a GPU runs at once, where that is known.
+    room_us : a sender remembers which slots were free when it last looked; when it knows of none, it takes so
+        long to look again.
+    link_sharpness : a thread block that moves a byte in g, with a share of the link that does in s, takes
+        (g**p + s**p) ** (1/p) with this p: the larger of both where p is large. None: the larger.
 
     Raises
     ------
@@ -133,6 +175,8 @@ class Executor:
     copy_us: float | None = None
     copy_gbps: float | None = None
     thread_blocks: int | None = None
+    room_us: float = 0.0
+    link_sharpness: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.protocols, Mapping) or not self.protocols:
@@ -146,6 +190,9 @@ class Executor:
                 raise TopologyError(f"the costs of {name} must be ProtocolCosts, not {shown(costs)}")
         number(self.reduce_us, "reduce_us", TopologyError, most=MAX_ALPHA_US, unit="us")
         number(self.reduce_gbps, "reduce_gbps", TopologyError, least=MIN_GBPS, most=MAX_GBPS, unit="GB/s")
+        number(self.room_us, "room_us", TopologyError, most=MAX_ALPHA_US, unit="us")
+        if self.link_sharpness is not None:
+            number(self.link_sharpness, "link_sharpness", TopologyError, least=1.0, most=MAX_SHARPNESS)
         if self.copy_us is not None:
             number(self.copy_us, "copy_us", TopologyError, most=MAX_ALPHA_US, unit="us")
         if self.copy_gbps is not None:
@@ -167,3 +214,14 @@ class Executor:
             f"the machine's executor says nothing about the protocol {protocol}",
             hint=f"it knows {', '.join(self.protocols)}; taccl topology fit --runs measures another",
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain values, in units by their keys; a list of protocols."""
+        return {
+            "reduce_us": self.reduce_us,
+            "reduce_gbps": self.reduce_gbps,
+            "copy_us": self.copy_us,
+            "copy_gbps": self.copy_gbps,
+            "thread_blocks": self.thread_blocks,
+            "protocols": [{"protocol": name} | costs.to_dict() for name, costs in self.protocols.items()],
+        }

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from taccl.errors import FileError
+from taccl.reading import bytes_of
 
 
 def ensure_writable(path: str | Path) -> None:
@@ -58,12 +59,7 @@ def read_bytes(path: str | Path) -> bytes:
     ------
     FileError : no such file, a folder, no permission.
     """
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
+    return bytes_of(path, MOST_BYTES + 1)
 
 
 def _replace(target: Path, text: str) -> None:

@@ -28,6 +28,7 @@ from taccl.encoding.frontier import (
 )
 from taccl.encoding.frontier.points import copies_of
 from taccl.encoding.instance import Instance
+from taccl.engine_costs import LINKS_ONLY
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.files import write_atomically
 from taccl.network import Occupancy
@@ -137,6 +138,7 @@ class Frontier:
     round_bound : no algorithm has fewer rounds per chunk, and why.
     points : in the order in which they were found: steps never go down, rounds per chunk always do.
     undecided : questions that were not answered in their time, so that points may be missing.
+    notes : what else the user should know, a sentence each.
     """
 
     collective: Collective
@@ -147,6 +149,7 @@ class Frontier:
     undecided: tuple[Undecided, ...]
     status: FrontierStatus
     seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def fastest(self) -> FrontierPoint:
@@ -172,6 +175,7 @@ class Frontier:
                 ],
                 "status": self.status,
                 "solve_s": round(self.seconds, 3),
+                "notes": list(self.notes),
             },
         )
 
@@ -314,6 +318,7 @@ def pareto(
             points, bound.rounds_per_chunk, interrupted, bool(undecided) or not budget.remaining_s()
         ),
         seconds=time.monotonic() - began,
+        notes=() if machine.executor is None else (LINKS_ONLY,),
     )
 
 

@@ -16,19 +16,20 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from taccl import units
+from taccl.collective import IntArray
 from taccl.collectives import chunk_bytes, make_collective
 from taccl.encoding.bounds import Proof, known_bounds, proofs
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.instance import Instance
 from taccl.errors import TacclError
-from taccl.network import LogicalTopology, Occupancy
+from taccl.network import Occupancy
 from taccl.notebook import html_table
 from taccl.resolved import choose_topology
 from taccl.schemas import finite, stamped
 from taccl.sketch import SketchedNetwork, sketched
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.oddities import Oddity, named, oddities
-from taccl.topologies.reach import check_pairs
+from taccl.topologies.reach import check_pairs, may_reach
 
 #: The collectives that a machine is checked with.
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
@@ -47,12 +48,13 @@ class MachineBound:
     Parameters
     ----------
     size_bytes : what nccl-tests prints as size, rounded down to a whole number of equal parts.
+    busbw_factor : of the collective; of no use where nothing is proved.
     proved : bounds with each rank's part in one piece, largest first; none for the `reason`.
     """
 
     collective: str
     size_bytes: int
-    busbw_factor: float
+    busbw_factor: float = 1.0
     proved: tuple[Proof, ...] = ()
     reason: str = ""
 
@@ -188,23 +190,41 @@ def check_machine(
     ------
     TacclError : the machine, a size or the time limit cannot be understood, or there are too many ways.
     """
-    end_s = time.monotonic() + check_time_limit(time_limit, example="20")
+    began_s = time.monotonic()
+    end_s = began_s + check_time_limit(time_limit, example="20")
     sizes_bytes = [units.parse_size(size) for size in sizes]
     machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
     check_pairs(machine)
-    network = sketched(None, machine)
     found = oddities(machine)
-    apart = _apart(machine, network.topology)
+    asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
+    network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
+    links = (
+        np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
+    )
+    apart = _apart(machine, *links)
     if apart is not None:
         return MachineCheck(machine, (apart, *found), (), ("no bounds: ranks have no way to each other",))
-    asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
-    bounds = tuple(_bounds(network, asked, end_s))
+    if network is None:
+        bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in asked)
+    else:
+        bounds = tuple(_bounds(network, asked, end_s))
     late = sum(each.reason == _LATE for each in bounds)
     notes = (f"{late} of {len(bounds)} bounds were left out: {time_limit:g} s were over",) if late else ()
     return MachineCheck(machine, found, bounds, notes)
 
 
 _LATE = "not within the time limit"
+#: Of the time limit: a network is built of paths in about as long as they are found, and not by halves.
+_SHARE_OF_PATHS = 0.4
+
+
+def _network(machine: PhysicalTopology, end_s: float) -> SketchedNetwork | None:
+    """The network of all links; None where the paths that it is made of are not found in time."""
+    for rank in range(machine.num_ranks):
+        if time.monotonic() > end_s:
+            return None
+        machine.paths_from(rank)  # the machine remembers them
+    return sketched(None, machine)
 
 
 def _bounds(
@@ -213,19 +233,19 @@ def _bounds(
     """Each with its share of the time that is left."""
     for done, (size, name) in enumerate(asked):
         left_s = end_s - time.monotonic()
-        collective = make_collective(name, network.topology.num_ranks, 1, None)
-        factor = collective.busbw_factor
         if left_s <= 0:
-            yield MachineBound(name, size, factor, reason=_LATE)
+            yield MachineBound(name, size, reason=_LATE)
             continue
         try:
+            collective = make_collective(name, network.topology.num_ranks, 1, None)
             bytes_each = chunk_bytes(collective.chunks_per_size, size)
             problem = network.applied(collective, bytes_each / units.MB).problem
             proved = _proofs(Instance(problem), Budget(left_s / (len(asked) - done)))
         except TacclError as failure:
-            yield MachineBound(name, size, factor, reason=failure.message)
+            yield MachineBound(name, size, reason=failure.message)
             continue
-        yield MachineBound(name, problem.size_bytes, factor, proved, "" if proved else _LATE)
+        factor, reason = collective.busbw_factor, "" if proved else _LATE
+        yield MachineBound(name, problem.size_bytes, factor, proved, reason)
 
 
 def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
@@ -237,10 +257,10 @@ def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
     return tuple(sorted(proved, key=lambda proof: -proof.value_us))
 
 
-def _apart(machine: PhysicalTopology, network: LogicalTopology) -> Oddity | None:
+def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Oddity | None:
     """The parts that ranks fall into when each rank of a part has a way to each; None where it is one."""
     ranks = machine.num_ranks
-    links = coo_array((np.ones(len(network.src)), (network.src, network.dst)), shape=(ranks, ranks))
+    links = coo_array((np.ones(len(src)), (src, dst)), shape=(ranks, ranks))
     count, part_of = connected_components(links, directed=True, connection="strong")
     if count == 1:
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.arguments import file_path
-from taccl.errors import FileError, MeasurementError, TopologyError
+from taccl.errors import MeasurementError, TopologyError
 from taccl.files import read_bytes
 from taccl.measurements.classes import Pair
 from taccl.measurements.facts import Measured, Scope, together
@@ -21,7 +21,9 @@ from taccl.measurements.quantities import Findings, LinkCost, Quantity
 from taccl.measurements.registry import read_measured
 from taccl.schemas import stamped
 from taccl.topologies import Path as Way
-from taccl.topologies import PhysicalTopology, load_topology_file
+from taccl.topologies import PhysicalTopology, load_topology
+from taccl.topologies.as_yaml import topology_text
+from taccl.topologies.load import names_a_file
 from taccl.topologies.strict_yaml import Node, parse_yaml
 from taccl.topologies.yaml_costs import Edit, with_numbers
 from taccl.topologies.yaml_file import link_entries, parse_topology
@@ -110,6 +112,8 @@ def fit_measured(
     files: Sequence[str | Path],
     *,
     topology: str | Path | None = None,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
     at: str | int | None = None,
     between: Scope | None = None,
     seed: int = 0,
@@ -119,7 +123,9 @@ def fit_measured(
     Parameters
     ----------
     files : what benchmarks printed; the same test in several files is repeats of it.
-    topology : the YAML file of a machine, whose numbers the measured ones replace.
+    topology : a machine as `load_topology` takes it, whose numbers the measured ones replace: in its file, or
+        in one that is written for it.
+    nodes, profile : of the machine, as in `load_topology`.
     at : the size of the messages that will be sent, such as `1MB`.
     between : whom sweeps join whose file does not tell: `gpus` of one node, or `nodes`.
     seed : of the bootstrap.
@@ -128,7 +134,7 @@ def fit_measured(
     ------
     FileError : a file cannot be read.
     MeasurementError : a file that no reader knows or can use, or no file at all.
-    TopologyError : the machine is faulty, or has fewer GPUs than were measured.
+    TopologyError : the machine is faulty, no file can say it, or it has fewer GPUs than were measured.
     UnitError : a size that is none.
     """
     if not files:
@@ -138,7 +144,7 @@ def fit_measured(
     found = findings(measured, at_bytes=at_bytes, between=between, seed=seed)
     if topology is None:
         return MeasuredFit(measured.formats, found, (), found.warnings)
-    base = _Base.load(topology)
+    base = _Base.load(topology, nodes, profile)
     changer = _Changer(base)
     changer.take(found)
     untold = [sweep for sweep in measured.sweeps if sweep.scope is None and sweep.collective is None]
@@ -159,7 +165,7 @@ def fit_measured(
 class _Base:
     """The machine's file: its text, what it means, and which entry of `links` each link comes from."""
 
-    path: Path
+    path: Path | None  # None where the text is written here
     text: str
     root: Node
     machine: PhysicalTopology  # of two nodes at least, where it has nodes
@@ -167,20 +173,24 @@ class _Base:
     entries: tuple[tuple[Node, tuple[Ends, ...]], ...]
 
     @classmethod
-    def load(cls, source: str | Path) -> _Base:
-        path = file_path(source)
-        try:
-            text = read_bytes(path).decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise TopologyError("the file is not text in UTF-8", path=path) from None
-        except FileError as failure:
-            hint = "a machine of the catalogue has no file; write it as YAML first"
-            raise FileError(failure.message, path=path, hint=failure.hint or hint) from failure
-        machine = load_topology_file(path)
+    def load(cls, source: str | Path, nodes: int | None, profile: str | Path | None) -> _Base:
+        if names_a_file(source) and nodes is None and profile is None:
+            path = file_path(source)
+            try:
+                return cls.parsed(read_bytes(path).decode("utf-8-sig"), path)
+            except UnicodeDecodeError:
+                raise TopologyError("the file is not text in UTF-8", path=path) from None
+        machine = load_topology(source, nodes, profile)
+        of = f"{source}, {machine.num_nodes} node(s)" + ("" if profile is None else f", with {profile}")
+        return cls.parsed(topology_text(machine, [f"written by taccl topology fit of {of}"]), None)
+
+    @classmethod
+    def parsed(cls, text: str, path: Path | None) -> _Base:
+        machine = parse_topology(text, path=path)
         root = parse_yaml(text, path, TopologyError)
         keys = {key.raw for key, _ in root.items()}
         if machine.num_nodes == 1 and "fabric" in keys:
-            machine = load_topology_file(path, nodes=2)
+            machine = parse_topology(text, path=path, nodes=2)
         prefix = ("node",) if "node" in keys else ()
         return cls(path, text, root, machine, prefix, link_entries(root))
 

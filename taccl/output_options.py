@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from taccl import units
-from taccl.arguments import whole_number
-from taccl.backend.target import AnyTarget, LoweringOptions
+from taccl.arguments import whole_number, word
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.errors import TacclError, UnitError
+from taccl.executor import Executor
 
 #: Of a program for a target that has no limit of its own.
 _MOST_INSTANCES = 1024
+
+#: As a protocol or a number of instances: whatever is predicted fastest.
+AUTO: Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -20,39 +25,70 @@ class OutputOptions:
     Parameters
     ----------
     xml : whether to make the target's file at all.
-    protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128; None: its usual one.
+    protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128.
     instances : how many parallel copies of the program share each chunk.
+    thread_blocks : `two-way` blocks may send and receive; of `one-way` blocks each does one of the two.
+        All three may be left open, as None or `auto`: then what is predicted fastest is chosen where the
+        machine says what executing costs; elsewhere it is the target's usual protocol, 1 instance and
+        `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
     Raises
     ------
-    TacclError : a size that is none.
+    TacclError : a size that is none, or another word for thread blocks.
     """
 
     xml: bool = True
     protocol: str | None = None
-    instances: int = 1
+    instances: int | Literal["auto"] | None = None
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        if self.thread_blocks is not None:
+            word(self.thread_blocks, "thread_blocks", (*THREAD_BLOCKS, AUTO), TacclError)
         for name, size_bytes in (("min", self.min_bytes), ("max", self.max_bytes)):
             if size_bytes is not None:
                 what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
                 whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
 
-    def for_target(self, target: AnyTarget, name: str) -> LoweringOptions:
-        """The same for a target, with the name of the program.
+    @property
+    def asked_protocol(self) -> str | None:
+        """The protocol that is asked for; None: it is open."""
+        return None if isinstance(self.protocol, str) and self.protocol == AUTO else self.protocol
+
+    @property
+    def asked_instances(self) -> int | None:
+        """The number of instances that is asked for; None: it is open."""
+        return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
+
+    @property
+    def asked_thread_blocks(self) -> ThreadBlocks | None:
+        """The kind of thread blocks that is asked for; None: it is open."""
+        return None if self.thread_blocks == AUTO else self.thread_blocks
+
+    def most_instances(self, target: AnyTarget) -> int:
+        """More are too many for a target."""
+        return _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
+
+    def for_target(self, target: AnyTarget, name: str, executor: Executor | None = None) -> LoweringOptions:
+        """The same for a target, with the name of the program and what executing costs on the machine.
+
+        What is open is as it usually is.
 
         Raises
         ------
         TacclError : the target has no such protocol, or not so many instances.
         """
-        most = _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
-        whole_number(self.instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
+        most, instances, kind = self.most_instances(target), self.asked_instances, self.asked_thread_blocks
+        instances = 1 if instances is None else instances
+        whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
         return LoweringOptions(
-            protocol=target.protocol(self.protocol),
-            instances=self.instances,
+            protocol=target.protocol(self.asked_protocol),
+            instances=instances,
+            thread_blocks=THREAD_BLOCKS[0] if kind is None else kind,
+            executor=executor,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,

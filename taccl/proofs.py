@@ -2,31 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, overload
 
 from taccl import units
 from taccl.api import StatedProblem, make_problem
+from taccl.arguments import word
+from taccl.backend.target import AnyTarget, ThreadBlocks
+from taccl.backend.targets import find_target
 from taccl.encoding.bounds import Proof, all_bounds
+from taccl.engine_costs import LINKS_ONLY, Pace, as_engines_see
+from taccl.errors import TacclError
+from taccl.executed import any_file_bound
+from taccl.executor import Executor
 from taccl.notebook import frame_of_rows, html_table
+from taccl.output_options import OutputOptions
 from taccl.problem import Problem
-from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
+from taccl.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
 from taccl.schemas import finite, stamped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from typing_extensions import Unpack
 
+_PACES: Mapping[ThreadBlocks, Pace] = {"two-way": "in-phase", "one-way": "one-way"}
+
 _COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")
+
+
+@dataclass(frozen=True)
+class ServedBy:
+    """By what the links of a machine with an executor are served, where a protocol is known.
+
+    Parameters
+    ----------
+    protocol, instances, thread_blocks : as in `bounds`; None: as many as there can be, and either kind.
+    blocks : thread blocks on each link.
+    launch_us : what a call takes before anything moves; it is in no bound of schedules.
+    any_file : no file with this protocol, so many instances and chunks as fine is faster when it is executed,
+        launch included, however many thread blocks it has.
+    """
+
+    protocol: str
+    instances: int | None
+    thread_blocks: ThreadBlocks | None
+    blocks: int
+    launch_us: float
+    any_file: Proof
+
+    @property
+    def note(self) -> str:
+        """Under which costs the bounds hold."""
+        kind = "one-way " if self.thread_blocks != "two-way" else ""
+        many = f"{self.blocks} {kind}thread block{'s' if self.blocks > 1 else ''}"
+        return (
+            f"costs are those of {many} of {self.protocol} on each link, and what is left open is no faster; "
+            f"a call takes {self.launch_us:g} us before that"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds(Sequence[Proof]):
-    """The best lower bound of each kind, largest first, and the problem that they are for."""
+    """The best lower bound of each kind, largest first, and the problem that they are for.
+
+    Parameters
+    ----------
+    served : with which costs of the machine's executor; None: by links alone.
+    """
 
     stated: StatedProblem
     proven: tuple[Proof, ...]
+    served: ServedBy | None = None
 
     @overload
     def __getitem__(self, index: int) -> Proof: ...
@@ -71,6 +118,12 @@ class Bounds(Sequence[Proof]):
                 "bound_source": largest.witness,
                 "remedy": largest.remedy,
                 "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
+                "protocol": None if self.served is None else self.served.protocol,
+                "instances": None if self.served is None else self.served.instances,
+                "thread_blocks": None if self.served is None else self.served.thread_blocks,
+                "launch_us": None if self.served is None else self.served.launch_us,
+                "any_file_bound_us": None if self.served is None else self.served.any_file.value_us,
+                "any_file_bound_source": None if self.served is None else self.served.any_file.witness,
                 "notes": list(self.stated.notes),
             },
         )
@@ -113,10 +166,87 @@ class Bounds(Sequence[Proof]):
 
 
 @spelled_out(RequestKeywords)
-def bounds(collective: AnyCollective | Request = "allgather", **asked: Unpack[RequestKeywords]) -> Bounds:
+def bounds(
+    collective: AnyCollective | Request = "allgather",
+    *,
+    protocol: str | None = None,
+    instances: int | Literal["auto"] | None = None,
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
+    **asked: Unpack[RequestKeywords],
+) -> Bounds:
     """The best lower bound of each kind in microseconds, largest first, each with its witness.
 
-    Parameters and errors are those of `taccl.make_problem`.
+    Parameters
+    ----------
+    collective, asked : as in `taccl.make_problem`.
+    protocol : of a file for the target: on a machine with an executor bounds are then of schedules under its
+        costs, as `synthesize` has them, and there is one of files too. None or `auto`: by links alone.
+    instances, thread_blocks : parallel copies of the program; whether a thread block may send and receive
+        (`two-way`) or does one of the two. None or `auto`: the bounds hold for all that it may be.
+
+    Raises
+    ------
+    TacclError : as `taccl.make_problem`, or the target has no such protocol, or not so many instances.
+    TopologyError : the executor says nothing about the protocol.
     """
-    stated = make_problem(request_of(collective, asked))
-    return Bounds(stated, all_bounds(stated.problem))
+    request = request_of(collective, asked)
+    wanted = None if protocol == AUTO else protocol
+    copies = None if instances == AUTO else instances
+    kind: ThreadBlocks | None = None if thread_blocks is None or thread_blocks == AUTO else thread_blocks
+    if kind is not None:
+        word(kind, "thread_blocks", tuple(_PACES), TacclError)
+    if wanted is None and (copies is not None or kind is not None):
+        raise TacclError(
+            "how many thread blocks there are matters to bounds where a protocol is known",
+            hint="--protocol Simple",
+        )
+    target = find_target(request.target)
+    if wanted is not None:
+        output = OutputOptions(protocol=wanted, instances=1 if copies is None else copies)
+        wanted = output.for_target(target, "bound").protocol
+    stated = make_problem(request)
+    if wanted is None:
+        return Bounds(stated, all_bounds(stated.problem))
+    executor = stated.problem.topology.executor
+    if executor is None:
+        stated = replace(stated, notes=(*stated.notes, _NO_EXECUTOR))
+        return Bounds(stated, all_bounds(stated.problem))
+    served = _served_by(stated.problem, executor, target, wanted, copies, kind)
+    stated = _under_costs(stated, served)
+    return Bounds(stated, all_bounds(stated.problem), served)
+
+
+_NO_EXECUTOR = "bounds are by links alone: the machine does not say what executing costs"
+#: Of a target that has no limit of its own.
+_MOST_BLOCKS = 1024
+
+
+def _served_by(
+    problem: Problem,
+    executor: Executor,
+    target: AnyTarget,
+    protocol: str,
+    instances: int | None,
+    kind: ThreadBlocks | None,
+) -> ServedBy:
+    """By what links are served at best, of what is asked."""
+    most = _MOST_BLOCKS if target.limits.instances is None else target.limits.instances
+    if executor.thread_blocks is not None:
+        most = min(most, executor.thread_blocks)
+    blocks = most if instances is None else instances
+    return ServedBy(
+        protocol=protocol,
+        instances=instances,
+        thread_blocks=kind,
+        blocks=blocks,
+        launch_us=executor.costs_of(protocol).launch_us,
+        any_file=any_file_bound(problem, protocol, blocks),
+    )
+
+
+def _under_costs(stated: StatedProblem, served: ServedBy) -> StatedProblem:
+    """The same with what serves the links in their costs, as `synthesize` has it."""
+    pace: Pace = "one-way" if served.thread_blocks is None else _PACES[served.thread_blocks]
+    network = as_engines_see(stated.problem.topology, served.protocol, served.blocks, pace)
+    notes = tuple(note for note in stated.notes if note != LINKS_ONLY)
+    return replace(stated, problem=replace(stated.problem, topology=network), notes=(*notes, served.note))

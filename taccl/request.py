@@ -149,7 +149,7 @@ def spelled_out(keywords: type[MachineKeywords]) -> Callable[[_Function], _Funct
         positional = [each for each in own if each.kind is not inspect.Parameter.KEYWORD_ONLY]
         rest = [each for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
         spelled = given.replace(parameters=[*positional, *asked, *rest])
-        function.__signature__ = spelled  # type: ignore[attr-defined]
+        function.__dict__["__signature__"] = spelled
         return function
 
     return with_signature

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taccl import units
 from taccl.backend.target import AnyTarget
+from taccl.choosing import FileTried
 from taccl.chunking import ChunksTried
 from taccl.collective import Collective
+from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import decisions_of, in_order
+from taccl.executed import Execution
 from taccl.files import ensure_writable, write_atomically
+from taccl.network import LogicalTopology
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem
 from taccl.schedule import Schedule, schedule_to_json
@@ -63,6 +68,11 @@ class Result:
     chunks_tried : the numbers of chunks that were compared, where that was asked for.
     file_seconds : how long lowering and verifying the files took, after the search.
     asked_for_file : whether there was to be a file.
+    protocol, instances, thread_blocks : of the file.
+    blocks_per_gpu, execution : the most thread blocks on any GPU, and a call of the file as the machine's
+        executor runs it; None where the machine does not say what executing costs.
+    files_tried : the protocols and instances that were compared, where they were open.
+    machine : its network as it is, where the schedule's costs are those of thread blocks.
     """
 
     found: Found
@@ -74,6 +84,13 @@ class Result:
     chunks_tried: tuple[ChunksTried, ...] = ()
     file_seconds: float = 0.0
     asked_for_file: bool = False
+    protocol: str = ""
+    instances: int = 1
+    thread_blocks: str = "two-way"
+    blocks_per_gpu: int | None = None
+    execution: Execution | None = None
+    files_tried: tuple[FileTried, ...] = ()
+    machine: LogicalTopology | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -185,10 +202,23 @@ class Result:
         ------
         FileError : the file cannot be written.
         """
-        text = schedule_to_json(
-            self.schedule, lower_bound_us=self.lower_bound_us, bound_source=self.bound_source
-        )
-        write_atomically(path, text)
+        write_atomically(path, self.schedule_text())
+
+    def schedule_text(self) -> str:
+        """The schedule as JSON, on the machine as it is.
+
+        Where the machine says what executing costs, the schedule was found under costs of thread blocks. In
+        the file it has the links' own, in the same order, with a bound for those: so it can be used with the
+        machine's file, like any other.
+        """
+        if self.machine is None:
+            bound_us, source = self.lower_bound_us, self.bound_source
+            return schedule_to_json(self.schedule, lower_bound_us=bound_us, bound_source=source)
+        problem = replace(self.problem, topology=self.machine)
+        by_links = in_order(problem, decisions_of(self.schedule))
+        by_links.check()
+        bound = quick_bound(problem)
+        return schedule_to_json(by_links, lower_bound_us=bound.value_us, bound_source=bound.witness)
 
     def to_dict(self) -> dict[str, object]:
         """What `taccl synthesize --json` prints, but for paths: plain values, in units by their keys."""
@@ -248,6 +278,19 @@ class Result:
             ],
             "declined": [asdict(declined) for declined in self.found.declined],
             "failures": [asdict(failure) for failure in self.found.failures],
+            "protocol": self.protocol,
+            "instances": self.instances,
+            "thread_blocks": self.thread_blocks,
+            "blocks_per_gpu": self.blocks_per_gpu,
+            "predicted": None
+            if self.execution is None
+            else {
+                "time_us": self.execution.time_us,
+                "lower_bound_us": self.execution.bound.value_us,
+                "bound_source": self.execution.bound.witness,
+                "gap": relative_gap(self.execution.time_us, self.execution.bound.value_us),
+            },
+            "files_tried": [asdict(tried) | {"gap": tried.gap} for tried in self.files_tried],
             "chunks_tried": [
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
             ],
@@ -263,7 +306,7 @@ class Result:
         TacclError : pandas is not installed.
         """
         figures = self.figures()
-        single = [key for key, value in figures.items() if not isinstance(value, list)]
+        single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
         return frame_of_rows([figures], [key for key in single if key not in _EARLIER])
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
@@ -281,6 +324,8 @@ class Result:
             ("status", self.status),
             ("verified", self._verdict()),
         ]
+        if self.execution is not None:
+            rows.append(("predicted", self._predicted(self.execution)))
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         title = f"{self.collective.name}, {self.problem.num_ranks} ranks, on {on}, {size}"
         return html_table(title, (), rows)
@@ -302,7 +347,10 @@ class Result:
             ("engine", f"{self.options.engine}, {self.solve_seconds:.1f} s"),
             ("verified", self._verdict()),
         ]
+        if self.execution is not None:
+            rows.append(("predicted", self._predicted(self.execution)))
         rows += [("note", note) for note in self.notes]
+        rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
         rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
         return "\n".join(f"{label:<12} {value}" for label, value in rows)
 
@@ -312,6 +360,14 @@ class Result:
             f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%, "
             f"{self.status})"
         )
+
+    def _predicted(self, execution: Execution) -> str:
+        """What a call of the file takes."""
+        bound_us = execution.bound.value_us
+        gap = 100 * relative_gap(execution.time_us, bound_us)
+        blocks = f"{self.blocks_per_gpu} {'one-way ' if self.thread_blocks == 'one-way' else ''}thread blocks"
+        way = f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
+        return f"{execution.time_us:.2f} us a call ({way}), bound {bound_us:.2f} us, gap {gap:.2f}%"
 
     def _chunk_size(self) -> str:
         return units.format_size(self.chunk_bytes)

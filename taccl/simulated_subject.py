@@ -18,8 +18,9 @@ from taccl.backend.verify import refusals_of, verify_program
 from taccl.collective import Collective
 from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, make_collective
-from taccl.errors import CollectiveError, FileError, VerificationError
+from taccl.errors import CollectiveError, VerificationError
 from taccl.files import read_bytes
+from taccl.reading import bytes_of
 from taccl.schedule import SavedSchedule
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -58,12 +59,7 @@ def is_json(path: str | Path) -> bool:
     ------
     FileError : it cannot be read.
     """
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(64).lstrip().startswith(b"{")
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
+    return bytes_of(path, 64).lstrip().startswith(b"{")
 
 
 def of_schedule(saved: SavedSchedule) -> Subject:

@@ -7,6 +7,7 @@ what XML is, and not what any file means.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
@@ -20,6 +21,8 @@ MAX_VALUE_LENGTH = 4096
 MAX_TEXT_LENGTH = 2**20
 #: Elements one after the other at the top of a file; the runtimes take the first algo.
 MAX_ROOTS = 64
+#: Comments may stand before the first element, but no chapters.
+_BEGINNING = 2**16
 _JUNK_AFTER_ROOT = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 
 
@@ -45,6 +48,11 @@ class Dialect:
     error: type[TacclError] = XmlError
     may_name_type: bool = False
     may_hold_text: bool = False
+
+
+def begins_with(root: re.Pattern[str], text: str) -> bool:
+    """Whether an element that `root` matches begins near the start of a text, well formed or not."""
+    return root.search(text, 0, _BEGINNING) is not None
 
 
 @dataclass(slots=True, eq=False)

@@ -92,3 +92,9 @@ Bidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor
    GPU 00 <-      16.87          N/A     65.21
    GPU 00 <->     40.85          N/A    127.61
 """
+
+
+def perftest_json(size: int, bandwidth: float, rate: float, title: str = "RDMA_Write_BW_Test") -> str:
+    info = f'"test": "{title}", "Dual_port": "OFF", "Device": "mlx5_0", "Mtu": 4096'
+    results = f'"MsgSize": {size}, "BW_peak": 0.0, "BW_average": {bandwidth}, "MsgRate": {rate}'
+    return f'{{\n"test_info": {{\n{info}\n}},\n"results": {{\n{results}\n}}\n}}\n'

@@ -39,5 +39,5 @@ def sketches(draw: st.DrawFn) -> Sketch:
     senders = [relay.sender for relay in relays] or list(range(GPUS))
     drawn = draw(st.dictionaries(st.sampled_from(senders), _SOME, max_size=2))
     entries = tuple(SenderFor(sender, drawn[sender], line=20 + sender) for sender in sorted(drawn))
-    between = Internode(strategy, relays, entries, line=9)  # type: ignore[arg-type]
+    between = Internode(strategy, relays, entries, line=9)
     return Sketch("drawn", intranode=intranode, internode=between, path="drawn.yaml")

@@ -48,7 +48,7 @@ PAIR = (Device("gpu0", "gpu", 0, 0), Device("gpu1", "gpu", 0, 1))
 
 def machine(**cost: object) -> PhysicalTopology:
     link = {"src": "gpu0", "dst": "gpu1", "alpha_us": 1.0, "beta_us_per_mb": 1.0} | cost
-    return PhysicalTopology("pair", PAIR, (Link(**link),))  # type: ignore[arg-type]
+    return PhysicalTopology("pair", PAIR, (Link(**link),))
 
 
 CALLS: list[tuple[Callable[..., object], dict[str, object], tuple[str, ...]]] = [
@@ -117,7 +117,7 @@ def test_absurd_values_are_refused_in_a_sentence_or_taken(
 
 @pytest.fixture
 def xml(tmp_path: Path) -> Path:
-    taccl.synthesize(**SEARCH).write(tmp_path / "a.xml")  # type: ignore[arg-type]
+    taccl.synthesize(**SEARCH).write(tmp_path / "a.xml")
     return tmp_path / "a.xml"
 
 
@@ -147,7 +147,7 @@ def test_any_cost_of_a_link_makes_a_machine_or_a_refusal(cost: object) -> None:
 @given(st.sampled_from([0.0, 1e-9, 0.7, 1e9]), st.sampled_from([0.0, 1e-18, 1e-3, 20.0, 1e9]))
 def test_bounds_exist_for_every_cost_that_is_taken(alpha_us: float, beta_us_per_mb: float) -> None:
     link = LINK | {"alpha_us": np.array([alpha_us]), "beta_us_per_mb": np.array([beta_us_per_mb])}
-    topology = LogicalTopology(**link)  # type: ignore[arg-type]
+    topology = LogicalTopology(**link)
     problem = Problem(topology, taccl.make_collective("broadcast", 2), 2.0**40)
     time_us = alpha_us + 2.0**40 * beta_us_per_mb
     assert taccl.encoding.bounds.lower_bound(problem).value_us == pytest.approx(time_us)
@@ -167,13 +167,13 @@ def test_options_of_engines_say_what_they_take(
     given: dict[str, object], error: type[TacclError], words: str
 ) -> None:
     with pytest.raises(error) as refused:
-        SearchOptions(**given)  # type: ignore[arg-type]
+        SearchOptions(**given)
     assert words in str(refused.value)
 
 
 def test_instances_are_refused_before_the_search() -> None:
     with pytest.raises(TacclError, match="instances must be a whole number from 1 to 32, not 1000000"):
-        taccl.synthesize(**RING, instances=10**6)  # type: ignore[arg-type]
+        taccl.synthesize(**RING, instances=10**6)
 
 
 def test_a_collective_made_by_hand_is_looked_at() -> None:
@@ -185,7 +185,7 @@ def test_a_collective_made_by_hand_is_looked_at() -> None:
         {"inputs": type(whole.inputs)(np.array([7]), np.array([0]), np.array([0]))},
     ):
         with pytest.raises(CollectiveError):
-            replace(whole, **broken)  # type: ignore[arg-type]
+            replace(whole, **broken)
 
 
 def test_a_number_too_long_to_be_spelled_is_told_by_its_length() -> None:

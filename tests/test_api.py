@@ -74,7 +74,7 @@ def test_the_size_is_the_one_asked_for_else_the_profiles_else_the_sketchs(
     given: dict[str, object], size: int
 ) -> None:
     given = {"topology": "ndv2", **given} if "sketch" not in given else given
-    assert make_problem("allgather", **given).problem.size_bytes == size  # type: ignore[arg-type]
+    assert make_problem("allgather", **given).problem.size_bytes == size
 
 
 @pytest.mark.parametrize("collective", ["allgather", "alltoall"])
@@ -130,14 +130,14 @@ def test_one_rank_has_nothing_to_do() -> None:
 )
 def test_a_wrong_request_is_a_taccl_error(error: type[TacclError], given: dict[str, object]) -> None:
     with pytest.raises(error) as caught:
-        synthesize(**given)  # type: ignore[arg-type]
+        synthesize(**given)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("given", [{"nodes": 2}, {"profile": PROFILES / "topo-ndv2-1MB.json"}])
 def test_what_only_a_name_can_use_is_refused_with_a_topology_object(given: dict[str, object]) -> None:
     with pytest.raises(TacclError, match="of no use"):
-        choose_topology(load_topology("ndv2"), **given)  # type: ignore[arg-type]
+        choose_topology(load_topology("ndv2"), **given)
 
 
 @pytest.mark.parametrize("collective", [make_collective("broadcast", 3), "c.yaml"])

@@ -17,7 +17,7 @@ from taccl.errors import CollectiveError, TopologyError
 def test_the_number_of_chunks_that_would_fit_is_the_largest_that_does(name: str, ranks: int) -> None:
     with pytest.raises(CollectiveError, match="too large to build") as refused:
         make_collective(name, ranks, 10**9)
-    most = int(re.fullmatch(r"--chunks (\d+) or fewer", refused.value.hint or "")[1])  # type: ignore[index]
+    most = int(re.fullmatch(r"--chunks (\d+) or fewer", refused.value.hint or "")[1])
     for chunks, fits in ((most, True), (most + 1, False)):
         collective = None
         try:
@@ -56,7 +56,7 @@ def test_a_request_too_large_to_build_says_what_would_fit(
 ) -> None:
     given = {"size": "16384MB"} | request_
     with pytest.raises((CollectiveError, TopologyError), match=re.escape(words)) as refused:
-        taccl.make_problem(**given)  # type: ignore[arg-type]
+        taccl.make_problem(**given)
     assert hint is None or hint in (refused.value.hint or "")
 
 

@@ -47,7 +47,7 @@ def collectives(draw: st.DrawFn) -> Collective:
     rows = draw(st.lists(st.tuples(some, some, st.booleans(), st.integers(0, ranks - 1)), max_size=6))
 
     def placement(column: int) -> Placement:
-        pairs = [(chunk, rank) for chunk, row in enumerate(rows) for rank in sorted(row[column])]  # type: ignore[call-overload]
+        pairs = [(chunk, rank) for chunk, row in enumerate(rows) for rank in sorted(row[column])]
         chunk, rank = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return Placement(chunk, rank, chunk)
 

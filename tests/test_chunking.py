@@ -26,11 +26,11 @@ RING = {"topology": "ring-oneway:3"}
 
 
 def stated(number: int, size: int = 48 * MB, collective: str = "broadcast") -> StatedProblem:
-    return make_problem(collective, size=size, chunks=number, **RING)  # type: ignore[arg-type]
+    return make_problem(collective, size=size, chunks=number, **RING)
 
 
 def chosen(**change: object) -> Choice[StatedProblem]:
-    return choose_chunks(stated, replace(QUICK, **change))  # type: ignore[arg-type]
+    return choose_chunks(stated, replace(QUICK, **change))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_cutting_finer_never_makes_it_slower(collective: str) -> None:
 def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: list[int]) -> None:
     choice = chosen()
     for tried in choice.tried:
-        largest = bounds("broadcast", size=48 * MB, chunks=tried.chunks, **RING)[0]  # type: ignore[arg-type]
+        largest = bounds("broadcast", size=48 * MB, chunks=tried.chunks, **RING)[0]
         assert tried.lower_bound_us <= largest.value_us
         assert choice.any_chunks.value_us <= tried.time_us
     assert [tried.remark for tried in choice.tried].count("chosen") == 1
@@ -92,7 +92,7 @@ def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: li
 
 def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
     """What an instance knows already, no search proves again."""
-    largest = bounds("broadcast", size=48 * MB, chunks=1, **RING)[0]  # type: ignore[arg-type]
+    largest = bounds("broadcast", size=48 * MB, chunks=1, **RING)[0]
     assert chosen().tried[0].lower_bound_us == pytest.approx(largest.value_us)
 
 
@@ -323,7 +323,7 @@ def test_an_unknown_engine_is_found_before_any_look() -> None:
 
 
 def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list[int]) -> None:
-    result = synthesize("broadcast", size="48MB", chunks="auto", gap=0.05, time_limit=60, **RING)  # type: ignore[arg-type]
+    result = synthesize("broadcast", size="48MB", chunks="auto", gap=0.05, time_limit=60, **RING)
     assert result.collective.chunks_per_rank > 1
     assert result.size_bytes == 48 * MB
     assert result.verified
@@ -336,4 +336,4 @@ def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list
 @pytest.mark.parametrize("chunks", ["many", "4"])
 def test_other_words_are_refused(chunks: str) -> None:
     with pytest.raises(TacclError, match="a number or auto"):
-        synthesize("broadcast", size="3MB", chunks=chunks, **RING)  # type: ignore[arg-type]
+        synthesize("broadcast", size="3MB", chunks=chunks, **RING)

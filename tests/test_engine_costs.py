@@ -108,15 +108,18 @@ def test_a_network_without_an_executor_stays_as_it_is():
 def test_engines_search_with_the_costs_of_the_protocol_and_instances_that_are_asked():
     """Two thread blocks on each link move twice the bytes; LL starts sooner and moves fewer."""
     quick = {"topology": MACHINE, "engine": "greedy", "gap": 0.95, "time_limit": 20.0, "chunks": 1}
-    one = synthesize("allgather", size="64MB", **quick)
-    two = synthesize("allgather", size="64MB", instances=2, **quick)
+    quick |= {"thread_blocks": "two-way"}
+    one = synthesize("allgather", size="64MB", protocol="Simple", instances=1, **quick)
+    two = synthesize("allgather", size="64MB", protocol="Simple", instances=2, **quick)
     costs = EXECUTOR.costs_of("Simple")
     for result, blocks in ((one, 1), (two, 2)):
         beta = float(link_us_per_mb(costs, WIRE, blocks))
         assert result.time_us == pytest.approx(0.7 + hop_us(costs) + 8 * beta)
         assert result.lower_bound_us <= result.time_us
         assert any(f"{blocks} thread block" in note and "Simple" in note for note in result.notes)
-    simple, ll = (synthesize("allgather", size="8KB", protocol=name, **quick) for name in ("Simple", "LL"))
+    simple, ll = (
+        synthesize("allgather", size="8KB", protocol=name, instances=1, **quick) for name in ("Simple", "LL")
+    )
     assert ll.time_us < simple.time_us
 
 
@@ -135,3 +138,22 @@ def test_a_pace_or_number_that_is_none_is_refused():
     only = replace(network, executor=replace(EXECUTOR, protocols={"LL": EXECUTOR.costs_of("LL")}))
     with pytest.raises(TopologyError, match="says nothing about the protocol Simple"):
         as_engines_see(only, "Simple", 1)
+
+
+def test_one_way_thread_blocks_serve_links_at_their_pace():
+    two, one = (
+        synthesize(
+            "allgather",
+            topology=MACHINE,
+            size="16MB",
+            chunks=1,
+            engine="greedy",
+            gap=0.99,
+            protocol="Simple",
+            instances=1,
+            thread_blocks=ways,
+        )
+        for ways in ("two-way", "one-way")
+    )
+    assert one.time_us < 0.55 * two.time_us
+    assert any("1 one-way thread block of Simple" in note for note in one.notes)

@@ -31,6 +31,9 @@ def test_flags_take_their_share_of_the_wire() -> None:
         ({"slice_us": "1"}, "slice_us must be"),
         ({"empty_slice_us": -1}, "empty_slice_us must be"),
         ({"least_us": -1}, "least_us must be"),
+        ({"sleep_after_us": -1, "wake_us": 1}, "sleep_after_us must be"),
+        ({"sleep_after_us": 1, "wake_us": -1}, "wake_us must be"),
+        ({"wake_us": 1}, "wake_us says nothing without sleep_after_us"),
         ({"block_gbps": 0}, "block_gbps must be"),
         ({"piece_bytes": 0}, "piece_bytes must be a whole number from 1"),
         ({"piece_bytes": 1.5}, "piece_bytes must be a whole number"),
@@ -58,9 +61,17 @@ def test_costs_that_cannot_be_are_refused(wrong: dict, message: str) -> None:
         ({"copy_us": -1}, "copy_us must be"),
         ({"copy_gbps": float("inf")}, "copy_gbps must be"),
         ({"thread_blocks": 0}, "thread_blocks must be"),
+        ({"room_us": -1}, "room_us must be"),
+        ({"link_sharpness": 0.5}, "link_sharpness must be"),
     ],
     ids=str,
 )
 def test_executors_that_cannot_be_are_refused(wrong: dict, message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         replace(Executor({"LL": LL}, 1.0, 10.0), **wrong)
+
+
+def test_who_sleeps_after_a_while_has_to_be_woken() -> None:
+    sleepy = replace(LL, launch_us=100.0, sleep_after_us=250.0, wake_us=20.0)
+    assert [sleepy.call_us(run_us) for run_us in (0, 150, 151)] == [100, 250, 271]
+    assert LL.call_us(1000) == 1004.7

@@ -63,7 +63,7 @@ symmetry:
 
 
 def asked(text: str, collective: str = "allgather", **more: object) -> Explanation:
-    return explain(collective, topology=small_machine(), sketch=parse_sketch(text), size=6 * 2**20, **more)  # type: ignore[arg-type]
+    return explain(collective, topology=small_machine(), sketch=parse_sketch(text), size=6 * 2**20, **more)
 
 
 def lines_of(conflict: Conflict) -> list[int | None]:
@@ -96,7 +96,7 @@ def test_demands_that_a_symmetry_moves_onto_one_that_is_told_are_its_images() ->
     assert plain.unmet.unmet == with_symmetry.unmet.unmet
     for explanation in (plain, with_symmetry):
         told = sum(each.demands + each.images for each in explanation.conflicts)
-        assert told + explanation.unmet.untold == explanation.unmet.unmet  # type: ignore[union-attr]
+        assert told + explanation.unmet.untold == explanation.unmet.unmet
 
 
 def test_to_leave_out_a_line_is_to_leave_out_the_symmetries_that_need_it() -> None:

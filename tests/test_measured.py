@@ -239,9 +239,42 @@ def test_the_json_is_json() -> None:
 def test_what_cannot_be_is_refused(machine: Path, tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match="nothing to fit"):
         fit_measured([])
-    with pytest.raises(FileError, match="cannot be read"):
+    with pytest.raises(FileError, match="no such file"):
         fit_measured([tmp_path / "no.txt"])
-    with pytest.raises(FileError, match="catalogue"):
-        fit_measured([DATA / "osu-latency.txt"], topology="ndv2")
+    with pytest.raises(FileError, match="no\\.yaml"):
+        fit_measured([DATA / "osu-latency.txt"], topology=tmp_path / "no.yaml")
+    with pytest.raises(TopologyError, match="cannot be written as a file"):
+        fit_measured([DATA / "osu-latency.txt"], topology="ndv2-teccl", nodes=2)
+    with pytest.raises(TopologyError, match="no machine called"):
+        fit_measured([DATA / "osu-latency.txt"], topology="ndv3")
     with pytest.raises(UnitError):
         fit_measured([DATA / "osu-latency.txt"], at="much")
+
+
+@pytest.mark.parametrize("nodes", [None, 3])
+def test_a_machine_of_the_catalogue_gets_a_file_with_the_numbers(nodes: int | None) -> None:
+    fitted = fit_measured([DATA / "osu-latency.txt"], topology="dgx2", nodes=nodes, between="nodes")
+    (alpha,) = (change for change in fitted.changes if change.key == "fabric.alpha_us")
+    assert fitted.machine_text is not None
+    written = parse_topology(fitted.machine_text)
+    assert written.num_nodes == (nodes or 2)
+    path, before = (machine.path(0, 16) for machine in (written, load_topology("dgx2", nodes=2)))
+    assert path.alpha_us == pytest.approx(before.alpha_us + alpha.after - alpha.before)
+    assert "of dgx2" in fitted.machine_text.splitlines()[0]
+
+
+def test_a_shape_and_a_file_with_other_nodes_get_a_file_too(machine: Path) -> None:
+    ring = fit_measured([DATA / "p2p-v100-4.txt"], topology="ring:4").machine_text
+    assert gbps_of(ring or "", "gpu0", "gpu1") == pytest.approx(48.48, rel=1e-3)
+    told = fit_measured([DATA / "p2p-v100-4.txt"], topology=machine, nodes=5).machine_text
+    assert parse_topology(told or "").num_nodes == 5
+
+
+def test_a_profile_gives_the_numbers_before_the_fit() -> None:
+    profile = DATA.parent / "taccl" / "topo" / "topo-ndv2-32KB.json"
+    fitted = fit_measured(
+        [DATA / "osu-latency.txt"], topology="ndv2", profile=profile, at="1MB", between="nodes"
+    )
+    profiled = load_topology("ndv2", profile=profile)
+    assert parse_topology(fitted.machine_text or "").path(0, 1) == profiled.path(0, 1)
+    assert profile.name in (fitted.machine_text or "").splitlines()[0]

@@ -134,7 +134,7 @@ def test_a_dictionary_is_what_the_command_prints(
     kind: str, everything: dict[str, tuple[object, list[str]]]
 ) -> None:
     made, words = everything[kind]
-    values = json.loads(json.dumps(made.to_dict(), allow_nan=False))  # type: ignore[attr-defined]
+    values = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     Draft202012Validator(json_schema(values["schema"])).validate(values)
     printed = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert without_own(values) == without_own(printed)
@@ -145,7 +145,7 @@ def test_every_result_is_a_table_in_a_notebook(
     kind: str, everything: dict[str, tuple[object, list[str]]]
 ) -> None:
     made, _ = everything[kind]
-    assert len(Tables(made._repr_html_()).rows) > 1  # type: ignore[attr-defined]
+    assert len(Tables(made._repr_html_()).rows) > 1
 
 
 def test_frames_of_several_results_go_below_each_other(result: taccl.Result) -> None:

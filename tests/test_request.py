@@ -65,7 +65,7 @@ def test_a_word_that_is_none_is_refused_when_the_request_is_made(
 
 def test_a_keyword_that_is_none_is_a_type_error_as_of_any_function() -> None:
     with pytest.raises(TypeError, match="topolgy"):
-        taccl.make_problem(topolgy="ring:4")  # type: ignore[call-arg]
+        taccl.make_problem(topolgy="ring:4")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_other_answers_of_an_observer_let_the_search_go_on(
     fast = swap(problem)
     engine(says(Update("a", swap(problem, 9.0)), Update("b", fast)))
     answers: list[object] = [True, "go on"]
-    found = search(problem, SearchOptions(), lambda progress: answers.pop())  # type: ignore[arg-type, return-value]
+    found = search(problem, SearchOptions(), lambda progress: answers.pop())
     assert found.schedule is fast
 
 

@@ -62,7 +62,7 @@ def test_bounds_are_the_same_with_and_without() -> None:
 
 def test_an_unknown_symmetry_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SketchError, match="unknown symmetry 'rotation'") as caught:
-        make_problem("allgather", topology="ring:4", size="4KB", symmetry="rotation")  # type: ignore[arg-type]
+        make_problem("allgather", topology="ring:4", size="4KB", symmetry="rotation")
     assert caught.value.hint == "one of sketch, auto"
 
 

@@ -82,28 +82,28 @@ def test_a_target_of_an_installed_package_is_known_by_its_name_and_by_the_ending
 ) -> None:
     found = find_target("listing")
     assert found.name == target_of_file("a.TXT").name == "listing"
-    assert found.read.__wrapped__ is LISTING.read  # type: ignore[attr-defined]
+    assert found.read.__wrapped__ is LISTING.read
 
 
 @pytest.mark.parametrize("name", ["nccl", "", 3, None, ["all"]])
 def test_an_unknown_target_is_refused_with_those_that_there_are(name: object) -> None:
     with pytest.raises(CollectiveError, match="unknown target") as caught:
-        find_target(name)  # type: ignore[arg-type]
+        find_target(name)
     assert caught.value.hint == "one of all, msccl, executor, rccl"
 
 
 def test_a_problem_takes_the_most_chunks_of_a_send_from_its_target() -> None:
     given = {"topology": "ring:3", "size": "3MB"}
-    assert make_problem("allgather", **given).problem.max_group == 71  # type: ignore[arg-type]
-    assert make_problem("allgather", target=LISTING, **given).problem.max_group == 2  # type: ignore[arg-type]
+    assert make_problem("allgather", **given).problem.max_group == 71
+    assert make_problem("allgather", target=LISTING, **given).problem.max_group == 2
     unlimited = replace(LISTING, limits=replace(LISTING.limits, max_group=None))
-    assert make_problem("allgather", target=unlimited, **given).problem.max_group == 2**31  # type: ignore[arg-type]
+    assert make_problem("allgather", target=unlimited, **given).problem.max_group == 2**31
 
 
 def test_a_schedule_for_a_target_from_outside_keeps_its_limits_and_is_verified_by_it(tmp_path: Path) -> None:
     result = synthesize(
         "allgather", topology="ring:4", size="6KB", chunks=6, target=LISTING, engine="greedy", gap=0.3
-    )  # type: ignore[arg-type]
+    )
     assert 1 < result.schedule.sends.count.max() <= 2
     (file,) = result.files
     assert (file.format, file.readers) == ("txt", ("eyes",))
@@ -121,7 +121,7 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
 
     careless = replace(LISTING, lower=forgets_the_last)
     with pytest.raises(VerificationError, match="the TXT made for this schedule fails") as caught:
-        synthesize("allgather", topology="ring:3", size="3MB", target=careless, **QUICK)  # type: ignore[arg-type]
+        synthesize("allgather", topology="ring:3", size="3MB", target=careless, **QUICK)
     assert "never gets chunk" in caught.value.findings[0]
     kept = caught.value.kept
     assert isinstance(kept, package.Result)
@@ -138,7 +138,7 @@ def test_whatever_breaks_down_after_the_search_what_was_found_is_kept_and_the_fa
 
     broken = replace(LISTING, lower=breaks_down)
     with pytest.raises(CheckError, match=str(fault) or type(fault).__name__) as caught:
-        synthesize("allgather", topology="ring:3", size="3MB", target=broken, **QUICK)  # type: ignore[arg-type]
+        synthesize("allgather", topology="ring:3", size="3MB", target=broken, **QUICK)
     assert isinstance(caught.value.kept, package.Result)
     caught.value.kept.schedule.check()
 
@@ -157,7 +157,7 @@ def test_msccl_xml_refuses_what_it_has_no_word_for(
     plain = make_problem("allgather", topology="ring:3", size="3MB", target=target).problem
     target.check_problem(plain, LoweringOptions())
     with pytest.raises(CollectiveError, match=f"knows no {feature}: {reason}"):
-        target.check_problem(replace(plain, **columns), LoweringOptions())  # type: ignore[arg-type]
+        target.check_problem(replace(plain, **columns), LoweringOptions())
 
 
 def test_what_follows_an_output_is_nothing_that_msccl_xml_has_to_hold() -> None:
@@ -166,7 +166,7 @@ def test_what_follows_an_output_is_nothing_that_msccl_xml_has_to_hold() -> None:
 
 
 def test_no_schedule_is_lowered_whose_problem_msccl_xml_has_no_word_for() -> None:
-    schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule  # type: ignore[arg-type]
+    schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule
     unequal = replace(schedule, problem=replace(schedule.problem, sizes=np.arange(1.0, 4.0)))
     with pytest.raises(CollectiveError, match="a file for MSCCL-XML knows no sizes") as caught:
         lower(unequal)
@@ -196,7 +196,7 @@ def test_what_a_target_cannot_hold_is_refused_before_any_search(
 ) -> None:
     monkeypatch.setattr("taccl.api.search", None)
     with pytest.raises(TacclError, match=said) as caught:
-        synthesize(target=LISTING, **given)  # type: ignore[arg-type]
+        synthesize(target=LISTING, **given)
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
 
 
@@ -208,7 +208,7 @@ def test_the_usual_protocol_is_the_first_of_the_target_and_its_spelling_is_the_t
 
 
 def test_the_schedule_alone_needs_no_file() -> None:
-    result = synthesize("allgather", topology="ring:9", size="9MB", target=LISTING, xml=False, **QUICK)  # type: ignore[arg-type]
+    result = synthesize("allgather", topology="ring:9", size="9MB", target=LISTING, xml=False, **QUICK)
     assert (result.files, result.problem.max_group) == ((), 2)
 
 
@@ -267,7 +267,7 @@ def test_the_toy_reads_what_it_writes_and_takes_a_collective_as_a_value() -> Non
     swap = make_collective("alltoall", 2, 1)
     (file,) = synthesize(
         swap, topology="ring:2", size="2MB", target=LISTING, **(QUICK | {"chunks": None})
-    ).files  # type: ignore[arg-type]
+    ).files
     assert read(file.text, None) == read(file.text.encode(), None) == file.program
 
 

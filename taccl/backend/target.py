@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args
 
 from taccl.arguments import shown
 from taccl.collective import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.executor import Executor
 from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
@@ -43,6 +44,11 @@ class TargetLimits:
     instances: int | None = None
 
 
+#: Whether a thread block may have a peer to send to and one to receive from, or only one of the two.
+ThreadBlocks = Literal["two-way", "one-way"]
+THREAD_BLOCKS: tuple[ThreadBlocks, ...] = get_args(ThreadBlocks)
+
+
 @dataclass(frozen=True, slots=True)
 class LoweringOptions:
     """What a schedule does not say of its file.
@@ -51,12 +57,16 @@ class LoweringOptions:
     ----------
     protocol : how bytes are moved; one of the target's `protocols`.
     instances : parallel copies of the program, which share each chunk.
+    thread_blocks : whether a thread block may both send and receive; for files that have thread blocks.
+    executor : what executing costs on the machine; None: not known, as if local copies and sums took no time.
     min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
     name : what the program is called.
     """
 
     protocol: str = "Simple"
     instances: int = 1
+    thread_blocks: ThreadBlocks = "two-way"
+    executor: Executor | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
     name: str = "taccl"

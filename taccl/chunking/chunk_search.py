@@ -12,6 +12,7 @@ from taccl.chunking.numbers import candidates
 from taccl.chunking.trials import Choice, Stated, Trial
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.engines.registry import engine_named
@@ -55,6 +56,7 @@ def choose_chunks(
     options: SearchOptions,
     on_progress: Observer | None = None,
     can_be_used: Callable[[Schedule], object] | None = None,
+    budget: Budget | None = None,
 ) -> Choice[Stated]:
     """Search the number of chunks, and with most of the time the schedule for the best number.
 
@@ -65,6 +67,7 @@ def choose_chunks(
     state : the problem with so many chunks in each part; the size must stay the same.
     options : as for `search`; the budget is for everything together, the gap for the number chosen.
     can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
+    budget : for everything together; None: what the options say.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def choose_chunks(
     """
     if options.engine != "auto":
         engine_named(options.engine)
-    searching = ChunkSearch(state, options, on_progress, can_be_used)
+    searching = ChunkSearch(state, options, on_progress, can_be_used, budget)
     try:
         searching.first_round()
         searching.second_round()
@@ -98,9 +101,10 @@ class ChunkSearch(Generic[Stated]):
         options: SearchOptions,
         on_progress: Observer | None,
         can_be_used: Callable[[Schedule], object] | None,
+        budget: Budget | None = None,
     ) -> None:
         self._began = time.monotonic()
-        self._budget = options.budget()
+        self._budget = options.budget() if budget is None else budget
         self._total_s = self._budget.remaining_s()
         self._state, self._options = state, options
         self._on_progress, self._can_be_used = on_progress, can_be_used
@@ -193,11 +197,14 @@ class ChunkSearch(Generic[Stated]):
             elapsed_s=passed_s,
             failed=bool(failures),
         )
+        chosen = replace(best.found, status=status, seconds=passed_s, failures=failures)
+        others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]
         return Choice(
             stated=best.stated,
-            found=replace(best.found, status=status, seconds=passed_s, failures=failures),
+            found=chosen,
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._any_chunks,
+            all_found=((best.stated, chosen), *((each.stated, each.found) for each in others)),
         )
 
     def _only_the_coarsest(self) -> None:

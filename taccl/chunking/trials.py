@@ -56,13 +56,14 @@ class ChunksTried:
 class Choice(Generic[Stated]):
     """The number of chunks that gave the fastest schedule, and all that were tried.
 
-    `any_chunks` bounds the time whatever the number is.
+    `any_chunks` bounds the time whatever the number is; `all_found` is the best for each number.
     """
 
     stated: Stated
     found: Found
     tried: tuple[ChunksTried, ...]
     any_chunks: Proof
+    all_found: tuple[tuple[Stated, Found], ...] = ()
 
     @property
     def note(self) -> str:

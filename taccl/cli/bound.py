@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from taccl import units
+from taccl.backend.target import THREAD_BLOCKS
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
@@ -21,11 +22,30 @@ from taccl.proofs import Bounds, bounds
 @symmetry_option
 @chunks_option
 @target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)
+@click.option(
+    "--protocol",
+    metavar="NAME",
+    help="Simple, LL or LL128: what it costs on a machine with an executor. Default: links alone.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --protocol: parallel copies of the program. Default: bounds hold for any number.",
+)
+@click.option(
+    "--thread-blocks",
+    type=click.Choice(THREAD_BLOCKS),
+    help="With --protocol: whether a thread block may both send and receive. Default: bounds hold for both.",
+)
 @json_option
 def bound(as_json: bool, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.
 
     No engine runs. The largest bound counts, and its witness says where the machine is the limit.
+
+    On a machine with an executor, --protocol says with which costs; what every schedule pays (the launch) is
+    told apart, and so is a bound of the file's own time.
 
     \b
     taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB
@@ -56,6 +76,12 @@ def _show(proven: Bounds) -> None:
         click.echo(
             f"however finely {size} is cut, no schedule is faster than {any_chunks.value_us:.2f} us "
             f"({any_chunks.witness})"
+        )
+    if proven.served is not None:
+        any_file = proven.served.any_file
+        click.echo(
+            f"no file of {proven.served.protocol} with chunks as fine, executed, takes less than "
+            f"{any_file.value_us:.2f} us ({any_file.witness})"
         )
     for note in stated.notes:
         click.echo(f"note: {note}")

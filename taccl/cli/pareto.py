@@ -170,6 +170,8 @@ def _show(frontier: Frontier, size: str, written: str | None, *, as_json: bool, 
             "a point may be missing"
         )
     say(f"{frontier.status}, {frontier.seconds:.1f} s")
+    for note in frontier.notes:
+        say(f"note: {note}")
     if written is not None:
         say(written)
 

@@ -10,7 +10,7 @@ import click
 
 from taccl import api, units
 from taccl.arguments import shown
-from taccl.backend.target import AnyTarget
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
@@ -30,9 +30,9 @@ from taccl.cli.targets import protocol_option, target_option
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
+from taccl.output_options import AUTO
 from taccl.request import Request
 from taccl.result import Result
-from taccl.schedule import schedule_to_json
 
 _REQUEST = {each.name for each in fields(Request)}
 
@@ -103,11 +103,16 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @protocol_option
 @click.option(
     "--instances",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Parallel copies of the program that share each chunk.",
+    callback=_number_or_auto,
+    metavar="N|auto",
+    help="Parallel copies of the program that share each chunk. Default: auto, what is predicted fastest "
+    "where the machine has an executor, else 1.",
+)
+@click.option(
+    "--thread-blocks",
+    type=click.Choice([*THREAD_BLOCKS, AUTO]),
+    help="Whether a thread block may both send and receive, or does only one of the two. Default: auto, as "
+    "for instances; without an executor, two-way.",
 )
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
@@ -223,8 +228,7 @@ def _write(result: Result, output: Path) -> tuple[Path, ...]:
 
 def _write_schedule(result: Result, path: Path) -> Path:
     if path == STDOUT:
-        bound_us, source = result.lower_bound_us, result.bound_source
-        write_output(path, schedule_to_json(result.schedule, lower_bound_us=bound_us, bound_source=source))
+        write_output(path, result.schedule_text())
     else:
         result.write_schedule(path)
     return path
@@ -252,7 +256,8 @@ def _as_json(
 def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None, *, asked: bool) -> str:
     lines = []
     if schedule is not None:
-        lines.append(f"wrote {output_name(schedule)}: the schedule")
+        by_links = "" if result.machine is None else ", with times and bound by links alone"
+        lines.append(f"wrote {output_name(schedule)}: the schedule{by_links}")
     for file, path in zip(result.files, written, strict=False):
         lines.append(f"wrote {output_name(path)}: for {', '.join(file.readers)}")
         if file.target.use is not None:

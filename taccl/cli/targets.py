@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,6 +11,12 @@ from click.shell_completion import CompletionItem
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
+from taccl.output_options import AUTO
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any, Any]
+else:
+    _ParamType = click.ParamType  # generic since click 8.2 only
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -18,7 +24,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 TARGET_OF_PROBLEM = "What a file would be for: it says how many chunks one send may carry."
 
 
-class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
+class _TargetName(_ParamType):
     """The name of a target; as a value, the target."""
 
     name = "target"
@@ -43,8 +49,8 @@ class _TargetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
         ]
 
 
-class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
-    """A protocol of any target; the chosen one may refuse it."""
+class _ProtocolName(_ParamType):
+    """A protocol of any target, which the chosen one may refuse; or `auto`."""
 
     name = "protocol"
 
@@ -63,7 +69,8 @@ class _ProtocolName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  #
 
 
 def _protocols() -> list[str]:
-    return list(dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols))
+    names = dict.fromkeys(protocol for target in _loadable() for protocol in target.protocols)
+    return [*names, AUTO]
 
 
 def _loadable() -> tuple[AnyTarget, ...]:
@@ -76,7 +83,8 @@ def protocol_option(command: _Command) -> _Command:
     return click.option(
         "--protocol",
         type=_ProtocolName(),
-        help="How the runtime moves bytes. Default: the target's usual one, Simple for MSCCL-XML.",
+        help="How the runtime moves bytes. Default: auto, what is predicted fastest where the machine has an "
+        "executor, else the target's usual one, Simple for MSCCL-XML.",
     )(command)
 
 

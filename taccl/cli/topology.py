@@ -15,6 +15,7 @@ from taccl.cli.output import show_json, show_table
 from taccl.cli.topology_check import check
 from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
+from taccl.executor import Executor
 from taccl.schemas import stamped
 from taccl.topologies import (
     CatalogueEntry,
@@ -76,7 +77,8 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
     figures = () if entry is None else entry.figures
     if as_json:
-        known = {"figures": [_figure_values(figure) for figure in figures]}
+        executor = None if machine.executor is None else machine.executor.to_dict()
+        known = {"executor": executor, "figures": [_figure_values(figure) for figure in figures]}
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
     for label, value in facts.items():
@@ -86,9 +88,27 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
+    if machine.executor is not None:
+        _show_executor(machine.executor)
     if figures:
         click.echo("\nFIGURES AND THEIR SOURCES")
         show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
+
+
+def _show_executor(executor: Executor) -> None:
+    """What executing costs, by protocol, and then what no protocol changes."""
+    click.echo("\nWHAT EXECUTING COSTS BESIDE LINKS")
+    costs = [each.to_dict() for each in executor.protocols.values()]
+    show_table(("", *executor.protocols), [[key, *(_plain(each[key]) for each in costs)] for key in costs[0]])
+    whole = {key: value for key, value in executor.to_dict().items() if key != "protocols"}
+    click.echo()
+    show_table(("", "any protocol"), [[key, _plain(value)] for key, value in whole.items()])
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 #: What the value of a figure is called by its unit.

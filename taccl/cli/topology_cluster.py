@@ -10,10 +10,12 @@ import click
 
 from taccl.cli.options import FILE
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
+from taccl.errors import TopologyError
 from taccl.fabrics.imported import ImportedCluster, import_cluster
 from taccl.fabrics.merge import MachineFile, machine_file
+from taccl.reading import utf8_text
 from taccl.schemas import stamped
-from taccl.topologies.strict_yaml import read_text
+from taccl.topologies.strict_yaml import MAX_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -90,7 +92,7 @@ def import_network(asked: Network, nodes: int | None, output: Path | None, as_js
     """`taccl topology import --cluster FILE` without dumps of a node."""
     err = claim_outputs([output], [asked["cluster"], asked["into"]], as_json=as_json)
     into = asked["into"]
-    machine = None if into is None else machine_file(read_text(into), str(into))
+    machine = None if into is None else machine_file(utf8_text(into, MAX_BYTES, TopologyError), str(into))
     found = network_of(asked, nodes, machine)
     if output is not None:
         write_output(output, found.yaml)

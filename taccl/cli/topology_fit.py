@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.units import format_size
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
     help="Measured runs of programs: a folder of MSCCL-XML files with times.csv, or a file and its times. "
     "Further ones may follow as FILES.",
 )
-@click.option("--topology", type=FILE, help="A machine (YAML), whose numbers the measured ones replace.")
-@click.option("--nodes", type=int, help="With --runs: number of nodes. Default: the topology's.")
+@click.option(
+    "--topology",
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="A machine of the catalogue or a YAML file, whose numbers the measured ones replace.",
+)
+@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@click.option("--profile", type=FILE, help="A TACCL profile (JSON) with costs of the links before the fit.")
 @click.option(
     "--at", metavar="SIZE", help="Size of the messages that will be sent: 1MB. Default: the largest."
 )
@@ -41,10 +48,11 @@ if TYPE_CHECKING:
 def fit(
     files: tuple[Path, ...],
     runs: tuple[str, ...],
-    topology: Path | None,
+    topology: str | None,
     nodes: int | None,
+    profile: Path | None,
     at: str | None,
-    between: str | None,
+    between: Literal["gpus", "nodes"] | None,
     seed: int,
     output: Path | None,
     as_json: bool,
@@ -60,19 +68,20 @@ def fit(
             raise click.UsageError("--at and --between are for outputs of benchmarks, not for --runs")
         from taccl.cli.topology_fit_runs import fit_and_show  # loads SciPy
 
-        named = None if topology is None else str(topology)
-        fit_and_show([*runs, *map(str, files)], named, nodes, seed, output, as_json=as_json)
+        fit_and_show([*runs, *map(str, files)], topology, nodes, profile, seed, output, as_json=as_json)
         return
-    if nodes is not None:
-        raise click.UsageError("--nodes is for --runs")
     if not files:
         raise click.UsageError("name one or more outputs of benchmarks")
     if output is not None and topology is None:
         raise click.UsageError("-o writes the machine of --topology; name one")
+    if topology is None and (nodes is not None or profile is not None):
+        raise click.UsageError("--nodes and --profile are of the machine of --topology; name one")
     from taccl.measured import fit_measured  # loads SciPy
 
-    to_stdout = claim_outputs([output], [*files, topology], as_json=as_json)
-    fitted = fit_measured(files, topology=topology, at=at, between=between, seed=seed)  # type: ignore[arg-type]
+    to_stdout = claim_outputs([output], [*files, topology, profile], as_json=as_json)
+    fitted = fit_measured(
+        files, topology=topology, nodes=nodes, profile=profile, at=at, between=between, seed=seed
+    )
     if output is not None and fitted.machine_text is not None:
         write_output(output, fitted.machine_text)
     if as_json:

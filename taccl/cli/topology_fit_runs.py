@@ -11,6 +11,7 @@ import numpy as np
 from taccl import units
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
 from taccl.fitted import INTERVALS, FittedRuns, fit_runs
+from taccl.topologies import load_topology
 
 _UNITS = {"us": "us", "gbps": "GB/s"}
 
@@ -19,6 +20,7 @@ def fit_and_show(
     runs: Sequence[str],
     topology: str | None,
     nodes: int | None,
+    profile: Path | None,
     seed: int,
     output: Path | None,
     *,
@@ -33,8 +35,8 @@ def fit_and_show(
     """
     if topology is None:
         raise click.UsageError("--runs needs --topology: the machine whose links were measured")
-    takes_stdout = claim_outputs([output], [topology, *_tables(runs)], as_json=as_json)
-    found = fit_runs(runs, topology, nodes=nodes, seed=seed)
+    takes_stdout = claim_outputs([output], [topology, profile, *_tables(runs)], as_json=as_json)
+    found = fit_runs(runs, load_topology(topology, nodes, profile), seed=seed)
     text = None if output is None else found.yaml()
     if as_json:
         show_json(found.to_dict())
@@ -91,7 +93,7 @@ def _show(found: FittedRuns, err: bool) -> None:
 
 
 def _value(name: str, value: float) -> str:
-    return f"{value:.4g} {_UNITS[name.rsplit('_', 1)[1]]}"
+    return f"{value:.4g} {_UNITS.get(name.rsplit('_', 1)[1], '')}".rstrip()
 
 
 def residual_table(found: FittedRuns, most_sizes: int = 8) -> tuple[list[str], list[list[str]]]:

@@ -20,10 +20,11 @@ from taccl.cli.topology_cluster import (
 )
 from taccl.dumps.machine import Imported, make_machine
 from taccl.dumps.merge import merge
-from taccl.dumps.rates import BANDWIDTHS, PROTOCOLS, Bandwidth, Protocol
+from taccl.dumps.rates import PROTOCOLS, Protocol
 from taccl.dumps.registry import read_dump
 from taccl.fabrics.merge import machine_file
 from taccl.schemas import stamped
+from taccl.topologies.machines.figures import BANDWIDTHS, Bandwidth
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -12,7 +12,8 @@ from taccl.dumps.facts import Dump, Nearness
 from taccl.dumps.figures import Figure, card_figure, nearest_nics, nic_figure, pcie_figure, pcie_gbps
 from taccl.dumps.layout import Layout, narrowest
 from taccl.dumps.pcie_tree import between_cpus, cards
-from taccl.dumps.rates import Alphas, Bandwidth
+from taccl.dumps.rates import Alphas
+from taccl.topologies.machines.figures import Bandwidth
 
 
 def used_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:

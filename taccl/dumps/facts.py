@@ -15,6 +15,12 @@ How = Literal["read", "inferred", "assumed"]
 LinkKind = Literal["nvlink", "xgmi", "pcie"]
 
 
+#: A warning of readers, which holds until another dump of the machine tells them.
+COUNTS_UNTOLD = (
+    "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's topology XML may"
+)
+
+
 @dataclass(frozen=True)
 class Place:
     """A line of a file; `line` counts from 1."""
@@ -47,7 +53,7 @@ class Gpu:
     busid : lower case, with its domain; None where the dump has none.
     model : as the tool names it, `A100-SXM4-80GB`; None where it does not.
     arch : `sm80`, `gfx942`; None where it is not told.
-    numa : of the CPU that it hangs at.
+    numa : of the CPU that it is attached to.
     dev : its index in the vendor's own tool.
     pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are told: the first of them
         that it is under), GB/s each way.
@@ -101,6 +107,7 @@ class GpuLink:
     count : how many; None where the dump says that there are some, but not how many.
     gbps : of one of them, each way, as the dump has it; None where it has no speed.
     is_raw : that is the rate of its signals, which nothing reaches, and no bandwidth.
+    switch : which switch, where GPUs hang at several that are not joined.
     """
 
     place: Place
@@ -110,6 +117,7 @@ class GpuLink:
     count: int | None = None
     gbps: float | None = None
     is_raw: bool = False
+    switch: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ class Dump:
     format : the name of the format, `nccl-topology`; of several, joined by `+`.
     gpus, nics : in the order of the machine's ranks, of the dump.
     links : between GPUs, and from GPUs to the switch.
-    has_switch : whether GPUs hang at NVSwitches.
+    has_switch : whether GPUs are joined by NVSwitches.
     gpu_nearness : shape (gpus, gpus) of Nearness or None, by PCIe alone.
     nic_nearness : shape (gpus, nics), likewise.
     nearest_nics : of each GPU, positions of the nearest, where the dump tells more than `nic_nearness` holds.

@@ -14,14 +14,14 @@ from taccl.dumps.rates import (
     UNKNOWN_NIC_GBPS,
     UNKNOWN_NIC_SOURCE,
     UNKNOWN_PCIE_GBPS,
-    Bandwidth,
-    LinkRate,
     arch_by_count,
     arch_by_neighbours,
     arch_of_model,
     link_rate,
     pcie_peak_gbps,
+    rate_source,
 )
+from taccl.topologies.machines.figures import Bandwidth, Rate
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,17 @@ def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
             source = f"{len(mine)} ways: " if len(mine) > 1 else ""
             found.append(Figure(value, "inferred", source + "; ".join(list(classes)[:3])))
         else:
-            found.append(None if dump.links is None else pcie_figure(dump.gpus[gpu], bandwidth))
+            found.append(None if dump.links is None else _pcie_to_others(dump, gpu, bandwidth))
     return tuple(found)
+
+
+def _pcie_to_others(dump: Dump, gpu: int, bandwidth: Bandwidth) -> Figure:
+    """A GPU's PCIe link, or the way up of a bridge that it shares with NICs only, whichever is slower."""
+    ways = [pcie_figure(dump.gpus[gpu], bandwidth)]
+    for bridge in dump.bridges or ():
+        if bridge.gpus == (gpu,) and bridge.gbps is not None:
+            ways.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
+    return min(ways, key=lambda way: way.value)
 
 
 def pcie_figure(gpu: Gpu, bandwidth: Bandwidth) -> Figure:
@@ -139,19 +148,21 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
     archs = [arch_of(dump.gpus[end]) for end in (link.a, link.b) if end is not None]
     rates = [rate for rate in (link_rate(link.kind, arch) for arch in archs) if rate is not None]
     if rates:
-        slowest = min(rates, key=lambda rate: rate.gbps(bandwidth))
-        return Figure(slowest.gbps(bandwidth), "assumed", slowest.source(bandwidth))
+        slowest = min(rates, key=lambda rate: rate.of(bandwidth))
+        return Figure(slowest.of(bandwidth), "assumed", rate_source(slowest, bandwidth))
     if link.gbps is not None:
         return Figure(link.gbps, "read", str(link.place))
     by_count = _by_count(dump, link)
     if by_count is not None:
-        rule = f"a GPU with {by_count[1]}: {by_count[0].source(bandwidth)}"
-        return Figure(by_count[0].gbps(bandwidth), "inferred", rule)
+        rule = f"a GPU with {by_count[1]}: {rate_source(by_count[0], bandwidth)}"
+        return Figure(by_count[0].of(bandwidth), "inferred", rule)
     rate = UNKNOWN_LINK[link.kind]
-    return Figure(rate.gbps(bandwidth), "assumed", f"the generation is not told: {rate.source(bandwidth)}")
+    return Figure(
+        rate.of(bandwidth), "assumed", f"the generation is not told: {rate_source(rate, bandwidth)}"
+    )
 
 
-def _by_count(dump: Dump, link: GpuLink) -> tuple[LinkRate, str] | None:
+def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
     """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
     totals, neighbours = [0] * len(dump.gpus), [0] * len(dump.gpus)
     for each in dump.links or ():
@@ -163,8 +174,9 @@ def _by_count(dump: Dump, link: GpuLink) -> tuple[LinkRate, str] | None:
     if link.kind == "xgmi":
         rate = link_rate("xgmi", arch_by_neighbours(seen))
         return None if rate is None else (rate, f"{seen} neighbours")
-    rate = link_rate("nvlink", arch_by_count(most)) if link.kind == "nvlink" else None
-    return None if rate is None else (rate, f"{most} links")
+    in_pairs = seen == 1 and all(each.b is not None for each in dump.links or ())
+    rate = link_rate("nvlink", arch_by_count(most, in_pairs=in_pairs)) if link.kind == "nvlink" else None
+    return None if rate is None else (rate, f"{most} links" + (" to one other GPU" if in_pairs else ""))
 
 
 def _times(count: Figure) -> str:

@@ -14,7 +14,7 @@ from taccl.dumps.figures import Figure
 
 #: What YAML would not read as a name, and words that stand for all devices of a kind in a machine file.
 _RESERVED = re.compile(
-    r"null|true|false|gpus?\d*|switches|nics|pcie|nvswitch|(cpu|bridge|card|slot)\d+(_in|_out)?|fabric",
+    r"null|true|false|gpus?\d*|switches|nics|pcie|nvswitch\d*|(cpu|bridge|card|slot)\d+(_in|_out)?|fabric",
     re.IGNORECASE,
 )
 _LONGEST = 40

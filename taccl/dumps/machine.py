@@ -13,12 +13,13 @@ from taccl.dumps.figures import Figure, RatedLink, gpu_gbps, nic_figure, rated_l
 from taccl.dumps.layout import Layout, nic_names
 from taccl.dumps.machine_yaml import machine_yaml
 from taccl.dumps.pcie_tree import add_pcie_tree
-from taccl.dumps.rates import Alphas, Bandwidth, Protocol, alphas
+from taccl.dumps.rates import Alphas, Protocol, alphas
 from taccl.dumps.report import known_values, nearest_names
 from taccl.dumps.settle import settled, without_open_links
 from taccl.errors import TopologyError
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
+from taccl.topologies.machines.figures import Bandwidth
 
 #: NICs no faster than this make no network for a collective.
 _SLOW_NIC_GBPS = 1.25
@@ -183,9 +184,10 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
         link = each.link
         kind = {"nvlink": "NVLink", "xgmi": "xGMI", "pcie": "PCIe"}[link.kind]
         if link.b is None:
-            if not layout.switches:
-                layout.switches.append("nvswitch")
-            ends = (layout.gpus[link.a], "nvswitch")
+            switch = f"nvswitch{link.switch or ''}"
+            if switch not in layout.switches:
+                layout.switches.append(switch)
+            ends = (layout.gpus[link.a], switch)
             layout.wire(ends, f"{kind} to the switch", half, each.total)
         else:
             layout.wire((layout.gpus[link.a], layout.gpus[link.b]), kind, whole, each.total)
@@ -194,13 +196,13 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
 def _joined(dump: Dump) -> tuple[int, bool]:
     """Into how many parts the GPUs fall by their links, and whether every two have one or the switch."""
     gpus = range(len(dump.gpus))
-    of, pairs, at_switch = list(gpus), set(), set()
+    of, pairs, at_switch = list(gpus), set(), {}
     for link in dump.links or ():
         if link.b is None:
-            at_switch.add(link.a)
+            at_switch[link.a] = link.switch
         else:
             pairs |= {(link.a, link.b), (link.b, link.a)}
-    joined = [*pairs, *((a, b) for a in at_switch for b in at_switch)]
+    joined = [*pairs, *((a, b) for a in at_switch for b in at_switch if at_switch[a] == at_switch[b])]
     for a, b in joined:
         if of[a] != of[b]:
             of = [of[a] if one == of[b] else one for one in of]

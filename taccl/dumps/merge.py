@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from taccl.dumps.facts import Dump, Gpu, Nearness, Nic, SharedBridge
+from taccl.dumps.facts import COUNTS_UNTOLD, Dump, Gpu, GpuLink, Nearness, Nic, SharedBridge
 from taccl.dumps.figures import arch_of
 from taccl.dumps.merged_links import contradiction, merged_links
 from taccl.dumps.plan_check import disagreements
@@ -61,7 +61,7 @@ def _refined(whole: Dump, later: Dump) -> Dump:
         gpus[here] = _one_gpu(gpus[here], later.gpus[there], here)
     nics, nics_at, notes = _nics(whole, later)
     at = _Map(gpus_at, nics_at)
-    links, has_switch = merged_links(whole, later, gpus_at)
+    links, has_switch, link_notes = merged_links(whole, later, gpus_at)
     return Dump(
         format=f"{whole.format}+{later.format}",
         gpus=tuple(gpus),
@@ -76,8 +76,14 @@ def _refined(whole: Dump, later: Dump) -> Dump:
         cpus=whole.cpus or later.cpus,
         is_hint=whole.is_hint and later.is_hint,
         order=whole.order or later.order,
-        warnings=(*whole.warnings, *later.warnings, *notes),
+        warnings=_still_true((*whole.warnings, *later.warnings, *notes, *link_notes), links),
     )
+
+
+def _still_true(warnings: Sequence[str], links: Sequence[GpuLink] | None) -> tuple[str, ...]:
+    """Without what only one of the dumps did not tell."""
+    told = links is not None and all(link.count is not None for link in links)
+    return tuple(warning for warning in warnings if warning != COUNTS_UNTOLD or not told)
 
 
 def _without_unnamed(dump: Dump, other: Dump) -> Dump:

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.dumps.facts import Dump, GpuLink, Place
-from taccl.dumps.nvlinks import wiring
+from taccl.dumps.nvlinks import links_of_model, wiring
 from taccl.errors import TopologyError
 
 
 def merged_links(
     whole: Dump, later: Dump, gpus_at: Sequence[int]
-) -> tuple[tuple[GpuLink, ...] | None, bool | None]:
-    """The links that both tell of, each told by the one that knows more of it, and whether there is a switch.
+) -> tuple[tuple[GpuLink, ...] | None, bool | None, list[str]]:
+    """The links that both tell of, each told by the one that knows more of it, whether there is a switch, and
+    warnings.
 
     Parameters
     ----------
@@ -27,10 +28,10 @@ def merged_links(
     TopologyError : they say different things of one pair; the message names both lines.
     """
     if later.links is None:
-        return whole.links, whole.has_switch if whole.has_switch is not None else later.has_switch
+        return whole.links, whole.has_switch if whole.has_switch is not None else later.has_switch, []
     theirs = tuple(_moved(link, gpus_at) for link in later.links)
     if whole.links is None:
-        return theirs, later.has_switch
+        return theirs, later.has_switch, []
     seen = {*gpus_at}
     if whole.has_switch is None or later.has_switch is None:
         return _with_totals(whole, later, theirs, gpus_at)
@@ -53,28 +54,44 @@ def merged_links(
             raise _no_such_link(other, whole.gpus[ends[0]].place)
         elif one is not None:
             found.append(one)
-    return tuple(found), whole.has_switch
+    return tuple(found), whole.has_switch, []
 
 
 def _with_totals(
     whole: Dump, later: Dump, theirs: Sequence[GpuLink], gpus_at: Sequence[int]
-) -> tuple[tuple[GpuLink, ...], bool | None]:
-    """One says only how many links each GPU has, the other where they lead: they must add up."""
+) -> tuple[tuple[GpuLink, ...], bool | None, list[str]]:
+    """One says only how many links each GPU has, the other where they lead: they must add up.
+
+    Links from GPU to GPU may be fewer where a GPU has all that its model has: the rest leads to a CPU, or to
+    GPUs that a job does not see.
+    """
     mine = whole.links or ()
     switched = _behind_switch(mine, theirs, len(whole.gpus))
     if switched:
-        return switched, True
+        return switched, True, []
+    models = [gpu.model for gpu in (*whole.gpus, *later.gpus) if gpu.model is not None]
+    pair = _part_of_them(mine, theirs, gpus_at, [links_of_model(model) for model in models])
+    if pair is not None:
+        link, listed = pair
+        return (link,), False, [_elsewhere(link.place, "each GPU", link.count or 0, listed)]
     later_is_exact = whole.has_switch is None and (later.has_switch is not None or _is_exact(theirs))
+    exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
+    notes = []
     for there, here in enumerate(gpus_at):
         told = [[link for link in links if here in (link.a, link.b)] for links in (mine, theirs)]
         if any(link.count is None for links in told for link in links):
             continue
         one, other = (sum(link.count or 0 for link in links) for links in told)
-        if one != other:
+        known, listed = (other, one) if later_is_exact else (one, other)
+        model = whole.gpus[here].model or later.gpus[there].model
+        is_full = model is not None and listed == links_of_model(model)
+        if 0 < known < listed and is_full and all(link.b is not None for link in exact):
+            place = next(link.place for link in totals if link.a == here)
+            notes.append(_elsewhere(place, f"GPU {here}", known, listed))
+        elif one != other:
             first = told[0][0].place if told[0] else whole.gpus[here].place
             place = told[1][0].place if told[1] else later.gpus[there].place
             raise contradiction(f"GPU {here} has {other} links", place, f"it has {one}", first)
-    exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
     speeds = {link.a: (link.gbps, link.is_raw) for link in totals if link.gbps is not None}
     links = tuple(
         replace(link, gbps=speeds[link.a][0], is_raw=speeds[link.a][1])
@@ -82,7 +99,7 @@ def _with_totals(
         else link
         for link in exact
     )
-    return links, whole.has_switch if later.has_switch is None else later.has_switch
+    return links, whole.has_switch if later.has_switch is None else later.has_switch, notes
 
 
 def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) -> tuple[GpuLink, ...]:
@@ -98,7 +115,41 @@ def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) 
             counts[link.a][link.b] = counts[link.b][link.a] = link.count or 0
     most = [sum(link.count or 0 for link in totals if link.a == gpu) for gpu in range(gpus)]
     found = wiring(counts, most)
-    return tuple(totals) if found.has_switch and list(found.ports) == most else ()
+    if not found.has_switch or list(found.ports) != most:
+        return ()
+    return tuple(replace(link, switch=found.switch_of[link.a]) for link in totals)
+
+
+def _part_of_them(
+    one: Sequence[GpuLink], other: Sequence[GpuLink], gpus_at: Sequence[int], most: Sequence[int]
+) -> tuple[GpuLink, int] | None:
+    """The links from one of two GPUs to the other, and how many each has in all; None where all lead there.
+
+    A tool that lists all links of a GPU names more than one that names those to the other: no switch is
+    between them, for all of them would lead to it. `most`: how many links GPUs of their models have.
+    """
+    if sorted(gpus_at) != [0, 1] or any(link.b is not None for link in (*one, *other)):
+        return None
+    counts = [
+        {sum(link.count or 0 for link in links if link.a == gpu) for gpu in (0, 1)} for links in (one, other)
+    ]
+    if any(len(each) != 1 for each in counts) or counts[0] == counts[1]:
+        return None
+    few, many = (one, other) if max(counts[0]) < max(counts[1]) else (other, one)
+    listed = max(max(each) for each in counts)
+    if not few or listed not in most or any(link.count is None for link in (*few, *many)):
+        return None
+    pair = replace(few[0], a=0, b=1, count=sum(link.count or 0 for link in few if link.a == 0))
+    return (
+        pair if pair.gbps is not None else replace(pair, gbps=many[0].gbps, is_raw=many[0].is_raw)
+    ), listed
+
+
+def _elsewhere(place: Place, whose: str, known: int, listed: int) -> str:
+    return (
+        f"{place}: {whose} has {listed} links, and {known} of them lead to these GPUs: the rest leads to a"
+        " CPU, or to GPUs that are not told"
+    )
 
 
 def _is_exact(links: Iterable[GpuLink]) -> bool:
@@ -129,8 +180,8 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
             one.place,
         )
     best = one if one.count is not None or other.count is None else other
-    told = one if one.gbps is not None else other
-    return replace(best, gbps=told.gbps, is_raw=told.is_raw)
+    told = min(one, other, key=lambda link: (link.gbps is None, link.is_raw))  # of equals, the first
+    return replace(best, gbps=told.gbps, is_raw=told.is_raw, switch=one.switch or other.switch)
 
 
 def _no_such_link(link: GpuLink, place: Place) -> TopologyError:

@@ -21,11 +21,13 @@ class Wiring:
     ----------
     has_switch : None where counts do not tell: two GPUs look the same with a switch between them and without.
     ports : of a machine with a switch, the links of each GPU to it.
-    apart : a pair that has no way to each other although both hang at a switch: then nothing fits.
+    switch_of : which switch that is, from 0: GPUs of two groups without a link between them have two.
+    apart : a pair that has no way to each other although both have links to a switch: then nothing fits.
     """
 
     has_switch: bool | None
     ports: tuple[int, ...] = ()
+    switch_of: tuple[int, ...] = ()
     apart: tuple[int, int] | None = None
 
 
@@ -55,6 +57,9 @@ def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LIN
         return Wiring(None if len(counts) == 2 else False)
     for a in linked:
         for b in linked:
-            if a < b and not counts[a][b]:
+            if a < b and not counts[a][b] and any(counts[a][c] and counts[b][c] for c in linked):
                 return Wiring(True, apart=(a, b))
-    return Wiring(True, ports=tuple(max(counts[gpu]) for gpu in gpus))
+    first = [min((gpu, *(other for other in gpus if counts[gpu][other]))) for gpu in gpus]
+    groups = sorted({first[gpu] for gpu in linked})
+    switch_of = tuple(groups.index(each) if each in groups else 0 for each in first)
+    return Wiring(True, ports=tuple(max(counts[gpu]) for gpu in gpus), switch_of=switch_of)

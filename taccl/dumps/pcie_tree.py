@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from taccl.dumps.facts import Cpu, Dump, Nearness, SharedBridge
 from taccl.dumps.figures import Figure, card_figure, nic_figure, pcie_figure, pcie_gbps
 from taccl.dumps.layout import Layout
-from taccl.dumps.rates import Alphas, Bandwidth, cpu_gbps
+from taccl.dumps.rates import INTEL_SHARE, Alphas, cpu_gbps
+from taccl.topologies.machines.figures import Bandwidth
 
 Nearnesses = Sequence[Sequence[Nearness | None]]
 
@@ -42,18 +43,35 @@ def add_pcie_tree(layout: Layout, dump: Dump, alphas: Alphas, bandwidth: Bandwid
     )
     none = Figure(0.0, "assumed", "counted at the GPUs")
     groups = [group for group, _ in bridges] + cpus
+    intel = {group.name for group in cpus if bandwidth == "nccl" and _is_intel(dump, group)}
     for i, gpu in enumerate(dump.gpus):
         above = _lowest(groups, _Group("", frozenset([i]), frozenset()))
-        layout.wire((layout.gpus[i], above), "PCIe of a GPU", half, pcie_figure(gpu, bandwidth))
+        gbps = pcie_figure(gpu, bandwidth)
+        gbps = _through_intel(gbps) if above in intel else gbps
+        layout.wire((layout.gpus[i], above), "PCIe of a GPU", half, gbps)
     for group, bridge in bridges:
         gbps = pcie_gbps(bridge.gbps, bridge.place, bandwidth)
         if bridge.gbps is None and bridge.gpus:
             fastest = max(pcie_figure(dump.gpus[i], bandwidth).value for i in bridge.gpus)
             rule = f"as fast as GPUs below it, since no speed to believe is told: {bridge.place}"
             gbps = Figure(fastest, "inferred", rule)
-        layout.wire((group.name, _lowest(groups, group)), "PCIe of a bridge", none, gbps)
+        above = _lowest(groups, group)
+        if group.gpus and above in intel:
+            gbps = _through_intel(gbps)
+        layout.wire((group.name, above), "PCIe of a bridge", none, gbps)
     _add_cards(layout, dump, groups, none, bandwidth)
     _join_cpus(layout, dump, cpus, alphas)
+
+
+def _is_intel(dump: Dump, group: _Group) -> bool:
+    cpu = _cpu_of(dump, group)
+    return cpu is not None and (cpu.vendor or "").strip() == "GenuineIntel"
+
+
+def _through_intel(gbps: Figure) -> Figure:
+    """What GPUs get of a PCIe link whose data passes an Intel CPU."""
+    rule = f"5/6 of {gbps.value:g} GB/s ({gbps.how}: {gbps.source}), as NCCL takes it past an Intel CPU"
+    return Figure(gbps.value * INTEL_SHARE, "inferred", rule)
 
 
 def _add_cards(
@@ -91,7 +109,7 @@ def _hosts(dump: Dump, group: _Group) -> set[str | None]:
 
 
 def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:
-    """GB/s from one CPU to another, of the processor that a group hangs at (the first where none is said)."""
+    """GB/s from one CPU to another, of a group's own processor (the first where none is told)."""
     cpu = None if group is None else _cpu_of(dump, group)
     cpu = cpu or next(iter(dump.cpus or ()), None)
     if cpu is not None and cpu.gbps is not None:

@@ -1,7 +1,7 @@
-"""What a link moves and how long it takes, where no dump and no measurement says so: constants with sources.
+"""Which constants stand for a link of a dump where neither it nor a measurement tells speed or latency.
 
-It knows architectures, models and protocols by name, and nothing of any machine or format. GB/s are per link
-and direction; microseconds are of one hop.
+It knows architectures, models and protocols by name, and nothing of any machine or format; the constants of
+links are `topologies.machines.rates`'. GB/s are per link and direction; microseconds are of one hop.
 """
 
 from __future__ import annotations
@@ -11,50 +11,39 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taccl.dumps.facts import Cpu, LinkKind
+from taccl.topologies.machines.figures import Bandwidth, Rate
+from taccl.topologies.machines.rates import (
+    BETWEEN_CPUS_ALPHA,
+    BETWEEN_INTEL_SPR,
+    NETWORK_ALPHA,
+    NIC_200G,
+    NVLINK1,
+    NVLINK2,
+    NVLINK3,
+    NVLINK4,
+    NVLINK5,
+    NVLINK_ALPHA,
+    NVLINK_BRIDGE,
+    PCIE3_X8,
+    PCIE3_X16,
+    PCIE4_X16,
+    PCIE5_X16,
+    PCIE6_X16,
+    PCIE_ALPHA,
+    XGMI_MI50,
+    XGMI_MI250X,
+    XGMI_MI300X,
+    XGMI_MI350X,
+)
 
-#: `nccl`: what the libraries take for reachable. `peak`: what the vendor says.
-Bandwidth = Literal["nccl", "peak"]
-BANDWIDTHS: tuple[Bandwidth, ...] = ("nccl", "peak")
-
-#: A generation of links: GB/s of one of them by NCCL's or RCCL's constants, and by the vendor.
 NCCL_SOURCE = "NCCL 2.30.7 / RCCL constants"
 PEAK_SOURCE = "vendor's figure"
 
-
-@dataclass(frozen=True)
-class LinkRate:
-    """Links of one generation, GB/s of one of them each way."""
-
-    name: str
-    nccl: float
-    peak: float
-
-    def gbps(self, bandwidth: Bandwidth) -> float:
-        return self.nccl if bandwidth == "nccl" else self.peak
-
-    def source(self, bandwidth: Bandwidth) -> str:
-        """Where the number is from, and the other one beside it."""
-        if bandwidth == "nccl":
-            return f"{self.name}: {NCCL_SOURCE}; {PEAK_SOURCE} {self.peak:g}"
-        return f"{self.name}: {PEAK_SOURCE}; {NCCL_SOURCE} {self.nccl:g}"
-
-
-_NVLINK1 = LinkRate("NVLink 1 (P100)", 18.0, 20.0)
-_NVLINK2 = LinkRate("NVLink 2 (V100)", 20.0, 25.0)
-_NVLINK3 = LinkRate("NVLink 3 (A100)", 20.0, 25.0)
-_BRIDGE = LinkRate("NVLink bridge (sm86)", 12.0, 14.0)
-_NVLINK4 = LinkRate("NVLink 4 (H100, H200, H800)", 20.6, 25.0)
-_NVLINK5 = LinkRate("NVLink 5 (B200, GB200, GB300)", 40.1, 50.0)
-_XGMI_MI50 = LinkRate("xGMI (MI50, MI100)", 24.0, 46.0)
-_XGMI_MI250 = LinkRate("xGMI (MI250X)", 36.0, 50.0)
-_XGMI_MI300 = LinkRate("xGMI (MI300X)", 48.0, 64.0)
-_XGMI_MI350 = LinkRate("xGMI (MI350X)", 48.0, 77.0)
-
 _XGMI = {
-    **dict.fromkeys(("gfx906", "gfx908"), _XGMI_MI50),
-    "gfx90a": _XGMI_MI250,
-    **dict.fromkeys(("gfx940", "gfx941", "gfx942"), _XGMI_MI300),
-    "gfx950": _XGMI_MI350,
+    **dict.fromkeys(("gfx906", "gfx908"), XGMI_MI50),
+    "gfx90a": XGMI_MI250X,
+    **dict.fromkeys(("gfx940", "gfx941", "gfx942"), XGMI_MI300X),
+    "gfx950": XGMI_MI350X,
 }
 
 #: Words of product names -> architecture, the longer names first where one holds another.
@@ -64,14 +53,14 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"\b(?:0x)?740[8cf]\b", "gfx90a"),
     (r"\b(?:0x)?738[ce]\b", "gfx908"),
     (r"\b(?:0x)?66a[0-7]\b", "gfx906"),
-    (r"\bG?B[23]00\b", "sm100"),
+    (r"\bG?B[123]00\b", "sm100"),
     (r"\bGH200\b|\bH[128]00\b|\bH20\b", "sm90"),
     (r"\bA100\b|\bA800\b|\bA30\b", "sm80"),
     (r"\bV100S?\b|\bGV100\b", "sm70"),
     (r"\bP100\b", "sm60"),
     (r"\bL[24]0S?\b|\bL4\b|\bRTX 6000 Ada\b|\bRTX 40\d0\b", "sm89"),
     (r"\bA10G?\b|\bA40\b|\bA16\b|\bRTX A\d000\b|\bRTX 30\d0\b|\bA6000\b", "sm86"),
-    (r"\bT4\b", "sm75"),
+    (r"\bT4\b|\bTITAN RTX\b|\bRTX 20\d0\b|\bQuadro RTX \d000\b", "sm75"),
     (r"\bMI35\dX?\b", "gfx950"),
     (r"\bMI3[02]\d[AX]?\b", "gfx942"),
     (r"\bMI2[15]0X?\b", "gfx90a"),
@@ -79,8 +68,10 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"\bMI[56]0\b", "gfx906"),
 )
 
-#: How many NVLinks a GPU has to a switch -> the generation that has so many.
+#: How many NVLinks a GPU has -> the generation that has so many.
 _NVLINK_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
+#: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
+_NVLINK_OF_PAIRS = {4: "sm86"}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
 _XGMI_NEIGHBOURS_SINCE_MI300 = 7
 
@@ -90,9 +81,12 @@ def arch_of_model(model: str) -> str | None:
     return next((arch for words, arch in _MODELS if re.search(words, model, re.IGNORECASE)), None)
 
 
-def arch_by_count(count: int) -> str | None:
-    """The generation whose GPUs have so many NVLinks; None where no generation has."""
-    return _NVLINK_BY_COUNT.get(count)
+def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
+    """The generation whose GPUs have so many NVLinks; None where no generation has.
+
+    `in_pairs`: all of a GPU's links lead to one other GPU.
+    """
+    return (in_pairs and _NVLINK_OF_PAIRS.get(count)) or _NVLINK_BY_COUNT.get(count)
 
 
 def arch_by_neighbours(count: int) -> str | None:
@@ -100,7 +94,15 @@ def arch_by_neighbours(count: int) -> str | None:
     return "gfx942" if count >= _XGMI_NEIGHBOURS_SINCE_MI300 else None
 
 
-def link_rate(kind: LinkKind, arch: str | None) -> LinkRate | None:
+def rate_source(rate: Rate, bandwidth: Bandwidth) -> str:
+    """Where the number of a rate is from, and the other one beside it."""
+    name = f"{rate.name} ({rate.gpus})" if rate.gpus else rate.name
+    if bandwidth == "nccl":
+        return f"{name}: {NCCL_SOURCE}; {PEAK_SOURCE} {rate.peak_gbps:g}"
+    return f"{name}: {PEAK_SOURCE}; {NCCL_SOURCE} {rate.gbps:g}"
+
+
+def link_rate(kind: LinkKind, arch: str | None) -> Rate | None:
     """The links of an architecture such as `sm90` or `gfx942`; None of one that is not known here."""
     if kind == "xgmi":
         return _XGMI.get(arch or "")
@@ -109,34 +111,33 @@ def link_rate(kind: LinkKind, arch: str | None) -> LinkRate | None:
         return None
     sm = int(match[1])
     if sm in (86, 87, 89):
-        return _BRIDGE
-    for least, rate in ((100, _NVLINK5), (90, _NVLINK4), (80, _NVLINK3), (70, _NVLINK2), (60, _NVLINK1)):
+        return NVLINK_BRIDGE
+    for least, rate in ((100, NVLINK5), (90, NVLINK4), (80, NVLINK3), (70, NVLINK2), (60, NVLINK1)):
         if sm >= least:
             return rate
     return None
 
 
 #: Where neither architecture nor speed is told: the links that most machines without a name have.
-UNKNOWN_LINK: dict[LinkKind, LinkRate] = {
-    "nvlink": _NVLINK3,
-    "xgmi": _XGMI_MI250,
-    "pcie": LinkRate("PCIe x16 gen 3", 12.0, 15.75),
-}
+UNKNOWN_LINK: dict[LinkKind, Rate] = {"nvlink": NVLINK3, "xgmi": XGMI_MI250X, "pcie": PCIE3_X16}
 
-#: PCIe by NCCL's figure for 16 lanes -> the vendor's, GB/s.
-_PCIE_PEAK = {6.0: 8.0, 12.0: 15.75, 24.0: 31.5, 48.0: 63.0, 96.0: 121.0}
+#: PCIe by NCCL's figure -> the vendor's, GB/s.
+_PCIE_PEAK = {rate.gbps: rate.peak_gbps for rate in (PCIE3_X8, PCIE3_X16, PCIE4_X16, PCIE5_X16, PCIE6_X16)}
 #: What NCCL takes for a PCIe link that is not told: x16 of generation 3.
-UNKNOWN_PCIE_GBPS = 12.0
-PCIE_PEAK_PER_NCCL = 63.0 / 48.0
+UNKNOWN_PCIE_GBPS = PCIE3_X16.gbps
+_PCIE_PEAK_PER_NCCL = PCIE5_X16.peak_gbps / PCIE5_X16.gbps
+
+#: Of a PCIe link, what NCCL takes GPUs to get where their data passes an Intel CPU.
+INTEL_SHARE = 5 / 6
 
 
 def pcie_peak_gbps(nccl_gbps: float) -> float:
     """The vendor's figure for a PCIe link that NCCL takes for `nccl_gbps`, of any width."""
-    return _PCIE_PEAK.get(nccl_gbps, nccl_gbps * PCIE_PEAK_PER_NCCL)
+    return _PCIE_PEAK.get(nccl_gbps, nccl_gbps * _PCIE_PEAK_PER_NCCL)
 
 
 #: What a NIC is taken for that no dump has a speed of.
-UNKNOWN_NIC_GBPS = 25.0
+UNKNOWN_NIC_GBPS = NIC_200G.gbps
 UNKNOWN_NIC_SOURCE = "200 Gb/s; no file here tells the speed of a NIC"
 
 
@@ -166,7 +167,7 @@ def _intel(cpu: Cpu) -> tuple[float, str]:
     model = cpu.model if cpu.family == 6 and cpu.model is not None else 0
     for least, gbps, name in (
         (0xCF, 40.0, "Emerald Rapids"),
-        (0x8F, 22.0, "Sapphire Rapids"),
+        (0x8F, BETWEEN_INTEL_SPR.gbps, "Sapphire Rapids"),
         (0x55, 10.0, "Skylake"),
     ):
         if model >= least:
@@ -189,7 +190,7 @@ class Alphas:
     pcie_source: str
     network_source: str
     #: Added between CPUs.
-    cpu_us: float = 0.5
+    cpu_us: float = BETWEEN_CPUS_ALPHA.us
     cpu_source: str = "an assumption of this program"
 
 
@@ -197,7 +198,7 @@ def alphas(protocol: Protocol | None) -> Alphas:
     """The latencies of a hop, as NCCL has them for a protocol, or those of a small message."""
     if protocol is None:
         return Alphas(
-            *(0.7, 1.0, 2.7),
+            *(NVLINK_ALPHA.us, PCIE_ALPHA.us, NETWORK_ALPHA.us),
             "NVLink and xGMI: TACCL's paper",
             "PCIe: NCCL's LL ring",
             "network: NCCL's LL ring",

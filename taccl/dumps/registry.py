@@ -7,11 +7,10 @@ a row in `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-from taccl.arguments import file_path
-from taccl.dumps.facts import Dump
+from taccl.dumps.facts import Dump, Place
 from taccl.dumps.formats import (
     amd_smi,
     hwloc,
@@ -23,32 +22,21 @@ from taccl.dumps.formats import (
     smi_p2p,
     smi_topo,
 )
-from taccl.errors import FileError, TopologyError
+from taccl.dumps.formats.nccl_log_tree import has_block
+from taccl.dumps.merge import merge
+from taccl.dumps.parts import end_line, first_line
+from taccl.errors import TopologyError
+from taccl.pasted import parts_of
+from taccl.reading import Format, any_text, recognized
 
 #: No tool prints so much about one node; the logs of large jobs are cut before they get here.
 MAX_BYTES = 64 * 2**20
 
-
-@dataclass(frozen=True)
-class Format:
-    """What a tool prints.
-
-    Parameters
-    ----------
-    name : how results call it: `nccl-topology`.
-    summary : for people: how it is made.
-    looks_like : whether a text is one, or was meant to be. Damage in it is for `read` to tell.
-    read : the text, and its path for messages -> what it tells. Raises a TacclError with the line.
-    """
-
-    name: str
-    summary: str
-    looks_like: Callable[[str], bool]
-    read: Callable[[str, str | None], Dump]
-
+#: A dump from a text and its path, for messages.
+Read = Callable[[str, str | None], Dump]
 
 #: In the order in which they are tried: the pickiest first.
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[Format[Read], ...] = (
     Format(
         "nccl-topology",
         "NCCL or RCCL topology XML (NCCL_TOPO_DUMP_FILE)",
@@ -66,6 +54,7 @@ FORMATS: tuple[Format, ...] = (
         "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
         nccl_log.looks_like,
         nccl_log.read,
+        has_block,
     ),
     Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
     Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
@@ -76,32 +65,52 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def format_of(text: str, path: str | None = None) -> Format:
+def format_of(text: str, path: str | None = None) -> Format[Read]:
     """The format of a text.
 
     Raises
     ------
     TopologyError : it is in none that is known.
     """
-    for each in FORMATS:
-        if each.looks_like(text):
-            return each
-    raise TopologyError(
-        "this is no dump of a machine that is known here" if text.strip() else "this is empty",
-        path=path,
-        line=1,
-        hint="one of: " + "; ".join(each.summary for each in FORMATS),
-    )
+    return recognized(text, path, FORMATS, TopologyError, "this is no dump of a machine that is known here")
 
 
 def parse_dump(text: str, path: str | None = None) -> Dump:
     """What a text tells; `path` is for messages.
 
+    Outputs of several tools that stand below each other refine each other as files do. One that cannot be
+    understood, beside another that can, is left out with a warning.
+
     Raises
     ------
-    TopologyError : it is in no known format, or cannot be understood.
+    TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
-    return format_of(text, path).read(text, path)
+    found = parts_of(text, [each.begins or each.looks_like for each in FORMATS], first_line, end_line)
+    parts = sorted(found, key=lambda part: part.kind)
+    if not parts:
+        return format_of(text, path).read(text, path)
+    told = ", ".join(f"{FORMATS[part.kind].summary} from line {part.line}" for part in parts)
+    dumps: list[Dump] = []
+    left_out = []
+    for part in parts:
+        each = FORMATS[part.kind]
+        try:
+            dumps.append(each.read(part.text, path))
+        except TopologyError as fault:
+            if not dumps:
+                raise _in_parts(fault, told) from fault
+            place = Place(path, fault.line or part.line)
+            left_out.append(f"{place}: {each.summary} is left out: {fault.message}")
+    try:
+        whole = merge(dumps)
+    except TopologyError as fault:
+        raise _in_parts(fault, told) from fault
+    return replace(whole, warnings=(*whole.warnings, *left_out))
+
+
+def _in_parts(fault: TopologyError, told: str) -> TopologyError:
+    hint = f"the file holds {told}; give the outputs of one machine, or each in a file"
+    return TopologyError(fault.message, path=fault.path, line=fault.line, hint=hint)
 
 
 def read_dump(path: str | Path) -> Dump:
@@ -116,30 +125,11 @@ def read_dump(path: str | Path) -> Dump:
 
 
 def read_text(path: str | Path) -> str:
-    """The text in a file, whatever terminal or tool wrote it: UTF-8 or UTF-16, with or without its mark.
-
-    Bytes that are no text become U+FFFD, since pastes are broken in places that do not matter.
+    """The text in a file, as `taccl.reading.any_text`.
 
     Raises
     ------
     FileError : it cannot be read.
     TopologyError : it is larger than `MAX_BYTES`.
     """
-    path = file_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FileError("this is a directory, not a file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
-    if len(data) > MAX_BYTES:
-        raise TopologyError(
-            f"the file is larger than {MAX_BYTES // 2**20} MB",
-            path=path,
-            hint="cut out what tells the machine",
-        )
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return data.decode(encoding, errors="replace")
+    return any_text(path, MAX_BYTES, TopologyError, hint="cut out what tells the machine")

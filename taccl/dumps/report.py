@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from taccl.dumps.facts import Dump, Known, Nearness
 from taccl.dumps.figures import Figure, grouped, nearest_nics, nic_figure, pcie_figure, rated_links, runs
 from taccl.dumps.layout import Layout
-from taccl.dumps.rates import Bandwidth
+from taccl.topologies.machines.figures import Bandwidth
 
 
 def nearest_names(dump: Dump) -> tuple[tuple[str, ...], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Instance:
 
     def __init__(self, problem: Problem, part: Part = "whole", *, is_quotient: bool = False) -> None:
         self.problem, self.part, self.is_quotient = problem, part, is_quotient
-        self._derived: dict[object, object] = {}
+        self._derived: dict[object, Any] = {}
         #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
         self._refused: set[bytes] = set()
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
@@ -64,7 +64,7 @@ class Instance:
     def _once(self, key: object, make: Callable[[], _Derived]) -> _Derived:
         if key not in self._derived:
             self._derived[key] = make()
-        derived: _Derived = self._derived[key]  # type: ignore[assignment]
+        derived: _Derived = self._derived[key]
         return derived
 
     @property

@@ -15,6 +15,7 @@ from taccl.arguments import is_whole, shown
 from taccl.encoding.bounds import BY_SEARCH, lower_bound
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
+from taccl.engine_costs import LINKS_ONLY
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.explained.explanation import Explanation
 from taccl.explained.symmetry import broken_symmetries
@@ -99,7 +100,8 @@ def _explained(
     )
     bound = lower_bound(applied.problem, _PROGRAM_S)
     hops_notes = () if max_hops is None else (_HOPS_NOTE,)
-    notes = (*asked.notes, *applied.notes, *hops_notes)
+    cost_notes = () if asked.topology.executor is None else (LINKS_ONLY,)
+    notes = (*asked.notes, *applied.notes, *hops_notes, *cost_notes)
     asked_bound = replace(asked_ways, bound=bound, notes=notes)
     if target_us is not None and is_above(bound, target_us):
         missed = target_missed(asked, apart, chunks_said, bound, target_us, budget)

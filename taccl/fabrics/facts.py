@@ -1,4 +1,4 @@
-"""What a file tells of a cluster: hosts, switches, who hangs where, and which hosts share NVLinks.
+"""What a file tells of a cluster: hosts, switches, which port is at which switch, which hosts share NVLinks.
 
 The noun of this room. Readers make it and `plan` makes levels of it. It knows no format and no machine
 file; what a file does not tell is None here.
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taccl.dumps.facts import Place
+from taccl.errors import TopologyError
 from taccl.fabrics.hostlist import natural
 
 
@@ -81,3 +82,14 @@ class Cluster:
 def in_order(words: Iterable[str]) -> tuple[str, ...]:
     """Each word once, numbers in them by their value: `srv2` before `srv10`."""
     return tuple(sorted(set(words), key=natural))
+
+
+def refuse_choice(choice: str | None, path: str | None) -> None:
+    """Nothing, or an error where one topology is chosen of a file that has only one.
+
+    Raises
+    ------
+    TopologyError : a `choice`.
+    """
+    if choice is not None:
+        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)

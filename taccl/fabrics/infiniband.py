@@ -38,11 +38,14 @@ def speed_of(text: str) -> float | None:
 
 
 def host_and_nic(description: str) -> tuple[str, str] | None:
-    """The host and the card that a description names (`host mlx5_0`, `host HCA-1`); None if it does not."""
+    """The host and the card that a description names (`host mlx5_0`, `host HCA-1`); None if it does not.
+
+    Old drivers name the host alone; its card is then called `HCA`.
+    """
     words = description.split()
-    if len(words) != 2 or _MODEL.search(description):
+    if not 1 <= len(words) <= 2 or _MODEL.search(description):
         return None
-    return words[0], words[1]
+    return words[0], words[1] if len(words) == 2 else "HCA"
 
 
 @dataclass(frozen=True)

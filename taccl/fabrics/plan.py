@@ -120,6 +120,16 @@ def _chosen(tiers: Tiers, hosts: Sequence[str] | None) -> tuple[list[str], list[
     if hosts is not None:
         _check_hosts(tiers, hosts)
         return list(hosts), []
+    if not cluster.hosts and cluster.unnamed:
+        first = cluster.unnamed[0].place
+        raise TopologyError(
+            f"no host has a name: {len(cluster.unnamed)} port(s) tell only the model of their card",
+            path=first.path,
+            line=first.line,
+            hint="ibnetdiscover --node-name-map FILE names them",
+        )
+    if not cluster.hosts:
+        raise TopologyError("the file names no host")
     if not cluster.ports:
         return list(cluster.hosts), []
     usual = [host for host in cluster.hosts if len(tiers.ports_of.get(host, ())) == tiers.usual_nics]

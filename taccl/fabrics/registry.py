@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from taccl.dumps.registry import read_text
@@ -19,28 +18,14 @@ from taccl.fabrics.formats import (
     slurm_yaml,
     topograph,
 )
+from taccl.reading import Format, recognized
 
-
-@dataclass(frozen=True)
-class Format:
-    """What a tool prints or reads.
-
-    Parameters
-    ----------
-    name : how results call it.
-    summary : for people.
-    looks_like : whether a text is one, or was meant to be; damage in it is for `read` to tell.
-    read : the text, its path for messages, and which topology of several -> what it tells.
-    """
-
-    name: str
-    summary: str
-    looks_like: Callable[[str], bool]
-    read: Callable[[str, str | None, str | None], Cluster]
+#: A cluster from a text, its path for messages, and which topology of several.
+Read = Callable[[str, str | None, str | None], Cluster]
 
 
 #: In the order in which they are tried: the pickiest first.
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[Format[Read], ...] = (
     Format("ibnetdiscover", "ibnetdiscover", ibnetdiscover.looks_like, ibnetdiscover.read),
     Format("ibnetdiscover-p", "ibnetdiscover -p", ibnetdiscover_ports.looks_like, ibnetdiscover_ports.read),
     Format("netq", "NetQ computeNodes.json", netq.looks_like, netq.read),
@@ -64,15 +49,8 @@ def parse_cluster(text: str, path: str | None = None, choice: str | None = None)
     ------
     TopologyError : it is in no known format, or cannot be understood.
     """
-    for each in FORMATS:
-        if each.looks_like(text):
-            return each.read(text, path, choice)
-    raise TopologyError(
-        "this is no file of a cluster that is known here" if text.strip() else "this is empty",
-        path=path,
-        line=1,
-        hint="one of: " + "; ".join(each.summary for each in FORMATS),
-    )
+    found = recognized(text, path, FORMATS, TopologyError, "this is no file of a cluster that is known here")
+    return found.read(text, path, choice)
 
 
 def read_cluster(path: str | Path, choice: str | None = None) -> Cluster:

@@ -20,6 +20,7 @@ class Tree:
     _children: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _notes: list[tuple[str, str, Place]] = field(default_factory=list)
+    _warnings: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -33,6 +34,17 @@ class Tree:
                 line=place.line,
             )
         self._places[name], self._children[name], self._hosts[name] = place, switches, hosts
+
+    def add_undescribed(self) -> None:
+        """Each switch that is only named below another, as one with nothing below it."""
+        for switch, children in list(self._children.items()):
+            for child in children:
+                if child not in self._places:
+                    place = self._places[switch]
+                    self._warnings.append(
+                        f"{place}: no entry describes the switch {child}: nothing is below it"
+                    )
+                    self.add(place, child, (), ())
 
     def note(self, quantity: str, value: str, place: Place) -> None:
         """A further fact."""
@@ -58,7 +70,7 @@ class Tree:
                 trunks.append(Trunk(place, child, switch))
         self._check_no_rings(parent)
         ports: list[HostPort] = []
-        warnings: list[str] = []
+        warnings = list(self._warnings)
         leaf_of: dict[str, str] = {}
         for switch, hosts in self._hosts.items():
             for host in hosts:

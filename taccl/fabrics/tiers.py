@@ -41,7 +41,7 @@ class Tiers:
 
     Parameters
     ----------
-    hosts : the switches that they hang at are leaves, whatever they are.
+    hosts : the switches that they are attached to are leaves, whatever they are.
     nics : the order of the NICs of a host; by their names where it is not given.
     """
 
@@ -73,7 +73,7 @@ class Tiers:
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        """Switches that usual hosts, hosts without a name, or those that were given hang at."""
+        """Switches with ports of usual hosts, of hosts without a name, or of those that were given."""
         usual = (ports for ports in self.ports_of.values() if len(ports) == self.usual_nics)
         named = (self.ports_of.get(host, ()) for host in self._hosts)
         names = {port.switch for ports in (*usual, *named) for port in ports}

@@ -15,7 +15,9 @@ import numpy as np
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.verify.limits import Runtime
 from taccl.errors import TopologyError
-from taccl.fitted.least_deviation import least_deviation, short_search
+from taccl.executor import ProtocolName
+from taccl.fitted.jump import Jump, find_jump
+from taccl.fitted.least_deviation import least_deviation, search, short_search
 from taccl.fitted.model import PIECES, Model, Parameter, network_of, pieces_known
 from taccl.fitted.runs import MeasuredFile, MeasuredRuns, load_runs
 from taccl.network import FloatArray
@@ -30,10 +32,11 @@ _MANY_ROWS, _SIZES_EACH = 120, 10
 #: An interval wider than this factor, from end to end, is said to be weak.
 _WEAK = 1.5
 #: Fewer measured times than this say nothing about so many parameters.
-_LEAST_ROWS_EACH = 2
+_LEAST_ROWS_EACH = 1
 
 INTERVALS = (
-    "90% intervals: bootstrap over files, 400 resamples (seeded) of the model made linear at the optimum"
+    "90% intervals: bootstrap over files, 400 resamples (seeded) of the model made linear at the optimum; of "
+    "fewer than 6 files also its curvature, where a file's times are off together by 3% or more"
 )
 
 
@@ -186,10 +189,11 @@ def fit_runs(
     machine = topology if isinstance(topology, PhysicalTopology) else load_topology(topology, nodes)
     measured = runs if isinstance(runs, MeasuredRuns) else load_runs(runs)
     model, runtime, begin = _model(machine, _thinned(measured.files))
+    begin = _searched(model, begin, seed)
+    model, begin = _with_jumps(model, begin)
     parameters = model.parameters
     found = least_deviation(
         [each.unknown for each in parameters],
-        partial(model.predict, rounds=_ROUGH_ROUNDS),
         partial(model.predict, rounds=_FINE_ROUNDS),
         model.measured_us,
         model.row_file,
@@ -202,6 +206,7 @@ def fit_runs(
             parameters, found.values, found.low, found.high, found.is_told, strict=True
         )
     )
+    fitted += tuple(_asleep(name, jump, machine) for name, jump in model.jumps.items())
     fitted_machine = model.fitted(found.values)
     residuals = residuals_of(fitted_machine, measured.files)
     untold = [f"{each.name} of {each.of}" for each in fitted if not each.is_told]
@@ -260,6 +265,37 @@ def _model(
     ]
     best = min(range(len(short)), key=lambda index: short[index][1])
     return models[best], None if known else PIECES[best], short[best][0]
+
+
+def _asleep(name: ProtocolName, jump: Jump, machine: PhysicalTopology) -> FittedParameter:
+    """Where calls begin to sleep, which is found and not fitted."""
+    known = None if machine.executor is None else machine.executor.protocols.get(name)
+    said = None if known is None else known.sleep_after_us
+    return FittedParameter("sleep_after_us", name, jump.after_us, jump.low, jump.high, said, True)
+
+
+def _searched(model: Model, begin: FloatArray, seed: int | None = None) -> FloatArray:
+    unknowns = [each.unknown for each in model.parameters]
+    return search(unknowns, partial(model.predict, rounds=_ROUGH_ROUNDS), model.measured_us, begin, seed=seed)
+
+
+def _with_jumps(model: Model, values: FloatArray) -> tuple[Model, FloatArray]:
+    """The model with the jumps that its files show where it has none, and near its optimum."""
+    everything = np.arange(len(model.measured_us))
+    predicted = model.predict(values, everything, _ROUGH_ROUNDS)
+    jumps = dict(model.jumps)
+    for name in model.protocols:
+        rows = model.rows_of(name)
+        if name not in jumps:
+            jump = find_jump(model.measured_us[rows], predicted[rows], model.row_file[rows])
+            if jump is not None:
+                jumps[name] = jump
+    if jumps == dict(model.jumps):
+        return model, values
+    known = dict(zip(((each.name, each.of) for each in model.parameters), values.tolist(), strict=True))
+    model = replace(model, jumps=jumps)
+    begin = [known.get((each.name, each.of), each.unknown.start) for each in model.parameters]
+    return model, _searched(model, np.array(begin))
 
 
 def _check_enough(model: Model) -> None:

@@ -21,7 +21,7 @@ BoolArray = NDArray[np.bool_]
 Predict = Callable[[FloatArray, IntArray], FloatArray]
 
 #: A relative deviation above this counts by its size, below it by its square.
-_SOFT = 0.02
+SOFT = 0.02
 #: Predictions are pieces of straight lines, so differences are taken over more than rounding.
 _STEP = 0.01
 #: Evaluations of the search on all rows with the rough model, then with the fine one, and of each short one.
@@ -29,6 +29,9 @@ _ROUGH, _FINE, _SHORT = 10, 4, 8
 #: Other starts: how many, and how far in logarithms; the best of them is followed.
 _OTHER_STARTS, _SPREAD = 8, 0.5
 _RESAMPLES = 400
+#: A bootstrap of fewer groups than this says too little, so curvature has its say: the least that the model
+#: is then taken to be off in a whole group.
+_FEW_GROUPS, _USUAL = 6, 0.03
 #: A parameter whose standard error is more than this factor is not in the data.
 _UNTOLD = np.log(2.0)
 
@@ -42,8 +45,9 @@ class Unknown:
     start, least, most : where the search begins, and its limits.
     acts_on : shape (rows,), the measured times that it can change.
     is_added : whether these times are so much longer as it is larger, and no more.
-    anchor : a value that is a factor e from its start counts as much as one row that is this far off: so what
-        the data cannot tell stays where it was.
+    anchor : a value that is a factor e from `held_at` counts as much as one row that is this far off: so what
+        the data cannot tell stays there.
+    held_at : None: where the search begins.
     """
 
     start: float
@@ -52,6 +56,7 @@ class Unknown:
     acts_on: BoolArray
     is_added: bool = False
     anchor: float = 0.01
+    held_at: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +79,7 @@ class LeastDeviation:
 
 def least_deviation(
     unknowns: Sequence[Unknown],
-    rough: Predict,
-    fine: Predict,
+    predict: Predict,
     measured_us: FloatArray,
     groups: IntArray,
     begin: FloatArray,
@@ -85,26 +89,27 @@ def least_deviation(
     """Fit the unknowns to the measured times.
 
     Minimised is the sum over rows of the soft-L1 loss of log(predicted / measured), over the logarithms of
-    the unknowns, by SciPy's trust-region least squares: from `begin` and the best of a few seeded starts on
-    every third row, from the better end on all rows, and from there with the fine model. Intervals are a
-    bootstrap over groups of rows (files): 400 resamples of the model made linear at the optimum.
+    the unknowns, by SciPy's trust-region least squares. Intervals are a bootstrap over groups of rows
+    (files): 400 resamples of the model made linear at the optimum; of fewer than 6 groups they are no
+    narrower than curvature says where the rows of a group are off together.
 
     Parameters
     ----------
-    rough, fine : called with values of shape (unknowns,) and the rows wanted; the rough one is quicker.
+    predict : called with values of shape (unknowns,) and the rows wanted.
     measured_us : shape (rows,), positive.
     groups : shape (rows,), which rows were measured together and are drawn together.
-    begin : shape (unknowns,), such as `short_search` finds.
+    begin : shape (unknowns,), such as `search` finds.
     """
     everything = np.arange(len(measured_us))
-    problem = _Problem(unknowns, rough, measured_us)
-    start = _better_start(problem, np.log(begin), np.random.default_rng(seed))
-    start = problem.solve(start, everything, _ROUGH)
-    problem = _Problem(unknowns, fine, measured_us)
-    found = problem.solve(start, everything, _FINE)
+    problem = _Problem(unknowns, predict, measured_us)
+    found = problem.solve(np.log(begin), everything, _FINE)
     rows, slope = problem.residuals(found, everything), problem.jacobian(found, everything)
     low, high = _bootstrap(problem, found, rows, slope, groups, np.random.default_rng(seed))
     deviations = rows[: len(measured_us)]
+    if (number := len(np.unique(groups))) < _FEW_GROUPS:
+        half = 1.645 * _errors(deviations, slope, rows_each=len(deviations) / number)
+        low = np.maximum(np.minimum(low, found - half), problem.least)
+        high = np.minimum(np.maximum(high, found + half), problem.most)
     return LeastDeviation(
         values=np.exp(found),
         low=np.exp(low),
@@ -112,6 +117,26 @@ def least_deviation(
         is_told=_told(deviations, slope[: len(measured_us)]),
         predicted_us=np.exp(deviations) * measured_us,
     )
+
+
+def search(
+    unknowns: Sequence[Unknown],
+    rough: Predict,
+    measured_us: FloatArray,
+    begin: FloatArray,
+    *,
+    seed: int | None = None,
+) -> FloatArray:
+    """Near the optimum of a model that is quicker and less exact: where `least_deviation` may begin.
+
+    With a seed, from `begin` or from the end of a short search on every third row that the best of a few
+    random starts begins, whichever is better.
+    """
+    problem = _Problem(unknowns, rough, measured_us)
+    start = np.log(begin)
+    if seed is not None:
+        start = _better_start(problem, start, np.random.default_rng(seed))
+    return np.exp(problem.solve(start, np.arange(len(measured_us)), _ROUGH))
 
 
 def short_search(
@@ -131,6 +156,7 @@ class _Problem:
         self.least = np.log([each.least for each in unknowns])
         self.most = np.log([each.most for each in unknowns])
         self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
+        self._held_at = np.log([each.held_at or each.start for each in unknowns])
         self.every_third = np.arange(0, len(measured_us), 3)
         self._unknowns = unknowns
         self._anchors = np.array([each.anchor for each in unknowns])
@@ -146,9 +172,9 @@ class _Problem:
         return self._last[1]
 
     def residuals(self, x: FloatArray, rows: IntArray) -> FloatArray:
-        """One for each row, then one for each unknown: how far it is from its start."""
+        """One for each row, then one for each unknown: how far it is from where it is held."""
         deviations = self._log_predicted(x, rows) - self._log_measured[rows]
-        return np.concatenate([deviations, self._anchors * (x - self.start)])
+        return np.concatenate([deviations, self._anchors * (x - self._held_at)])
 
     def jacobian(self, x: FloatArray, rows: IntArray) -> FloatArray:
         slope = np.zeros((len(rows) + len(x), len(x)))
@@ -172,7 +198,7 @@ class _Problem:
             jac=lambda at: self.jacobian(at, rows),
             bounds=(self.least, self.most),
             loss="soft_l1",
-            f_scale=_SOFT,
+            f_scale=SOFT,
             max_nfev=most,
             xtol=1e-4,
             ftol=1e-4,
@@ -181,7 +207,7 @@ class _Problem:
         return best
 
     def cost(self, x: FloatArray, rows: IntArray) -> float:
-        scaled = self.residuals(x, rows) / _SOFT
+        scaled = self.residuals(x, rows) / SOFT
         return float(np.sum(np.sqrt(1 + scaled**2) - 1))
 
 
@@ -212,11 +238,18 @@ def _bootstrap(
         moved = np.zeros_like(found)
         for _ in range(6):  # soft-L1 as least squares with weights that follow the residuals
             now = residuals + slope @ moved
-            root = np.sqrt(weight / np.sqrt(1 + (now / _SOFT) ** 2))
+            root = np.sqrt(weight / np.sqrt(1 + (now / SOFT) ** 2))
             moved = np.linalg.lstsq(slope * root[:, None], -residuals * root, rcond=None)[0]
         drawn.append(np.clip(found + moved, problem.least, problem.most))
     low, high = np.quantile(np.array(drawn), (0.05, 0.95), axis=0)
     return np.minimum(low, found), np.maximum(high, found)
+
+
+def _errors(deviations: FloatArray, slope: FloatArray, rows_each: float) -> FloatArray:
+    """Standard errors by curvature, anchors among it, if the rows of a group are all off by the same."""
+    off = max(_USUAL, float(np.sqrt(np.mean(deviations**2))))
+    spread: FloatArray = off * np.sqrt(rows_each * np.diag(np.linalg.inv(slope.T @ slope)))
+    return spread
 
 
 def _told(residuals: FloatArray, slope: FloatArray) -> BoolArray:

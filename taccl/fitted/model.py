@@ -21,6 +21,7 @@ from taccl.backend.verify.limits import EXECUTOR, RCCL, Runtime
 from taccl.collective import BoolArray, IntArray
 from taccl.errors import TopologyError
 from taccl.executor import SHAPES, Executor, ProtocolCosts, ProtocolName
+from taccl.fitted.jump import Jump
 from taccl.fitted.least_deviation import Unknown
 from taccl.fitted.runs import MeasuredFile
 from taccl.network import FloatArray, LogicalTopology
@@ -30,21 +31,24 @@ from taccl.topologies import Link, PhysicalTopology
 from taccl.units import MB, MIN_BETA_US_PER_MB, beta_from_bandwidth
 
 #: Where the search begins without an executor in the machine: the order of magnitude of what is known of
-#: NCCL and RCCL, per protocol slice_us and block_gbps. A launch begins at this share of the least time.
+#: NCCL and RCCL, per protocol slice_us and block_gbps. A launch begins at this share of its protocol's least
+#: time; where the times do not tell it, it is held to that share of all times, or to a usual launch if less.
 _STARTS: Mapping[ProtocolName, tuple[float, float]] = {
     "Simple": (1.0, 20.0),
     "LL": (0.3, 3.0),
     "LL128": (0.5, 6.0),
 }
 _OF_LEAST_TIME = 0.6
+_LAUNCH_US = 5.0
 _EMPTY_SLICE_US, _LEAST_US = 0.5, 0.2
 _REDUCE_US, _REDUCE_GBPS, _ALPHA_US = 3.0, 25.0, 0.7
+_ROOM_US, _SHARPNESS, _SHARP = 1.0, 8.0, (1.0, 50.0)
 #: Limits of what is searched: microseconds, and GB/s.
 _US, _GBPS = (1e-3, 1e5), (1e-2, 1e4)
-#: How much all but thread blocks (and launches half as much) are held to what the machine says, or to their
+#: How much all but thread blocks (and launches more) are held to what the machine says, or to their
 #: order of magnitude: a model that is a few percent off elsewhere would otherwise put its misses into what
 #: the times hardly tell (`Unknown.anchor`).
-_HELD = 0.1
+_HELD, _LAUNCH_HELD = 0.1, 0.2
 #: A link is no slower than this part of what the machine says, and no faster than this multiple of it.
 _LINK = (0.02, 4.0)
 
@@ -88,12 +92,14 @@ class Model:
     machine : as it was given; what is not fitted stays.
     files : with the times; rows are their sizes, file after file.
     pieces : bytes of a piece by protocol, where the machine has no executor.
+    jumps : by protocol, where calls begin to sleep; a measured time tells on which side a call was.
     """
 
     machine: PhysicalTopology
     files: tuple[MeasuredFile, ...]
     pieces: Mapping[ProtocolName, int]
     prepared: tuple[Prepared, ...]
+    jumps: Mapping[ProtocolName, Jump]
 
     @staticmethod
     def of(machine: PhysicalTopology, files: Sequence[MeasuredFile], runtime: Runtime) -> Model:
@@ -113,7 +119,7 @@ class Model:
         plain = network_of(machine)
         prepared = tuple(Prepared.of(file.subject.program, plain) for file in files)
         pieces = {name: runtime.piece_bytes[Protocol(name)] for name in SHAPES}
-        return Model(machine, tuple(files), pieces, prepared)
+        return Model(machine, tuple(files), pieces, prepared, dict(_said_jumps(machine, files)))
 
     @cached_property
     def row_file(self) -> IntArray:
@@ -136,6 +142,18 @@ class Model:
         used = {file.protocol.value for file in self.files}
         return tuple(name for name in SHAPES if name in used)
 
+    def rows_of(self, protocol: ProtocolName) -> BoolArray:
+        """Shape (rows,): whether each time is of a file with this protocol."""
+        return self._rows([file.protocol.value == protocol for file in self.files])
+
+    @cached_property
+    def _woken(self) -> Mapping[ProtocolName, BoolArray]:
+        """Shape (rows,) by protocol: the calls that took longer than it takes to fall asleep."""
+        return {
+            name: self.rows_of(name) & (self.measured_us > jump.after_us + jump.by_us / 2)
+            for name, jump in self.jumps.items()
+        }
+
     @cached_property
     def link_costs(self) -> tuple[LinkCosts, ...]:
         """The classes of links that some program sends over, in the machine's order."""
@@ -156,7 +174,7 @@ class Model:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that is fitted, in the order of the vector."""
-        return (*self._of_links(), *self._of_protocols(), *self._of_sums())
+        return (*self._of_links(), *self._of_protocols(), *self._of_sums(), *self._of_runtime())
 
     def _of_links(self) -> Iterator[Parameter]:
         on = {
@@ -179,7 +197,7 @@ class Model:
 
     def _of_protocols(self) -> Iterator[Parameter]:
         for name in self.protocols:
-            rows = self._rows([file.protocol.value == name for file in self.files])
+            rows = self.rows_of(name)
             known = None if self.machine.executor is None else self.machine.executor.protocols.get(name)
             slice_us, block_gbps = _STARTS[name]
             starts = {
@@ -196,10 +214,25 @@ class Model:
                 limits = _GBPS if key == "block_gbps" else _US
                 unknown = Unknown(base or start, *limits, rows)
                 if key == "launch_us":
-                    unknown = replace(unknown, is_added=True, anchor=_HELD / 2)
+                    usual = min(_LAUNCH_US, _OF_LEAST_TIME * float(self.measured_us.min()))
+                    unknown = replace(unknown, is_added=True, anchor=_LAUNCH_HELD, held_at=base or usual)
                 elif key != "block_gbps":
                     unknown = replace(unknown, anchor=_HELD)
                 yield Parameter(key, name, base, unknown)
+            if name in self.jumps:
+                base = None if known is None else known.wake_us
+                unknown = Unknown(self.jumps[name].by_us, *_US, self._woken[name], True, anchor=_HELD / 2)
+                yield Parameter("wake_us", name, base, unknown)
+
+    def _of_runtime(self) -> Iterator[Parameter]:
+        """Of all protocols: what looking for room costs, and how sharply a link's bandwidth ends."""
+        rows = np.ones(len(self.row_file), dtype=np.bool_)
+        known = self.machine.executor
+        room = None if known is None else known.room_us
+        sharpness = None if known is None else known.link_sharpness
+        yield Parameter("room_us", "all", room, Unknown(room or _ROOM_US, *_US, rows, anchor=_HELD))
+        unknown = Unknown(sharpness or _SHARPNESS, *_SHARP, rows, anchor=_HELD / 2)
+        yield Parameter("link_sharpness", "all", sharpness, unknown)
 
     def _of_sums(self) -> Iterator[Parameter]:
         rows = self._rows([_adds_up(file.subject.program) for file in self.files])
@@ -233,6 +266,8 @@ class Model:
         for name in self.protocols:
             had = protocols.get(name)
             fitted: dict[str, Any] = {key: at for (key, of), at in value.items() if of == name}
+            if name in self.jumps:
+                fitted["sleep_after_us"] = self.jumps[name].after_us
             if had is None:
                 protocols[name] = ProtocolCosts(
                     **fitted, hop_us=0.0, piece_bytes=self.pieces[name], shape=SHAPES[name]
@@ -243,16 +278,22 @@ class Model:
         had_gbps = _REDUCE_GBPS if known is None else known.reduce_gbps
         reduce_us = value.get(("reduce_us", "all"), had_us)
         reduce_gbps = value.get(("reduce_gbps", "all"), had_gbps)
-        if known is None:
-            return Executor(protocols, reduce_us, reduce_gbps)
-        return replace(known, protocols=protocols, reduce_us=reduce_us, reduce_gbps=reduce_gbps)
+        return replace(
+            known or Executor(protocols, reduce_us, reduce_gbps),
+            protocols=protocols,
+            reduce_us=reduce_us,
+            reduce_gbps=reduce_gbps,
+            room_us=value["room_us", "all"],
+            link_sharpness=value["link_sharpness", "all"],
+        )
 
     def predict(self, values: FloatArray, rows: IntArray, rounds: int = ROUNDS) -> FloatArray:
         """The times of these rows, microseconds, with so many rounds executed at most."""
         machine = self.fitted(values)
-        executor, network = machine.executor, network_of(machine)
-        assert executor is not None
-        return np.array(
+        network = network_of(machine)
+        assert machine.executor is not None
+        executor = replace(machine.executor, protocols=_awake(machine.executor.protocols))
+        times = np.array(
             [
                 self.prepared[file]
                 .run(executor, self.files[file].protocol.value, float(size), network, rounds)
@@ -260,6 +301,9 @@ class Model:
                 for file, size in zip(self.row_file[rows], self.row_bytes[rows], strict=True)
             ]
         )
+        for name, woken in self._woken.items():
+            times += machine.executor.protocols[name].wake_us * woken[rows]
+        return times
 
 
 def pieces_known(machine: PhysicalTopology, files: Sequence[MeasuredFile]) -> bool:
@@ -288,6 +332,21 @@ def _links_of(machine: PhysicalTopology, program: Program) -> set[int]:
     }
     paths = (machine.path(*pair) or machine.host_path(*pair) for pair in pairs)
     return {link for path in paths if path is not None for link in path.links}
+
+
+def _awake(protocols: Mapping[ProtocolName, ProtocolCosts]) -> dict[ProtocolName, ProtocolCosts]:
+    return {name: replace(costs, sleep_after_us=None, wake_us=0.0) for name, costs in protocols.items()}
+
+
+def _said_jumps(
+    machine: PhysicalTopology, files: Sequence[MeasuredFile]
+) -> Iterator[tuple[ProtocolName, Jump]]:
+    """What the machine says of the protocols of the files."""
+    used = {file.protocol.value for file in files}
+    for name, costs in ({} if machine.executor is None else machine.executor.protocols).items():
+        after = costs.sleep_after_us
+        if name in used and after is not None:
+            yield name, Jump(after, costs.wake_us, after, after)
 
 
 def _adds_up(program: Program) -> bool:

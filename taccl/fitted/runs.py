@@ -67,11 +67,12 @@ def load_runs(sources: Sequence[str | Path]) -> MeasuredRuns:
 
     A folder holds programs and `times.csv` (file, size_bytes, and in_place_us or time_us), or beside
     NAME.xml the text of nccl-tests as NAME.txt, .log or .out. TIMES is either. Sizes at which a program
-    hangs are left out with a note, and so are rows without a time or with wrong results.
+    hangs are left out with a note, and so are rows without a time, with wrong results, or of a program that
+    is not there.
 
     Raises
     ------
-    FileError : a file that cannot be read or is no table, a row whose program is not there, or no times.
+    FileError : a file that cannot be read or is no table, or no times of any program.
     TacclError : the subclass says why a program cannot be timed.
     """
     rows: dict[Path, list[FileTime]] = {}
@@ -92,7 +93,7 @@ def _from(source: str, notes: list[str]) -> Iterator[tuple[Path, list[FileTime]]
     if equals:
         path = Path(f"{program}.xml")
         table = _read_times(Path(times), path, notes)
-        yield path, [row for row in table if row.file is None or Path(row.file).name == path.name]
+        yield path, [row for row in table if row.file is None or _named(row.file) == path.name]
         return
     folder = Path(source)
     if not folder.is_dir():
@@ -104,14 +105,20 @@ def _from_folder(folder: Path, notes: list[str]) -> Iterator[tuple[Path, list[Fi
     programs = {path.name: path for path in sorted(folder.glob("*.xml"))}
     rows: dict[str, list[FileTime]] = {name: [] for name in programs}
     if (folder / TIMES).exists():
+        absent: dict[str, FileTime] = {}
         for row in _read_times(folder / TIMES, None, notes):
             if row.file is None:
                 raise FileError("the table has no column file", path=row.path, hint="FILE.xml=TIMES")
-            if row.file not in rows:
-                raise FileError(
-                    f"there is no {row.file!r} in this folder", path=row.path, line=row.line, hint=_HINT
-                )
-            rows[row.file].append(row)
+            name = _named(row.file)
+            if name in rows:
+                rows[name].append(row)
+            else:
+                absent.setdefault(row.file, row)
+        if absent and not any(rows.values()):
+            name, row = next(iter(absent.items()))
+            raise FileError(f"there is no {name!r} in this folder", path=row.path, line=row.line, hint=_HINT)
+        if absent:
+            notes.append(f"{folder}: no program here for the times of {', '.join(absent)}: left out")
     for name, program in programs.items():
         for log in (program.with_suffix(ending) for ending in _LOGS):
             if log.exists():
@@ -121,6 +128,12 @@ def _from_folder(folder: Path, notes: list[str]) -> Iterator[tuple[Path, list[Fi
         notes.append(f"{folder}: no times of {', '.join(without)}")
     for name, program in programs.items():
         yield program, rows[name]
+
+
+def _named(file: str) -> str:
+    """The name of a program's file, as a table may say it: with its folder, or without its ending."""
+    name = file.replace("\\", "/").rpartition("/")[2]
+    return name if name.lower().endswith(".xml") else f"{name}.xml"
 
 
 def _read_times(path: Path, program: Path | None, notes: list[str]) -> Sequence[FileTime]:

@@ -45,8 +45,11 @@ def classes(gbps: Mapping[Pair, float]) -> list[PairClass]:
     """The pairs in classes, the fastest first.
 
     Sorted by bandwidth, they are cut at every gap of more than 3%; then neighbours whose gap is not more than
-    three times the spread inside either of them are joined again.
+    three times the spread inside either of them are joined again. A pair alone with its way back tells no
+    spread, and is one class unless one way is degraded.
     """
+    if len({frozenset(pair) for pair in gbps}) == 1 and min(gbps.values()) >= DEGRADED * max(gbps.values()):
+        return [class_of(gbps, gbps)]
     order = sorted(gbps, key=lambda pair: (gbps[pair], pair))
     groups: list[list[Pair]] = []
     for pair in order:

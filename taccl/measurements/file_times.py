@@ -22,7 +22,13 @@ TIMES = "times.csv"
 _HINT = "a header such as file,size_bytes,in_place_us and a row per file and size"
 _DELIMITERS = ",;\t"
 #: What stands in a cell where nothing was measured.
-_NOTHING = frozenset(("", "-", "n/a", "na", "nan", "none", "null", "inf", "timeout", "hang", "hangs"))
+_NOTHING = frozenset(
+    (
+        *("", "-", "--", "?", "n/a", "na", "nan", "none", "null", "inf", "dnf", "oom", "killed"),
+        *("timeout", "timed out", "timed-out", "timedout", "hang", "hangs", "hung"),
+        *("fail", "fails", "failed", "failure", "err", "error", "abort", "aborted", "crash", "crashed"),
+    )
+)
 _NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?(?:[eE][+-]?[0-9]{1,2})?")
 
 

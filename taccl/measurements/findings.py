@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from taccl.measurements.classes import Pair
 from taccl.measurements.facts import Measured, Scope
 from taccl.measurements.from_matrices import (
+    both_ways,
     host_sharing,
     is_for_links,
     matrix_findings,
@@ -57,6 +58,10 @@ def findings(
             if values and (not pair_gbps or median_gbps(values) > median_gbps(pair_gbps)):
                 pair_gbps, pair_source = values, source_of(matrix)
     quantities += host_sharing(merged(measured.matrices))
+    if not pair_gbps:
+        quantities += both_ways(merged(measured.matrices))
+    if not quantities and not refusals:
+        warnings.append("nothing in the output tells the cost of a link")
     return Findings(
         tuple(quantities), tuple(refusals), tuple(costs.values()), pair_gbps, pair_source, tuple(warnings)
     )

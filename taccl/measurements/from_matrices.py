@@ -78,8 +78,9 @@ def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:
             note = "there and back to memory, without a copy"
         return [_range(matrix, _ends_name(matrix), "latency_us", pairs, note)], []
     if matrix.ends == "gpu totals":
-        way = "out of" if "one_to_all" in matrix.test else "into"
-        return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, "")], []
+        way = "out of" if "one_to_all" in matrix.test or "out of" in matrix.test else "into"
+        note = "all GPUs send to all" if "a2a" in matrix.test else ""
+        return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, note)], []
     if matrix.ends == "rank to rank":
         return [_range(matrix, "between nodes, each sending to one", "gbps", pairs, "")], _slow(matrix, pairs)
     if matrix.both_ways:
@@ -148,6 +149,18 @@ def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:
         note = f"they share one way up: both ways at once; all pairs have {median_gbps(pairs):.4g}"
         told.append(_range(matrix, f"PCIe switch of GPUs {names}", "gbps", own, note))
     return told
+
+
+def both_ways(matrices: Sequence[Matrix]) -> list[Quantity]:
+    """What pairs of GPUs move each way while both ways are busy: less than one way alone, or as much."""
+    found = []
+    for matrix in matrices:
+        is_of_links = matrix.ends == "gpu to gpu" and matrix.quantity == "bandwidth_gbps" and matrix.both_ways
+        if is_of_links and matrix.sums_ways and matrix.peer is not False and matrix.pairs():
+            each = {pair: value / 2 for pair, value in matrix.pairs().items()}
+            note = "each way, both at once: one way alone moves at least this"
+            found.append(_range(matrix, "GPU to GPU", "gbps", each, note))
+    return found
 
 
 def host_sharing(matrices: Sequence[Matrix]) -> list[Quantity]:

@@ -86,7 +86,10 @@ def sweep_findings(
     except MeasurementError as refused:
         refusals.append(Refusal(link, "beta_us_per_mb", refused.message, source))
     alpha = _alpha(sweep, times, line, at_bytes, link, source, note, seed)
-    (quantities if isinstance(alpha, Quantity) else refusals).append(alpha)  # type: ignore[arg-type]
+    if isinstance(alpha, Quantity):
+        quantities.append(alpha)
+    else:
+        refusals.append(alpha)
     beta = None
     if line is not None:
         told = "; ".join(filter(None, (few, note)))
@@ -106,7 +109,9 @@ def _line(wanted: Times, at_bytes: int | None, seed: int) -> tuple[Line, str]:
     cuts = hockney.ranges(wanted)
     if len(wanted.sizes) < hockney.FEWEST_SIZES or len(cuts) == 1:
         return hockney.fit(wanted, seed), ""
-    largest = [cut for cut in cuts if len(cut.sizes) >= hockney.FEWEST_SIZES][-1]
+    # a last range of a few sizes takes those below it along: a range of small sizes is not its like
+    least = min(cuts[-1].sizes[0], wanted.sizes[-hockney.FEWEST_SIZES])
+    largest = wanted.within(float(least), np.inf)
     of = f"the range of the largest sizes of {len(cuts)}"
     return hockney.fit(largest, seed), of
 
@@ -141,10 +146,10 @@ def _alpha(
         return _of_line(link, name, line.alpha_us, line, source, about)
     low = hockney.floor(times, seed)
     if low is not None:
-        sizes = positive.sizes[positive.best_us <= low.value * (1 + hockney.NOISE)]
+        lowest = low.time_us
         return Quantity(
-            *(link, name, low.value, low.low, low.high, (int(sizes[0]), int(sizes[-1])), len(sizes)),
-            *(None, None, low.is_weak, source, "; ".join(filter(None, ("the smallest sizes", about)))),
+            *(link, name, lowest.value, lowest.low, lowest.high, low.sizes, low.points),
+            *(None, None, lowest.is_weak, source, "; ".join(filter(None, ("the smallest sizes", about)))),
         )
     if len(positive.sizes) < hockney.FEWEST_SIZES:
         least = f"at most {smallest:.4g} us, which {format_size(int(positive.sizes[0]))} take"
@@ -174,10 +179,11 @@ def _collective_findings(
     low = hockney.floor(times, seed)
     if low is not None and group[0].timing == "launched":
         of = "a whole call of the smallest sizes; costs of a hop only by a model of its algorithm"
+        told, about = low.time_us, "; ".join(filter(None, (of, note)))
         quantities.append(
             Quantity(
-                *(link, "launch_us", low.value, low.low, low.high, None, len(times.sizes), None, None),
-                *(low.is_weak, source, "; ".join(filter(None, (of, note)))),
+                *(link, "launch_us", told.value, told.low, told.high, low.sizes, low.points, None, None),
+                *(told.is_weak, source, about),
             )
         )
     buses = [each.busbw_gbps for each in group if each.busbw_gbps is not None]

@@ -32,6 +32,8 @@ _TOLERANCE, _STRIKES = 0.05, 3
 _WEAK_ALPHA, _WEAK_BETA = 1.5, 0.10
 #: Times within this share of the smallest are as small as it.
 NOISE = 0.05
+#: Clocks count in steps: below a microsecond, times within so many microseconds are as small, up to a share.
+TICK_US, NOISE_OF_TICKS = 0.05, 0.20
 _ROUNDS = 40
 
 
@@ -142,8 +144,24 @@ def fit(times: Times, seed: int = 0) -> Line:
     )
 
 
-def floor(times: Times, seed: int = 0) -> Estimate | None:
-    """What the smallest messages take: the median of the times that are as small as the smallest.
+@dataclass(frozen=True)
+class Floor:
+    """What the smallest messages take.
+
+    Parameters
+    ----------
+    time_us : the median of the times that are as small as the smallest, with its interval.
+    sizes : the least and the largest of their sizes, bytes.
+    points : how many sizes these are.
+    """
+
+    time_us: Estimate
+    sizes: tuple[int, int]
+    points: int
+
+
+def floor(times: Times, seed: int = 0) -> Floor | None:
+    """The floor of the times.
 
     None where fewer than 3 sizes take as little, so that already the smallest are paid by the byte.
     """
@@ -152,16 +170,24 @@ def floor(times: Times, seed: int = 0) -> Estimate | None:
     if not count:
         return None
     reference = smallest.best_us[: max(3, count // 3)].min()
-    is_low = smallest.best_us <= reference * (1 + NOISE)
-    # until two in a row take longer: one may be disturbed; later ones belong to another protocol
-    ends = np.flatnonzero(~is_low[:-1] & ~is_low[1:])
+    noise = max(NOISE * reference, min(TICK_US, NOISE_OF_TICKS * reference))
+    # a protocol that begins later may be faster than the smallest messages
+    is_low = np.abs(smallest.best_us - reference) <= noise
+    # the first may still be warming up; then until two in a row are off, since one may be disturbed and later
+    # ones belong to another protocol
+    first = int(np.argmax(is_low))
+    ends = first + np.flatnonzero(~is_low[first:-1] & ~is_low[first + 1 :])
     until = int(ends[0]) if len(ends) else count
     low = np.flatnonzero(is_low[:until])
     if len(low) < 3:
         return None
     repeats = np.concatenate([smallest.repeats[at] for at in low])
     samples = np.median(np.random.default_rng(seed).choice(repeats, (SAMPLES, len(repeats))), axis=1)
-    return _estimate(float(np.median(smallest.best_us[low])), samples, is_alpha=True)
+    return Floor(
+        _estimate(float(np.median(smallest.best_us[low])), samples, is_alpha=True),
+        (int(smallest.sizes[low[0]]), int(smallest.sizes[low[-1]])),
+        len(low),
+    )
 
 
 def ranges(times: Times) -> list[Times]:

@@ -11,12 +11,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-#: mpirun's tags, which may stand in the middle of a row: `[1,0]<stdout>:`.
-_TAG = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:? ?")
-#: srun's: the number of the task at the beginning of the line.
-_TASK = re.compile(r"^ *\d+: (?=\s*\S)")
-#: What log collectors and quotes put before each line: a time, or `> `.
-_BEFORE = re.compile(r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{5,20}(?:Z|[+-]\d\d:?\d\d)? ?|(?:> ?){1,4})")
+#: mpirun's tags, which may stand in the middle of a row: `[1,0]<stdout>:`, `[prterun-n013-78@1,0]<stdout>:`.
+_TAG = re.compile(r"\[(?:[\w.-]{1,80}@)?\d+,\d+\]<std(?:out|err)>:? ?")
+#: srun's and Hydra's: the number of the task at the beginning of the line, `0: ` or `[0] `.
+_TASK = re.compile(r"^ *(?:\d+: |\[\d{1,6}\] )(?=\s*\S)")
+#: What log collectors and quotes put before each line: a time, perhaps with a stream's name, or `> `.
+_BEFORE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{5,20}(?:Z|[+-]\d\d:?\d\d)? ?(?:std(?:out|err) [FP] )?|(?:> ?){1,4})"
+)
 #: What pdsh puts before each line: the name of the host.
 _HOST = re.compile(r"^([\w.-]{1,60}): ")
 #: A message of NCCL from where it begins, often right behind half a row: `n013:7841:7842 [0] NCCL INFO ...`.
@@ -24,8 +26,12 @@ _NCCL = re.compile(
     r"(?:\[[^\]\n]{0,40}\] {0,4})?[A-Za-z][\w.-]{0,80}:\d{1,9}:\d{1,9} (?:\[\w{1,9}\] )?[^\n]{0,60}?"
     r"NCCL (?:INFO|WARN|TRACE|VERSION)"
 )
+#: So many rows with decimal commas are no accident.
+_COMMA_ROWS = 2
 #: No tool prints a longer line that tells anything here.
 _LONGEST = 4000
+#: A number with a decimal comma. Three digits behind it may be thousands.
+_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -35,6 +41,11 @@ class Line:
 
     number: int
     text: str
+
+
+def without_colours(text: str) -> str:
+    """The text without a terminal's marks; its lines stay where they are."""
+    return _ANSI.sub("", text)
 
 
 def lines_of(text: str) -> list[Line]:
@@ -54,6 +65,16 @@ def lines_of(text: str) -> list[Line]:
         if kept.strip():
             found.append(Line(number, kept.rstrip()))
     return found
+
+
+def decimal_comma(text: str) -> int | None:
+    """The first line of a table whose numbers have decimal commas; None where there is no such table."""
+    found = []
+    for line in lines_of(text):
+        words = line.text.split()
+        if whole_of(words[0]) is not None and any(_COMMA.fullmatch(word) for word in words[1:]):
+            found.append(line.number)
+    return found[0] if len(found) >= _COMMA_ROWS else None
 
 
 def number_of(word: str) -> float | None:

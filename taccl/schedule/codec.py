@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from taccl.arguments import file_path
 from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
 from taccl.problem import Problem
+from taccl.reading import bytes_of
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.fields import Fields
@@ -151,12 +151,9 @@ def read_schedule(path: str | Path) -> SavedSchedule:
     FileError : the file cannot be read; and whatever `schedule_from_json` raises.
     """
     try:
-        text = file_path(path).read_text(encoding="utf-8")
+        text = bytes_of(path).decode("utf-8")
     except UnicodeDecodeError:
         raise FileError("this is not a text file", path=path) from None
-    except (OSError, ValueError) as failure:  # ValueError: a null character in the path
-        reason = getattr(failure, "strerror", None) or failure
-        raise FileError(f"cannot be read: {reason}", path=path) from failure
     return schedule_from_json(text, path)
 
 

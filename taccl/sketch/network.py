@@ -64,7 +64,7 @@ def switch_members(switch: Switch, ranks: Sequence[int]) -> list[int]:
 def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
     for ranks in layout.ranks:
         if sketch.intranode.strategy != "switch":
-            yield from _paths(topology, ((a, b) for a in ranks for b in ranks))
+            yield from _paths(topology, ranks, ranks)
             continue
         pairs: set[tuple[int, int]] = set()
         for switch in sketch.intranode.switches:
@@ -78,16 +78,16 @@ def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
                         line=switch.line,
                         hint="strategy: none uses the links of a node as they are",
                     )
-        yield from _paths(topology, sorted(pairs))
+        yield from (path for a, b in sorted(pairs) if (path := topology.path(a, b)) is not None)
 
 
-def _paths(
-    topology: PhysicalTopology, pairs: Iterator[tuple[int, int]] | list[tuple[int, int]]
-) -> Iterator[Path]:
-    for src, dst in pairs:
-        path = None if src == dst else topology.path(src, dst)
-        if path is not None:
-            yield path
+def _paths(topology: PhysicalTopology, sources: Sequence[int], ends: Sequence[int]) -> Iterator[Path]:
+    """From each source to each end that it has a path to; of many ends it may be few."""
+    wanted = frozenset(ends)
+    for src in sources:
+        paths = topology.paths_from(src)
+        reached = paths if len(paths) < len(ends) else ends
+        yield from (paths[end] for end in reached if end in wanted and end in paths and end != src)
 
 
 def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
@@ -96,7 +96,7 @@ def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
             if here is there:
                 continue
             if sketch.internode.strategy == "none":
-                yield from _paths(topology, ((a, b) for a in here for b in there))
+                yield from _paths(topology, here, there)
                 continue
             for sender, receiver, line in _pairs(sketch.internode, len(here), len(there)):
                 path = topology.host_path(here[sender], there[receiver])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from taccl.errors import TacclError, TopologyError
 from taccl.executor import (
     MAX_GBPS,
+    MAX_SHARPNESS,
     MAX_SLICES,
     MAX_SLOTS,
     MAX_THREAD_BLOCKS,
@@ -23,9 +24,18 @@ from taccl.topologies.strict_yaml import Node
 from taccl.units import MAX_ALPHA_US, MAX_SIZE_BYTES, format_size, parse_size
 
 _NEEDED = ("launch_us", "hop_us", "slice_us", "block_gbps", "piece")
-_MORE = ("empty_slice_us", "least_us")
+_MORE = ("empty_slice_us", "least_us", "sleep_after_us", "wake_us")
 _SHAPE_KEYS = ("slices", "least_slice", "slots", "cut_through", "wire")
-_KEYS = ("reduce_us", "reduce_gbps", "copy_us", "copy_gbps", "thread_blocks", "protocols")
+_KEYS = (
+    "reduce_us",
+    "reduce_gbps",
+    "copy_us",
+    "copy_gbps",
+    "thread_blocks",
+    "room_us",
+    "link_sharpness",
+    "protocols",
+)
 
 
 def read_executor(node: Node) -> Executor:
@@ -51,6 +61,10 @@ def read_executor(node: Node) -> Executor:
         thread_blocks=keys["thread_blocks"].integer(1, MAX_THREAD_BLOCKS)
         if "thread_blocks" in keys
         else None,
+        room_us=_us(keys["room_us"]) if "room_us" in keys else 0.0,
+        link_sharpness=keys["link_sharpness"].number(1.0, MAX_SHARPNESS)
+        if "link_sharpness" in keys
+        else None,
     )
 
 
@@ -59,7 +73,7 @@ def executor_lines(executor: Executor) -> Iterator[str]:
     yield "executor:"
     for key in _KEYS[:-1]:
         value = getattr(executor, key)
-        if value is not None:
+        if value is not None and (key != "room_us" or value):
             yield f"  {key}: {_plain(value)}"
     yield "  protocols:"
     for name, costs in executor.protocols.items():
@@ -71,6 +85,9 @@ def executor_lines(executor: Executor) -> Iterator[str]:
             yield f"      empty_slice_us: {_plain(costs.empty_slice_us)}"
         if costs.least_us:
             yield f"      least_us: {_plain(costs.least_us)}"
+        if costs.sleep_after_us is not None:
+            yield f"      sleep_after_us: {_plain(costs.sleep_after_us)}"
+            yield f"      wake_us: {_plain(costs.wake_us)}"
         usual, shape = SHAPES[name], costs.shape
         if shape.slices != usual.slices:
             yield f"      slices: {shape.slices}"
@@ -85,7 +102,10 @@ def executor_lines(executor: Executor) -> Iterator[str]:
 
 
 def _protocol(name: ProtocolName, node: Node) -> ProtocolCosts:
+    sleeps = ("sleep_after_us", "wake_us")
     keys = node.mapping((*_NEEDED, *_MORE, *_SHAPE_KEYS), required=_NEEDED)
+    if len([key for key in sleeps if key in keys]) == 1:
+        raise node.error(f"{node.name} says only one of {' and '.join(sleeps)}")
     usual = SHAPES[name]
     slices = keys["slices"].integer(1, MAX_SLICES) if "slices" in keys else usual.slices
     return ProtocolCosts(
@@ -107,6 +127,8 @@ def _protocol(name: ProtocolName, node: Node) -> ProtocolCosts:
         ),
         empty_slice_us=_us(keys["empty_slice_us"]) if "empty_slice_us" in keys else None,
         least_us=_us(keys["least_us"]) if "least_us" in keys else 0.0,
+        sleep_after_us=_us(keys["sleep_after_us"]) if "sleep_after_us" in keys else None,
+        wake_us=_us(keys["wake_us"]) if "wake_us" in keys else 0.0,
     )
 
 

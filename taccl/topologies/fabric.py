@@ -1,4 +1,4 @@
-"""The network between nodes as levels of switches, and switches that the GPUs of several nodes hang at.
+"""The network between nodes as levels of switches, and switches that join GPUs of several nodes.
 
 A level joins groups of NICs: a leaf the NICs of a few nodes, with rails only those at one place of each
 node, a spine those of many leaves. Every switch becomes a device and all uplinks of a switch together one

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.errors import FileError, TopologyError
+from taccl.errors import TopologyError
+from taccl.reading import utf8_text
 from taccl.topologies.devices import MAX_LINKS, NO_NODE, Device, Link
 from taccl.topologies.strict_yaml import Node
 from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
@@ -105,7 +106,7 @@ def _costs(path: Path, nics: Sequence[Sequence[str]]) -> dict[tuple[str, str], _
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """The line and the cells of each row by the names in the header; `#` begins a comment."""
-    lines = _text(path).split("\n")
+    lines = utf8_text(path, MAX_BYTES, TopologyError).split("\n")
     kept = [(number, text) for number, text in enumerate(lines, start=1) if text.split("#")[0].strip()]
     header: list[str] | None = None
     for number, text in kept:
@@ -132,22 +133,6 @@ def _check_header(path: Path, line: int, header: Sequence[str]) -> None:
             line=line,
             hint="from,to,alpha_us,bandwidth_gbps",
         )
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise TopologyError(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
-        raise TopologyError("the file is not text in UTF-8", path=path, line=line) from None
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
 
 
 def _cost(path: Path, line: int, row: dict[str, str]) -> _Cost:

@@ -137,7 +137,7 @@ def _groups(
     if "nodes" in keys and "groups" in keys:
         raise entry.error(f"{entry.name} must have either 'nodes' or 'groups'")
     if "groups" in keys:
-        yield from _listed_groups(keys["groups"], nodes, nics, rails)
+        yield from _listed_groups(keys["groups"], nics, rails)
         return
     if "nodes" not in keys and not is_top:
         raise entry.error(f"{entry.name} lacks the nodes below one switch", hint="nodes: 4")
@@ -157,7 +157,7 @@ def _by_rail(
 
 
 def _listed_groups(
-    node: Node, nodes: int, nics: Sequence[str], rails: Rails | None
+    node: Node, nics: Sequence[str], rails: Rails | None
 ) -> Iterator[tuple[str, frozenset[Nic]]]:
     items = node.elements()
     for number, item in enumerate(items):

@@ -37,12 +37,18 @@ def load_topology(
 
 
 def _machine(source: str | Path, nodes: int | None) -> PhysicalTopology:
-    if _names_a_file(source):
+    if names_a_file(source):
         return load_topology_file(source, nodes)
     return build_topology(str(source), nodes)
 
 
-def _names_a_file(source: str | Path) -> bool:
+def names_a_file(source: str | Path) -> bool:
+    """Whether `source` is meant as a YAML file, and not as a name of the catalogue.
+
+    Raises
+    ------
+    TopologyError : it is neither text nor path.
+    """
     if not isinstance(source, str | Path):
         raise TopologyError(f"a machine is a name, a file or a PhysicalTopology, not {shown(source)}")
     if isinstance(source, Path) or "/" in source or source.lower().endswith((".yaml", ".yml", ".json")):

@@ -9,6 +9,7 @@ switches, NICs and bridges.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -127,6 +128,16 @@ class PhysicalTopology:
         """
         self._check_ranks(src_rank, dst_rank)
         return self._finder.path(src_rank, dst_rank)
+
+    def paths_from(self, src_rank: int) -> Mapping[int, Path]:
+        """The rank of each other GPU that has a `path` from this one -> that path.
+
+        Raises
+        ------
+        TopologyError : a rank that the machine does not have.
+        """
+        self._check_ranks(src_rank)
+        return self._finder.paths_from(src_rank)
 
     def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
         """`path`; where GPUs of different nodes have none, the way from NIC to NIC.

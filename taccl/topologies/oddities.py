@@ -77,7 +77,8 @@ def oddities(topology: PhysicalTopology) -> tuple[Oddity, ...]:
         *_uneven_gpus(machine),
         *_uneven_nodes(machine),
         *_without_nic(machine),
-        *_idle_nics(machine),
+        *_far_nics(machine),
+        *_untaken_nics(machine),
     )
 
 
@@ -107,11 +108,28 @@ class _Machine:
             if usual is not None:
                 slow = [link for link in links if _gbps(link) < SLOW * usual]
                 self.usual_of_slow |= {(link.src, link.dst): usual for link in slow}
-        self.has_nics = any(device.kind == "nic" for device in topology.devices)
+        self.nics = [device.name for device in topology.devices if device.kind == "nic"]
+        #: Of each GPU, the NICs of its node that it reaches past switches and PCIe bridges.
+        self.nics_near = {gpu.name: self._nics_near(gpu) for gpu in topology.gpus}
+        self.near_nics = {nic for near in self.nics_near.values() for nic in near}
 
     def _is_fast(self, link: Link) -> bool:
         src, dst = self.device[link.src], self.device[link.dst]
         return src.kind == "gpu" and dst.kind in _FAST and dst.node in (src.node, NO_NODE)
+
+    def _nics_near(self, gpu: Device) -> set[str]:
+        seen, queue, nics = {gpu.name}, deque([gpu.name]), set[str]()
+        while queue:
+            for link in self.leaving[queue.popleft()]:
+                end = self.device[link.dst]
+                if end.node != gpu.node or end.name in seen:
+                    continue
+                seen.add(end.name)
+                if end.kind == "nic":
+                    nics.add(end.name)
+                elif end.kind in _TO_NIC:
+                    queue.append(end.name)
+        return nics
 
     def kinds(self, link: Link) -> tuple[str, str, bool]:
         """The class of a link: what its ends are, in the order of the words, and whether it joins nodes.
@@ -266,9 +284,9 @@ def _uneven_nodes(machine: _Machine) -> Iterator[Oddity]:
 
 def _without_nic(machine: _Machine) -> Iterator[Oddity]:
     """GPUs with no way to a NIC of their node past no other GPU."""
-    if not machine.has_nics:
+    if not machine.nics:
         return
-    without = [gpu.name for gpu in machine.topology.gpus if not _nics_near(machine, gpu)]
+    without = [gpu.name for gpu in machine.topology.gpus if not machine.nics_near[gpu.name]]
     if without:
         yield Oddity(
             "no NIC beside",
@@ -278,14 +296,9 @@ def _without_nic(machine: _Machine) -> Iterator[Oddity]:
         )
 
 
-def _idle_nics(machine: _Machine) -> Iterator[Oddity]:
-    """NICs that no GPU is near, and, in a machine of several nodes, those that no GPU's own way takes.
-
-    The latter is not asked of machines that have too many ways to be built.
-    """
-    nics = [device for device in machine.topology.devices if device.kind == "nic"]
-    near = {nic for gpu in machine.topology.gpus for nic in _nics_near(machine, gpu)}
-    far = [nic.name for nic in nics if nic.name not in near]
+def _far_nics(machine: _Machine) -> Iterator[Oddity]:
+    """NICs that no GPU is near."""
+    far = [name for name in machine.nics if name not in machine.near_nics]
     if far:
         yield Oddity(
             "idle NIC",
@@ -293,16 +306,25 @@ def _idle_nics(machine: _Machine) -> Iterator[Oddity]:
             f"no GPU is near {named(far)}",
             "a NIC for storage or management: leave it out, or link GPUs to it",
         )
-    if machine.topology.num_nodes > 1 and near and machine.topology.num_ranks**2 <= MAX_LINKS:
-        taken = _nics_taken(machine)
-        idle = [nic.name for nic in nics if nic.name in near and nic.name not in taken]
-        if idle:
-            yield Oddity(
-                "idle NIC",
-                tuple(idle),
-                f"no GPU's way to another node takes {named(idle)}, though GPUs are near",
-                "a way takes one NIC: of equally near ones the GPU's own place in the order decides",
-            )
+
+
+def _untaken_nics(machine: _Machine) -> Iterator[Oddity]:
+    """In a machine of several nodes, NICs that GPUs are near and that no GPU's own way takes.
+
+    This is not asked of machines that have too many ways to be built.
+    """
+    topology = machine.topology
+    if topology.num_nodes == 1 or not machine.near_nics or topology.num_ranks**2 > MAX_LINKS:
+        return
+    taken = _nics_taken(machine)
+    idle = [name for name in machine.nics if name in machine.near_nics and name not in taken]
+    if idle:
+        yield Oddity(
+            "idle NIC",
+            tuple(idle),
+            f"no GPU's way to another node takes {named(idle)}, though GPUs are near",
+            "a way takes one NIC: of equally near ones the GPU's own place in the order decides",
+        )
 
 
 def _nics_taken(machine: _Machine) -> set[str]:
@@ -316,22 +338,6 @@ def _nics_taken(machine: _Machine) -> set[str]:
         for index in () if path is None else path.links:
             taken |= {topology.links[index].src, topology.links[index].dst}
     return taken
-
-
-def _nics_near(machine: _Machine, gpu: Device) -> set[str]:
-    """The NICs of a GPU's node that it reaches past switches and PCIe bridges."""
-    seen, queue, nics = {gpu.name}, deque([gpu.name]), set[str]()
-    while queue:
-        for link in machine.leaving[queue.popleft()]:
-            end = machine.device[link.dst]
-            if end.node != gpu.node or end.name in seen:
-                continue
-            seen.add(end.name)
-            if end.kind == "nic":
-                nics.add(end.name)
-            elif end.kind in _TO_NIC:
-                queue.append(end.name)
-    return nics
 
 
 def _grouped(items: Sequence[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:

@@ -47,15 +47,20 @@ class PathFinder:
             self.leaving[src].append(link)
             self.entering[dst].append(link)
         self.gpus = [i for i, device in enumerate(devices) if device.kind == "gpu"]
+        self._rank_of = {gpu: rank for rank, gpu in enumerate(self.gpus)}
         self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
         self._from_rank: dict[int, dict[int, Path]] = {}
         self._from_nic: dict[int, dict[int, Way]] = {}
 
     def path(self, src_rank: int, dst_rank: int) -> Path | None:
         """The best way past no other GPU; None when there is none."""
+        return self.paths_from(src_rank).get(dst_rank)
+
+    def paths_from(self, src_rank: int) -> dict[int, Path]:
+        """The best way to each GPU that there is one to."""
         if src_rank not in self._from_rank:
             self._from_rank[src_rank] = self._paths_from(src_rank)
-        return self._from_rank[src_rank].get(dst_rank)
+        return self._from_rank[src_rank]
 
     def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
         """`path`, or the way from the one GPU's NIC to the other's."""
@@ -78,7 +83,10 @@ class PathFinder:
         between = self._ways(start, "gpu", _BETWEEN_NODES)
         direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
         found = {}
-        for rank, gpu in enumerate(self.gpus):
+        reached = sorted(
+            (self._rank_of[end], end) for end in {*direct, *inside, *between} if end in self._rank_of
+        )
+        for rank, gpu in reached:
             ways = inside if self.devices[gpu].node == node else between
             way = direct.get(gpu, ways.get(gpu))
             if way is not None:

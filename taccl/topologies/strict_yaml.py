@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import yaml
 
-from taccl.arguments import file_path
-from taccl.errors import FileError, TacclError
+from taccl.errors import TacclError
+from taccl.reading import utf8_text
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
@@ -85,12 +85,14 @@ class Node:
     def items(self) -> tuple[tuple[Node, Node], ...]:
         """The (key, value) pairs of a mapping whose keys are free."""
         self._expect("mapping", "a mapping (key: value)")
-        return self.content  # type: ignore[return-value]
+        parts = self.content if isinstance(self.content, tuple) else ()
+        return tuple(part for part in parts if isinstance(part, tuple))
 
     def elements(self, length: int | None = None) -> tuple[Node, ...]:
         """The values of a list; there must be `length` of them, if that is given."""
         self._expect("list", "a list")
-        nodes: tuple[Node, ...] = self.content  # type: ignore[assignment]
+        parts = self.content if isinstance(self.content, tuple) else ()
+        nodes = tuple(part for part in parts if isinstance(part, Node))
         if length is not None and len(nodes) != length:
             raise self.error(f"{self.name} must have {length} values, not {len(nodes)}")
         return nodes
@@ -110,7 +112,8 @@ class Node:
     def integer(self, minimum: int | None = None, maximum: int | None = None) -> int:
         """A whole number, from `minimum` to `maximum`."""
         self._expect("integer", "a whole number")
-        value: int = self.content  # type: ignore[assignment]
+        value = self.content
+        assert isinstance(value, int)  # as its kind says
         self._check_range(value, minimum, maximum)
         return value
 
@@ -120,7 +123,8 @@ class Node:
         """A finite number, from `minimum` to `maximum`, and larger than `above`."""
         if self.kind != "integer":
             self._expect("number", "a number")
-        value = float(self.content)  # type: ignore[arg-type]
+        assert isinstance(self.content, int | float)  # as its kind says
+        value = float(self.content)
         if not math.isfinite(value):
             raise self.error(f"{self.name} must be finite, not {self.raw}")
         if above is not None and not value > above:
@@ -177,28 +181,7 @@ def load_yaml(path: str | Path, error: type[TacclError] = TacclError) -> Node:
     FileError : the file is not there, is a directory, or cannot be read.
     error : the file is empty, too large, not text, or not what this module's head calls strict YAML.
     """
-    return parse_yaml(read_text(path, error), path, error)
-
-
-def read_text(path: str | Path, error: type[TacclError] = TacclError) -> str:
-    """The text of a small file in UTF-8. Raises as `load_yaml` does."""
-    path = file_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FileError("this is a directory, not a file", path=path) from None
-    except (OSError, ValueError) as fault:
-        raise FileError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", path=path) from None
-    if len(data) > MAX_BYTES:
-        raise error(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
-        raise error("the file is not text in UTF-8", path=path, line=line) from None
+    return parse_yaml(utf8_text(path, MAX_BYTES, error), path, error)
 
 
 def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError] = TacclError) -> Node:

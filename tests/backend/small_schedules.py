@@ -10,6 +10,7 @@ from taccl.backend.lower import lower
 from taccl.backend.program import Op, Program, RankProgram, Step
 from taccl.collective import Collective
 from taccl.collectives import make_collective
+from taccl.executor import SHAPES, Executor, ProtocolCosts
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
@@ -117,3 +118,9 @@ def ops_of(rank: RankProgram) -> list[str]:
 def count_ops(program: Program, op: Op) -> int:
     """How many steps of the program do this."""
     return sum(step.op is op for rank in program.ranks for step in steps_of(rank))
+
+
+def executor_of(reduce_us: float = 5.0, thread_blocks: int | None = None) -> Executor:
+    """A machine's executor; sums and copies move 20 GB/s."""
+    costs = ProtocolCosts(5.0, 1.0, 1.0, 20.0, 2**21, SHAPES["Simple"])
+    return Executor({"Simple": costs}, reduce_us, 20.0, thread_blocks=thread_blocks)

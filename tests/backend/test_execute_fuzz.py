@@ -13,7 +13,7 @@ from taccl.backend.verify import verify_program, verify_text
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=seeds)
 def test_what_is_synthesized_passes_every_check_and_runs_in_any_order(seed: int) -> None:
     schedule, programs = random_programs(random.Random(seed))
@@ -25,7 +25,7 @@ def test_what_is_synthesized_passes_every_check_and_runs_in_any_order(seed: int)
         assert outcomes(lowered.program, 3, seed, lowered.readers, root) == {"right"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=seeds)
 def test_no_damage_that_execution_ever_shows_passes_verification(seed: int) -> None:
     dice = random.Random(seed)

@@ -8,6 +8,7 @@ from small_schedules import (
     by_hand,
     count_ops,
     direct_allgather,
+    executor_of,
     ops_of,
     program_of,
     relayed_alltoall,
@@ -21,10 +22,16 @@ from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Protocol
+from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.backend.verify import verify_text
 from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError
+from taccl.executor import Executor
 from taccl.schedule import Schedule
+
+#: Machines that make sums of few and of many cells at once, the second in two thread blocks that are left.
+SLOW_SUMS = executor_of(reduce_us=1e-3)
+FAST_SUMS = executor_of(reduce_us=1e6, thread_blocks=4)
 
 
 @settings(max_examples=40, deadline=None)
@@ -32,26 +39,42 @@ from taccl.schedule import Schedule
     schedule=schedules(),
     runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
     instances=st.integers(1, 2),
+    ways=st.sampled_from(THREAD_BLOCKS),
+    executor=st.sampled_from([None, SLOW_SUMS, FAST_SUMS]),
     seed=st.integers(0, 1000),
 )
 def test_every_program_computes_its_collective_in_any_order(
-    schedule: Schedule, runtimes: str, instances: int, seed: int
+    schedule: Schedule,
+    runtimes: str,
+    instances: int,
+    ways: ThreadBlocks,
+    executor: Executor | None,
+    seed: int,
 ) -> None:
     name = schedule.problem.collective.name
     if runtimes == "msccl" and name in ("gather", "scatter"):
         return
     finer = cut_into_instances(schedule, instances)[0].problem.collective
-    for lowered in lower(schedule, runtimes=runtimes, instances=instances):
+    for lowered in lower(
+        schedule, runtimes=runtimes, instances=instances, thread_blocks=ways, executor=executor
+    ):
         assert_computes(lowered.program, finer, random.Random(seed))
         assert lowered.program.in_place or name == "alltoall"
 
 
 @settings(max_examples=25, deadline=None)
-@given(schedule=schedules(), runtimes=st.sampled_from(["all", "msccl", "rccl"]))
-def test_every_program_passes_verification_with_a_single_slot(schedule: Schedule, runtimes: str) -> None:
+@given(
+    schedule=schedules(),
+    runtimes=st.sampled_from(["all", "msccl", "rccl"]),
+    ways=st.sampled_from(THREAD_BLOCKS),
+    executor=st.sampled_from([None, SLOW_SUMS, FAST_SUMS]),
+)
+def test_every_program_passes_verification_with_a_single_slot(
+    schedule: Schedule, runtimes: str, ways: ThreadBlocks, executor: Executor | None
+) -> None:
     if runtimes == "msccl" and schedule.problem.collective.name in ("gather", "scatter"):
         return
-    for lowered in lower(schedule, runtimes=runtimes):
+    for lowered in lower(schedule, runtimes=runtimes, thread_blocks=ways, executor=executor):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report.findings
         assert report.facts.slot_depth == 1

@@ -1,11 +1,14 @@
+import pytest
 from hypothesis import assume, given, settings
-from small_schedules import by_hand, direct_allgather, program_of, ring_allgather, ring_allreduce
+from hypothesis import strategies as st
+from small_schedules import by_hand, direct_allgather, program_of, ring_allgather, ring_allreduce, steps_of
 from strategies import schedules
 from timing import assert_keeps_the_schedules_times
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op, Program
 from taccl.collectives import make_collective
+from taccl.errors import ProgramLimitError, TacclError
 from taccl.schedule import Schedule
 
 
@@ -54,6 +57,29 @@ def test_a_group_that_arrives_while_another_contribution_waits_is_added_apart() 
 def test_no_two_thread_blocks_share_a_peer_direction_and_channel(schedule: Schedule) -> None:
     for lowered in lower(schedule, instances=2):
         lanes_are_paired(lowered.program)
+
+
+@settings(max_examples=25, deadline=None)
+@given(schedule=schedules(), runtimes=st.sampled_from(["all", "executor"]))
+def test_a_one_way_thread_block_sends_or_receives(schedule: Schedule, runtimes: str) -> None:
+    for lowered in lower(schedule, runtimes=runtimes, thread_blocks="one-way"):
+        lanes_are_paired(lowered.program)
+        for rank in lowered.program.ranks:
+            assert all(-1 in (block.send, block.recv) for block in rank.thread_blocks)
+            assert not any(step.op.receives and step.op.sends for step in steps_of(rank))
+
+
+def test_more_one_way_thread_blocks_than_a_runtime_has_are_refused_with_a_way_out() -> None:
+    with pytest.raises(ProgramLimitError) as refused:
+        lower(direct_allgather(8), runtimes="rccl", instances=5, thread_blocks="one-way")
+    assert "70 thread blocks; the limit is 64" in str(refused.value.findings)
+    assert "two-way" in str(refused.value.hint)
+    assert lower(direct_allgather(8), runtimes="rccl", instances=4, thread_blocks="one-way")
+
+
+def test_thread_blocks_are_two_way_or_one_way() -> None:
+    with pytest.raises(TacclError, match="unknown thread_blocks 'three-way'"):
+        lower(direct_allgather(3), thread_blocks="three-way")
 
 
 def test_a_receive_and_a_send_that_do_not_overlap_share_a_thread_block() -> None:

@@ -2,14 +2,17 @@
 
 import pytest
 from hypothesis import given, settings
-from small_schedules import network
+from hypothesis import strategies as st
+from small_schedules import executor_of, network
 from strategies import schedules
 
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Buffer, Op, Program, Protocol
+from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.backend.verify import verify_text
 from taccl.collectives import make_collective
+from taccl.executor import Executor
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
@@ -54,7 +57,13 @@ def test_other_protocols_and_runtimes_need_no_copy(protocol: Protocol, runtime: 
 
 
 @settings(max_examples=25, deadline=None)
-@given(schedule=schedules())
-def test_every_program_for_ll_passes_verification(schedule: Schedule) -> None:
-    for lowered in lower(schedule, protocol=Protocol.LL):
+@given(
+    schedule=schedules(),
+    ways=st.sampled_from(THREAD_BLOCKS),
+    executor=st.sampled_from([None, executor_of()]),
+)
+def test_every_program_for_ll_passes_verification(
+    schedule: Schedule, ways: ThreadBlocks, executor: Executor | None
+) -> None:
+    for lowered in lower(schedule, protocol=Protocol.LL, thread_blocks=ways, executor=executor):
         assert verify_text(to_xml(lowered.program), targets=lowered.readers).ok

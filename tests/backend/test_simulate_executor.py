@@ -125,6 +125,30 @@ def test_thread_blocks_share_a_link_that_is_not_fast_enough_for_both(links, expe
     assert time == pytest.approx(5 + 0.5 + max(flight + 1, 1 + 0.5 + 64 * KB_US))
 
 
+@pytest.mark.parametrize(("links", "slower"), [(1.0, 2**0.25), (2.0, (1 + 0.5**4) ** 0.25), (1e3, 1.0)])
+def test_a_link_that_is_not_sharp_slows_down_before_it_is_full(links, slower):
+    """Of both rates the 4-norm: where they are equal, its fourth root of two."""
+    soft = replace(PLAIN, link_sharpness=4.0)
+    time = predict_us(one_send(), pair(gbps=links), soft, "LL", 2**16)
+    assert time == pytest.approx(5 + 0.5 + max(slower * 64 * KB_US + 1, 1.5 + 64 * KB_US))
+
+
+def test_a_sender_looks_for_room_when_what_it_knew_to_be_free_is_full():
+    """Of 20 slices 8 fit; it looks before the 9th, finds nearly all taken, and looks once more later."""
+    looks = replace(PLAIN, room_us=10.0)
+    many = program(
+        "broadcast",
+        1,
+        [block(0, 1, -1, *[step("s", "i0")] * 20)],
+        [block(0, -1, 0, *[step("r", "o0")] * 20)],
+    )
+    times = [predict_us(many, pair(), each, "LL", 2**10) for each in (PLAIN, looks)]
+    assert times[1] - times[0] == pytest.approx(2 * 10.0)
+    assert predict_us(one_send(), pair(), looks, "LL", 2**10) == predict_us(
+        one_send(), pair(), PLAIN, "LL", 2**10
+    )
+
+
 def test_links_that_share_a_port_share_its_bandwidth():
     """One rank sends to two through one port out, which is as fast as one thread block."""
     fan = program(

@@ -331,3 +331,20 @@ def test_a_copy_onto_itself_is_nothing_that_rccl_could_miss():
         made = edit(made, rank, 2, 0, has_dependent=True)
         made = edit(made, rank, 0, 0, depends=(2, 0))
     assert verify_program(made, targets="rccl").findings == ()
+
+
+def test_a_copy_onto_itself_may_run_beside_sends_but_not_beside_what_changes_the_cell():
+    """Out of place it writes another cell; in place what it writes is there."""
+    sends = block(0, 1, -1, step("s", "i0"))
+    receives = block(1, -1, 1, step("r", "o1"))
+    copies = block(2, -1, -1, step("cpy", "i0", "o0"))
+    other = (
+        block(0, 0, -1, step("s", "i0")),
+        block(1, -1, 0, step("r", "o0")),
+        block(2, -1, -1, step("cpy", "i0", "o1")),
+    )
+    made = program("allgather", 2, (sends, receives, copies), other, in_place=True)
+    assert verify_program(made, targets="executor").findings == ()
+    writes = block(3, -1, -1, step("cpy", "o1", "o0"))
+    clash = program("allgather", 2, (sends, receives, copies, writes), other, in_place=True)
+    assert found(clash, "race", "executor")

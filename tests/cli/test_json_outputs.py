@@ -18,6 +18,7 @@ import taccl as package
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.cli.main import main
+from taccl.engine_costs import LINKS_ONLY
 from taccl.errors import TacclError
 from taccl.probe.patterns import PATTERNS
 from taccl.schemas import SCHEMA_NAMES, file_name, json_schema
@@ -27,6 +28,12 @@ Taccl = Callable[..., Result]
 RING = ("--topology", "ring:3", "--size", "3MB")
 QUICK = ("--engine", "greedy", "--gap", "0.9", "--time-limit", "10", "-q")
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"
+#: The costs of a runtime, of which LL says what is otherwise a default.
+EXECUTOR = (
+    "executor:\n  reduce_us: 5\n  reduce_gbps: 20\n  protocols:\n"
+    "    Simple: {launch_us: 6, hop_us: 0.4, slice_us: 1, block_gbps: 20, piece: 2MB}\n"
+    "    LL: {launch_us: 5, hop_us: 0.4, slice_us: 0.2, block_gbps: 3, piece: 16KB, empty_slice_us: 0.1}\n"
+)
 APART = "name: apart\ngpus: 2\nlinks: []\n"
 ALONE = "name: alone\ngpus: 1\nlinks: []\n"
 NODES = (
@@ -69,10 +76,12 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synthesize", "--topology", "alone.yaml", "--size", "1MB", *QUICK, "--no-xml"),
         ("synthesize", *RING, "--chunks", "auto", "--gap", "0.2", "--time-limit", "3", "-q", "--no-xml"),
         ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-xml"),
+        ("synthesize", "--topology", "executed.yaml", "--size", "1MB", *QUICK, "--chunks", "1"),
     ),
     "taccl.explain/1": (
         ("explain", *RING, "--time-limit", "5"),
         ("explain", *RING, "--max-hops", "1"),
+        ("explain", "--topology", "executed.yaml", "--size", "1MB", "--time-limit", "5"),
         ("explain", "--topology", "ring:6", "--size", "6MB", "--max-hops", "2"),
         ("explain", "--sketch", "ndv2-sk-1", "--target-time", "500us", "--time-limit", "5"),
         ("explain", "--sketch", "cut-off.yaml"),
@@ -80,11 +89,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.bound/1": (
         ("bound", *RING),
         ("bound", "--topology", "alone.yaml", "--size", "1MB"),
+        ("bound", "--topology", "executed.yaml", "--size", "1MB", "--protocol", "LL", "--instances", "2"),
         ("bound", "--sketch", "ndv2-sk-1", "--collective", "reduce", "--root", "3"),
     ),
     "taccl.pareto/1": (
         ("pareto", "--topology", "ring:4", "--size", "4MB", "-q"),
         ("pareto", "--topology", "alone.yaml", "--size", "1MB", "-q"),
+        ("pareto", "--topology", "executed.yaml", "--size", "1MB", "-q"),
     ),
     "taccl.verify/1": (
         ("verify", "ag.xml"),
@@ -102,6 +113,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.topology.show/1": (
         ("topology", "show", "ndv2"),
         ("topology", "show", "pair.yaml"),
+        ("topology", "show", "executed.yaml"),
         ("topology", "show", "alone.yaml"),
         ("topology", "show", "dgx-h100", "--nodes", "1"),
     ),
@@ -162,7 +174,13 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def inputs(taccl: Taccl) -> Taccl:
     """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
-    machines = (("pair", PAIR), ("alone", ALONE), ("apart", APART), ("nodes", NODES))
+    machines = (
+        ("pair", PAIR),
+        ("executed", PAIR + EXECUTOR),
+        ("alone", ALONE),
+        ("apart", APART),
+        ("nodes", NODES),
+    )
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
         Path(f"{name}.yaml").write_text(text)
     Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
@@ -287,3 +305,43 @@ def test_synthesize_keeps_the_keys_that_it_had(taccl: Taccl) -> None:
     assert shown["algbw_GBps"] == shown["algbw_gbps"] == pytest.approx(3 * 2**20 / shown["time_us"] / 1e3)
     assert shown["busbw_GBps"] == shown["busbw_gbps"]
     assert shown["solve_seconds"] == shown["solve_s"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bound", "--topology", "executed.yaml", "--size", "1MB"),
+        ("explain", "--topology", "executed.yaml", "--size", "1MB", "--time-limit", "5"),
+        ("pareto", "--topology", "executed.yaml", "--size", "1MB", "-q"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_knows_no_protocol_says_that_its_times_are_by_links_alone(
+    inputs: Taccl, command: tuple[str, ...]
+) -> None:
+    assert LINKS_ONLY in json.loads(inputs(*command, "--json").stdout)["notes"]
+    assert LINKS_ONLY in inputs(*command).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "promised"),
+    [
+        (
+            "taccl.topology.import/1",
+            {"format", "gpus", "nics", "nvswitch", "gpu_gbps", "nearest_nics", "values", "warnings"},
+        ),
+        ("taccl.topology.fit.runs/1", {"parameters", "residuals"}),
+        ("taccl.topology.show/1", {"executor"}),
+        ("taccl.topology.check/1", {"oddities", "bounds"}),
+        ("taccl.probe/1", {"programs"}),
+    ],
+)
+def test_a_schema_promises_the_keys_that_scripts_were_told_of(name: str, promised: set[str]) -> None:
+    """The outputs are held against the schemas above, so what is required there is printed."""
+    assert promised <= set(json_schema(name)["required"])
+
+
+def test_values_of_an_import_say_how_each_is_known() -> None:
+    values = json_schema("taccl.topology.import/1")["properties"]["values"]["items"]
+    assert set(values["required"]) == {"quantity", "value", "how", "source"}
+    assert set(values["properties"]["how"]["enum"]) == {"read", "inferred", "assumed"}

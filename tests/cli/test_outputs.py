@@ -128,7 +128,7 @@ def test_one_interruption_leaves_what_is_short_undisturbed() -> None:
 
 def command(*words: str, **how: object) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen(
         [sys.executable, "-m", "taccl", *words], stderr=subprocess.PIPE, env=environment, text=True, **how
     )
 

@@ -111,10 +111,10 @@ def test_neither_xml_nor_a_schedule_exits_2(taccl: Taccl, content: bytes) -> Non
 
 
 def test_a_missing_file_and_a_folder_exit_2(taccl: Taccl) -> None:
-    for name in ("missing", "."):
+    for name, said in (("missing", "there is no such file"), (".", "this is a directory, not a file")):
         done = taccl("show", name)
         assert done.exit_code == 2
-        assert done.stderr.startswith(f"error: {name}: cannot be read")
+        assert done.stderr.startswith(f"error: {name}: {said}")
 
 
 def test_options_of_no_use_are_refused(taccl: Taccl, files: tuple[Path, Path]) -> None:

@@ -287,3 +287,13 @@ def test_a_schedule_that_no_file_can_hold_is_kept_where_it_was_asked_for(
     assert done.exit_code == 4
     assert f"the schedule is kept in {path}" in " ".join(done.stderr.split())
     read_schedule(path).schedule.check()
+
+
+def test_thread_blocks_of_a_file_may_be_one_way(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "--chunks", "1", "--thread-blocks", "one-way", "-o", "ag.xml", "-q")
+    assert done.exit_code == 0, done.stderr
+    blocks = [line for line in Path("ag.xml").read_text().splitlines() if "<tb " in line]
+    assert blocks and all('send="-1"' in line or 'recv="-1"' in line for line in blocks)
+    wrong = taccl("synthesize", *RING, "--thread-blocks", "both")
+    assert wrong.exit_code == 2
+    assert "one-way" in wrong.stderr

@@ -80,6 +80,43 @@ def test_show_claims_no_source_of_a_file_or_of_costs_from_a_profile(taccl: Taccl
     assert (shown["confidence"], shown["source"], shown["figures"]) == (None, None, [])
 
 
+EXECUTED = """\
+name: executed
+gpus: 2
+links:
+  - {pairs: [0-1], alpha_us: 1, bandwidth_gbps: 20}
+executor:
+  reduce_us: 4.9
+  reduce_gbps: 22.9
+  thread_blocks: 64
+  protocols:
+    Simple: {launch_us: 6.2, hop_us: 0.4, slice_us: 0.95, block_gbps: 20.8, piece: 2MB}
+    LL: {launch_us: 4.7, hop_us: 0.4, slice_us: 0.22, block_gbps: 3.2, piece: 16KB, empty_slice_us: 0.1}
+"""
+
+
+def test_show_tells_what_executing_costs(taccl: Taccl) -> None:
+    Path("executed.yaml").write_text(EXECUTED)
+    rows = [line.split() for line in taccl("topology", "show", "executed.yaml").stdout.splitlines()]
+    assert ["Simple", "LL"] in rows
+    for row in (
+        *(["launch_us", "6.2", "4.7"], ["block_gbps", "20.8", "3.2"], ["piece_bytes", "2097152", "16384"]),
+        *(["empty_slice_us", "0.95", "0.1"], ["slots", "4", "8"], ["cut_through", "no", "yes"]),
+        *(["reduce_us", "4.9"], ["copy_us", "-"], ["thread_blocks", "64"]),
+    ):
+        assert row in rows
+
+
+def test_show_has_the_same_in_json_and_null_where_nothing_is_said(taccl: Taccl) -> None:
+    Path("executed.yaml").write_text(EXECUTED)
+    shown = json.loads(taccl("topology", "show", "executed.yaml", "--json").stdout)["executor"]
+    assert [each["protocol"] for each in shown["protocols"]] == ["Simple", "LL"]
+    assert shown["protocols"][1] | {"empty_slice_us": 0.1, "wire_bytes": 2.0} == shown["protocols"][1]
+    assert (shown["reduce_gbps"], shown["copy_gbps"], shown["thread_blocks"]) == (22.9, None, 64)
+    assert json.loads(taccl("topology", "show", "ring:3", "--json").stdout)["executor"] is None
+    assert "EXECUTING" not in taccl("topology", "show", "ring:3").stdout
+
+
 HALF = (
     "name: half\ngpus: 4\nlinks:\n  - {pairs: [0-1, 1-2, 2-3, 3-0, 0-2], alpha_us: 1, bandwidth_gbps: 20}\n"
     "  - {pairs: [1-3], alpha_us: 1, bandwidth_gbps: 10}\n"

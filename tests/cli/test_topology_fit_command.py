@@ -52,11 +52,11 @@ def test_warnings_are_in_json_and_otherwise_on_standard_error(taccl: Taccl) -> N
     ("words", "said"),
     [
         ((), "name one or more outputs"),
-        (("no.txt",), "no.txt: cannot be read"),
+        (("no.txt",), "no.txt: there is no such file"),
         (("pair.yaml",), "pair.yaml:1: no known benchmark printed this"),
         ((DATA / "osu-latency.txt", "-o", "x.yaml"), "-o writes the machine of --topology"),
         ((DATA / "osu-latency.txt", "--at", "big"), "not a size"),
-        ((DATA / "osu-latency.txt", "--topology", "ndv2"), "catalogue"),
+        ((DATA / "osu-latency.txt", "--topology", "ndv3"), "no machine called"),
         (
             (DATA / "osu-latency.txt", "--topology", "pair.yaml", "-o", "pair.yaml"),
             "both an output and an input",
@@ -69,3 +69,16 @@ def test_what_is_wrong_is_told_in_a_line(taccl: Taccl, words: tuple[object, ...]
     assert done.exit_code == 2
     assert said in done.stderr
     assert not Path("x.yaml").exists()
+
+
+def test_a_machine_may_be_a_name_as_everywhere(taccl: Taccl) -> None:
+    done = taccl("topology", "fit", DATA / "p2p-v100-4.txt", "--topology", "full:4", "-o", "fitted.yaml")
+    assert done.exit_code == 0, done.stderr
+    shown = json.loads(taccl("topology", "show", "fitted.yaml", "--json").stdout)
+    assert shown["links"][0]["bandwidth_gbps"] == pytest.approx(48.48, abs=0.01)
+
+
+def test_nodes_and_a_profile_are_of_a_machine(taccl: Taccl) -> None:
+    done = taccl("topology", "fit", DATA / "p2p-v100-4.txt", "--nodes", "2")
+    assert done.exit_code == 2
+    assert "--topology" in done.stderr

@@ -9,7 +9,9 @@ from mutilations import dump_text, linked, mutilated, told
 
 from taccl.dumps.facts import Nearness
 from taccl.dumps.formats import amd_smi
-from taccl.dumps.registry import format_of
+from taccl.dumps.machine import make_machine
+from taccl.dumps.merge import merge
+from taccl.dumps.registry import format_of, parse_dump
 from taccl.errors import TopologyError
 
 BUSIDS = ["0000:0c:00.0", "0000:22:00.0", "0001:0c:00.0"]
@@ -248,6 +250,11 @@ def test_xgmi_as_json_says_the_same():
             "GPU 2 is named",
         ),
         (json.dumps(new_json()).replace('"gpu": 1, "bdf"', '"gpu": "one", "bdf"'), 1, "'one' is no index"),
+        (
+            json.dumps(new_json()).replace('"gpu": 1, "bdf": "0000:22', '"gpu": 1, "bdf": "0000:0c', 1),
+            1,
+            "GPU 1 is 0000:0c:00.0 here, and 0000:22:00.0 in its own entry",
+        ),
         (as_csv().replace("1,ENABLED,", "1,", 1), 3, "cells for 16 columns"),
         (XGMI.replace("N/A          2 KB         N/A", "N/A          2 KB"), 4, "2 for 3 columns"),
         (XGMI[: XGMI.index("GPU2")], 1, "3 columns and 2 GPUs"),
@@ -282,3 +289,60 @@ def test_no_accident_makes_a_link_between_gpus_that_are_told_apart(text):
 def test_any_text_at_all_is_read_or_refused(text):
     for whole in (text, TEXT + text, as_csv() + text, XGMI + text, '[{"gpu": 0, "links": ' + text):
         told(amd_smi.read, whole)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["two files", "one file"])
+@pytest.mark.parametrize("topology_first", [True, False])
+def test_topology_tells_how_many_links_and_xgmi_agrees_with_which(apart, topology_first):
+    texts = (TEXT, XGMI) if topology_first else (XGMI, TEXT)
+    if apart:
+        dump = merge([parse_dump(text, f"{at}.txt") for at, text in enumerate(texts)])
+    else:
+        dump = parse_dump("\n".join(texts), "x.txt")
+    assert {(link.a, link.b): (link.count, link.gbps, link.is_raw) for link in dump.links} == {
+        (0, 1): (2, 50.0, False),
+        (1, 2): (1, 50.0, False),
+    }
+    assert [gpu.busid for gpu in dump.gpus] == BUSIDS
+    assert dump.peer_access is not None
+    assert not dump.warnings
+
+
+def test_topology_without_bandwidths_has_the_rate_of_xgmi():
+    """Until ROCm 6.1 some boards have N/A there: links are known, and how many is not."""
+    dump = merge([parse_dump(TEXT.split("NUMA BW")[0], "t.txt"), parse_dump(XGMI, "x.txt")])
+    assert [(link.a, link.b, link.count, link.gbps) for link in dump.links] == [
+        (0, 1, None, 64.0),
+        (1, 2, None, 64.0),
+    ]
+    assert any("does not tell how many links" in warning for warning in dump.warnings)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["two files", "one file"])
+def test_xgmi_without_a_link_that_topology_has_is_a_contradiction_with_both_lines(apart):
+    """GPU 0 counts no traffic to GPU 1."""
+    unlinked = (
+        XGMI.replace("N/A          2 KB         N/A", "N/A          N/A          N/A")
+        .replace("N/A          1.123 PB     N/A", "N/A          N/A          N/A")
+        .replace("0 KB         N/A          1 KB", "N/A          N/A          1 KB")
+    )
+    with pytest.raises(TopologyError, match=r"are 2 links, but \S+:\d+ says: there are none"):
+        if apart:
+            merge([parse_dump(TEXT, "t.txt"), parse_dump(unlinked, "x.txt")])
+        else:
+            parse_dump(TEXT + "\n" + unlinked, "x.txt")
+
+
+def test_xgmi_of_the_real_topology_of_eight():
+    """The node of amdsmi's own change log, with what `amd-smi xgmi` prints of such a node."""
+    text, _ = dump_text("amd-smi/topology-8gpu-text.txt")
+    names = text.splitlines()[1].split()
+    rows = ["LINK METRIC TABLE:", "  bdf  bit_rate max_bandwidth link_type " + " ".join(names)]
+    for gpu, name in enumerate(names):
+        rows.append(f"GPU{gpu} {name} 32 Gb/s 512 Gb/s XGMI")
+        counters = " ".join("N/A" if other == gpu else "1.5 GB" for other in range(8))
+        rows += [f" Read {counters}", f" Write {counters}"]
+    for dumps in ([text, "\n".join(rows)], [text + "\n" + "\n".join(rows)]):
+        dump = merge([parse_dump(each, "x.txt") for each in dumps])
+        assert make_machine(dump).gpu_gbps == (350.0,) * 8
+        assert len(dump.links) == 28

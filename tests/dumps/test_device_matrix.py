@@ -50,6 +50,8 @@ def test_cells_stand_by_row_and_column_with_their_lines():
     [
         lambda text: text.replace("\t", "   "),
         lambda text: text.replace("\n", "\r\n"),
+        lambda text: "".join(f"> {line}\n> \n" for line in text.splitlines()),
+        lambda text: "".join(f"{n:3d} {line}\n{n + 1:3d} \n" for n, line in enumerate(text.splitlines())),
         lambda text: text.replace("\n", "\n\n"),
         lambda text: "\x1b[4m" + text.replace("Affinity\n", "Affinity\x1b[0m\n"),
         lambda text: text.replace("\tGPU0\tGPU1", "GPU0\tGPU1", 1),
@@ -64,6 +66,8 @@ def test_cells_stand_by_row_and_column_with_their_lines():
     ids=[
         "spaces for tabs",
         "DOS line ends",
+        "a quote with blank lines",
+        "numbers of lines",
         "double line ends",
         "colours",
         "no corner",
@@ -147,3 +151,12 @@ def test_any_text_is_a_table_or_an_error(text):
     except TopologyError:
         return
     assert all(len(row.cells) == len(table.columns) for row in table.rows.values())
+
+
+@pytest.mark.parametrize("cut", [["GPU0", "GPU1"], ["GPU0", "GPU1", "NIC0"]], ids=["GPUs", "NICs"])
+def test_a_table_whose_lines_were_cut_at_the_right_has_a_row_without_a_column(cut):
+    gone = "GPU2" if len(cut) == 2 else "NIC1"
+    rows = [[name, *("X" if name == other else "NODE" for other in cut)] for name in [*cut, gone]]
+    fault = refused("\n".join(["\t" + "\t".join(cut), *("\t".join(row) for row in rows)]))
+    assert f"{gone} has a row and no column" in fault.message
+    assert fault.line == len(cut) + 2

@@ -138,6 +138,7 @@ def test_a_switch_is_told_by_the_one_that_knows() -> None:
     ("later", "line", "words"),
     [
         (listed(4, 3), 11, "GPU 1 has 3 links, but a:5 says: it has 4"),
+        (listed(6, 6), 10, "GPU 0 has 6 links, but a:5 says: it has 4"),
         (listed(4, 0), 2, "GPU 1 has 0 links, but a:5 says: it has 4"),
         (matrix(count=2), 2, "between GPU 0 and GPU 1 are 2 links, but a:5 says: there are 4"),
         (matrix(count=0), None, "between GPU 0 and GPU 1 are 4 links, but b:1 says: there are none"),
@@ -161,6 +162,21 @@ def test_a_contradiction_names_both_lines(later: Dump, line: int | None, words: 
         merge([PAIR, later])
     if line is not None:
         assert (refused.value.path, refused.value.line) == ("b", line)
+
+
+def test_a_gpu_may_have_more_links_than_lead_to_the_gpus_told() -> None:
+    """Of a POWER9's GPU, links lead to the CPU too; of four GPUs of a cube mesh, to the other four."""
+    for whole in (merge([PAIR, listed(12, 12)]), merge([listed(12, 12), PAIR])):
+        assert [(link.a, link.b, link.count) for link in whole.links or ()] == [(0, 1, 4)]
+        assert "b:10: GPU 0 has 12 links, and 4 of them lead to these GPUs" in " ".join(whole.warnings)
+
+
+def test_two_gpus_of_which_only_some_links_lead_to_each_other_have_no_switch_between_them() -> None:
+    to_each_other = replace(listed(2, 2, path="a"), gpus=gpus(None, None))
+    whole = merge([to_each_other, listed(12, 12)])
+    assert [(link.a, link.b, link.count) for link in whole.links or ()] == [(0, 1, 2)]
+    assert whole.has_switch is False
+    assert "a:10: each GPU has 12 links, and 2 of them" in whole.warnings[-1]
 
 
 @needs_dumps

@@ -252,3 +252,16 @@ def test_any_text_is_read_or_refused(text):
         read("=== System : max\n" + text)
     except TopologyError as error:
         assert error.line is not None
+
+
+@pytest.mark.parametrize("block", [PAIR, SWITCHED], ids=["direct", "switch"])
+def test_a_block_that_lost_its_indentation_tells_links_and_no_bridges(block):
+    """As a page that joins blanks shows it: what is below a GPU or a card is known by its kind alone."""
+    flat = read("\n".join(" ".join(line.split()) for line in block.splitlines()))
+    whole = read(block)
+    assert links(flat) == links(whole)
+    assert [gpu.busid for gpu in flat.gpus] == [gpu.busid for gpu in whole.gpus]
+    assert [(nic.name, nic.gbps) for nic in flat.nics] == [(nic.name, nic.gbps) for nic in whole.nics]
+    assert flat.gpu_nearness[0][1] is None
+    assert all(near in (None, Nearness.SYS) for row in flat.nic_nearness for near in row)
+    assert "lost its indentation" in flat.warnings[-1]

@@ -384,3 +384,12 @@ def mutilated(text: str, dice: random.Random) -> str:
             head, mark, tail = lines[at].partition('="')
             lines[at] = head + mark + number + ('"' + tail.partition('"')[2] if mark else "")
     return "".join(lines)
+
+
+def test_a_gpu_reaches_others_no_faster_than_the_bridge_that_it_shares_with_a_nic() -> None:
+    """After a box of GPUs of PCIe generation 6 whose switches go up to the CPU by generation 5."""
+    fast = [gpu(f"0000:{i}2:00.0", i, speed="64.0 GT/s PCIe") for i in range(2)]
+    ports = [nic(f"0000:{i}3:00.0", (f"mlx5_bond_{i}", 400_000), speed="64.0 GT/s PCIe") for i in range(2)]
+    boxes = [bridge(f"0000:{i}1:00.0", fast[i], ports[i]) for i in range(2)]
+    machine = make_machine(parse_dump(system(*boxes).replace('sm="80"', 'sm="120"')))
+    assert machine.gpu_gbps == (48.0, 48.0)

@@ -56,6 +56,15 @@ def test_a_pair_without_a_way_at_the_same_switch_is_named():
     assert wiring(counts).apart == (1, 3)
 
 
+def test_groups_without_links_between_them_have_a_switch_each():
+    """As two of four GPUs each that a fabric manager put in different partitions."""
+    counts = [[18 * (a // 4 == b // 4 and a != b) for b in range(8)] for a in range(8)]
+    found = wiring(counts)
+    assert found.apart is None
+    assert found.ports == (18,) * 8
+    assert found.switch_of == (0, 0, 0, 0, 1, 1, 1, 1)
+
+
 @given(st.integers(2, 8), st.data())
 def test_direct_links_never_exceed_what_a_gpu_has_unless_it_has_one_peer(gpus, data):
     counts = [[0] * gpus for _ in range(gpus)]

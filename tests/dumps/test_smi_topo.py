@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from taccl.dumps.facts import Nearness
 from taccl.dumps.formats import smi_p2p, smi_topo
+from taccl.dumps.machine import make_machine
 from taccl.dumps.registry import format_of, read_text
 from taccl.dumps.settle import settled
 from taccl.errors import TopologyError
@@ -240,3 +241,28 @@ def test_any_text_is_read_or_refused(text):
         smi_topo.read(text, None)
     except TopologyError:
         assert not smi_topo.looks_like(text) or "GPU" in text
+
+
+#: The NVLinks of a DGX-1 with P100, after what driver 375 says of one: each GPU has one to four others.
+DGX1_P100 = ("01234", "10235", "20136", "30127", "40567", "51467", "62457", "73456")
+
+
+@pytest.mark.parametrize(
+    ("cell", "gbps"),
+    [
+        (lambda a, b: "NV4" if a // 2 == b // 2 else "SYS", 48.0),
+        (lambda a, b: "NV1" if str(b) in DGX1_P100[a] else "SOC", 72.0),
+    ],
+    ids=["bridges", "P100"],
+)
+def test_how_links_are_spread_tells_their_generation(cell, gbps):
+    """Four links to one other GPU are a bridge between two cards; a P100's four lead to four."""
+    assert make_machine(read(table(cell, 8))).gpu_gbps == (gbps,) * 8
+
+
+def test_two_groups_behind_switches_are_not_joined_by_them():
+    dump = read(table(lambda a, b: "NV18" if a // 4 == b // 4 else "SYS", 8))
+    assert "topo.txt:6: GPU4 hangs at another NVSwitch than GPU0" in dump.warnings[0]
+    machine = make_machine(dump)
+    assert machine.gpu_gbps == (370.8,) * 8
+    assert "switches: [nvswitch, nvswitch1]" in machine.yaml

@@ -24,7 +24,7 @@ from taccl.problem import Problem
 from taccl.schedule import Schedule
 
 #: Examples of each test. `benchmarks/fuzz_bounds.py` runs thousands, for docs/results/fuzz_bounds.md.
-_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "100"))
+_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "40"))
 _MOST_SENDS = 1_500
 
 

@@ -76,7 +76,7 @@ def test_an_interruption_ends_it(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(process: object, seconds: float | None = None) -> int:
         if seconds is not None:
             raise KeyboardInterrupt
-        return os.waitpid(process.pid, 0)[1]  # type: ignore[attr-defined]
+        return os.waitpid(process.pid, 0)[1]
 
     monkeypatch.setattr(by_pulp, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(by_pulp.subprocess.Popen, "wait", interrupted)

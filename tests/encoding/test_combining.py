@@ -93,7 +93,7 @@ def test_a_group_larger_than_a_step_holds_is_cut() -> None:
 @given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
-    updates = islice(reducing(combining)(small, SearchOptions(), Budget(0.02), None), 6)
+    updates = islice(reducing(combining)(small, SearchOptions(), Budget.of_work(20), None), 6)
     times = []
     for update in updates:
         assert update.schedule is not None
@@ -243,7 +243,7 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
     topology, limits = shared_nics()
     reduced = problem(topology, "allreduce", limits=limits, symmetry=[[2, 3, 0, 1]])
     at_owner = best(reduced, 1.0)
-    schedules = [u.schedule for u in owners(reduced, SearchOptions(), Budget(2.0), at_owner)]
+    schedules = [u.schedule for u in owners(reduced, SearchOptions(), Budget.of_work(2_000), at_owner)]
     assert schedules
     assert schedules[-1] is not None
     schedules[-1].check()
@@ -254,7 +254,7 @@ def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:
 
 def test_only_small_allreduces_look_for_other_places_for_their_sums() -> None:
     for other in (problem(two_nodes(), "allgather"), problem(ndv2_node(), "allreduce", chunk_mb=1.0)):
-        assert not list(owners(other, SearchOptions(), Budget(0.1), None))
+        assert not list(owners(other, SearchOptions(), Budget.of_work(100), None))
 
 
 def test_phases_keep_the_symmetries_that_their_owners_have() -> None:

@@ -28,6 +28,7 @@ from small_problems import (
     ring,
     two_nodes,
 )
+from solving import solved
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
@@ -42,6 +43,8 @@ from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
+#: Of an exhaustive search; what takes more of these takes hundreds of thousands.
+_MOST_SENDS = 1_000
 some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -67,10 +70,10 @@ def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -
     return best, bound
 
 
-def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
+def agrees_with_an_exhaustive_search(small: Problem) -> None:
     search = brute_force_trees.fastest if small.collective.is_reduction else fastest
     try:
-        optimum = search(small, most_sends).makespan_us
+        optimum = search(small, _MOST_SENDS).makespan_us
     except (TooLarge, brute_force_trees.TooLarge):
         return
     known = first(small)
@@ -90,13 +93,13 @@ def agrees_with_an_exhaustive_search(small: Problem, most_sends: int) -> None:
 @some
 @given(problems(most_ranks=4, names=_COPIES, limited=True, betas=ENGINE_BETAS))
 def test_what_is_proved_of_copies_agrees_with_an_exhaustive_search(small: Problem) -> None:
-    agrees_with_an_exhaustive_search(small, 6_000)
+    agrees_with_an_exhaustive_search(small)
 
 
 @some
 @given(problems(most_ranks=3, names=("allreduce",), limited=True, betas=ENGINE_BETAS))
 def test_what_is_proved_of_sums_and_copies_agrees_with_an_exhaustive_search(small: Problem) -> None:
-    agrees_with_an_exhaustive_search(small, 2_000)
+    agrees_with_an_exhaustive_search(small)
 
 
 @some
@@ -104,18 +107,13 @@ def test_what_is_proved_of_sums_and_copies_agrees_with_an_exhaustive_search(smal
 def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(small: Problem) -> None:
     if small.collective.is_reduction:
         return
-    agrees_with_an_exhaustive_search(small, 6_000)
+    agrees_with_an_exhaustive_search(small)
 
 
 def fewest_ticks(small: Problem, known: Schedule) -> int | None:
     """What the whole model's fastest solution lasts; None where so much work does not prove it."""
     model = whole_model(Instance(small), known, 0.0)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 8
-    solver.parameters.max_deterministic_time = (
-        10.0  # a few seconds; one random problem in hundreds takes minutes
-    )
-    status = solver.solve(model.cp)
+    solver, status = solved(model.cp, num_workers=8)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN)
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
 

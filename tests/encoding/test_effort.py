@@ -99,4 +99,4 @@ def test_seconds_are_not_spent_by_work() -> None:
 @pytest.mark.parametrize("effort", [0, -1, 1.5, "many"])
 def test_an_effort_is_a_whole_number_from_one_on(effort: object) -> None:
     with pytest.raises(SolverError, match="an effort"):
-        SearchOptions(effort=effort)  # type: ignore[arg-type]
+        SearchOptions(effort=effort)

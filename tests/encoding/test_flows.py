@@ -174,7 +174,7 @@ def test_a_symmetry_is_kept() -> None:
 def test_chunks_that_several_ranks_want_are_not_for_flows(name: str) -> None:
     small = problem(ring(3, both=True), name)
     assert not serves("flows", small)
-    updates = flows(small, SearchOptions(), Budget(1.0), None)
+    updates = flows(small, SearchOptions(), Budget.of_work(1_000), None)
     assert [update.stage for update in updates] == ["greedy"]
 
 

@@ -73,7 +73,7 @@ def test_both_phases_of_an_allreduce_have_rows_of_their_own_which_add_up_to_no_m
 ) -> None:
     journal, budget = Journal(), Budget.of_work(3_000)
     began_s = budget.read_s()
-    small = problem(machine, "allreduce")  # type: ignore[arg-type]
+    small = problem(machine, "allreduce")
     *_, _ = solve(small, SearchOptions(engine="greedy", effort=3_000), journal, budget)
     rows = {(run.part, run.name): run for run in journal.runs}
     assert len(rows) == len(journal.runs)

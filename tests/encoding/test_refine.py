@@ -53,7 +53,7 @@ def test_groups_that_are_too_large_are_split_and_valid(schedule: Schedule, piece
 @pytest.mark.parametrize("most", [1, 3, 71])
 def test_sums_that_are_made_at_several_ranks_stay_so(most: int) -> None:
     coarse = problem(full(4), "allreduce")
-    for _, schedule in built(Instance(coarse), Budget(60.0)):
+    for _, schedule in built(Instance(coarse), Budget.of_work(60_000)):
         finer = refined(schedule, cut(coarse, 3, most))
         finer.check()
         assert (finer.sums is None) == (schedule.sums is None)
@@ -73,7 +73,7 @@ def test_a_group_that_is_split_pays_an_alpha_more() -> None:
 
 def test_only_a_finer_cut_of_the_same_problem_is_one() -> None:
     coarse = problem(ring(3), "allgather", 2)
-    schedule = next(each for _, each in built(Instance(coarse), Budget(60.0)))
+    schedule = next(each for _, each in built(Instance(coarse), Budget.of_work(60_000)))
     others = [
         problem(ring(3), "allgather", 3, chunk_mb=2 / 3),
         problem(ring(3), "allgather", 4),
@@ -104,6 +104,6 @@ def test_a_search_begins_with_what_is_known() -> None:
 
 def test_the_columns_are_those_of_the_pieces() -> None:
     coarse = problem(ring(2), "allgather")
-    schedule = next(each for _, each in built(Instance(coarse), Budget(60.0)))
+    schedule = next(each for _, each in built(Instance(coarse), Budget.of_work(60_000)))
     finer = refined(schedule, cut(coarse, 2))
     assert np.sort(finer.chunk).tolist() == [0, 1, 2, 3]

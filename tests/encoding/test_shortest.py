@@ -27,7 +27,7 @@ from taccl.search import search
 
 
 def found(problem: Problem) -> Schedule | None:
-    updates = list(shortest(Instance(problem), SearchOptions(), Budget(10.0), None))
+    updates = list(shortest(Instance(problem), SearchOptions(), Budget.of_work(10_000), None))
     return updates[0].schedule if updates else None
 
 

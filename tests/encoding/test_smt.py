@@ -26,7 +26,7 @@ from taccl.problem import Problem, RoutingLimits
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:
     least = fewest_steps(copies_of(Instance(problem(topology, name))))
-    budget = Budget(60.0)
+    budget = Budget.of_work(60_000)
     news = list(
         walk(lambda pieces: Instance(problem(topology, name, pieces)), least + more_steps, chunks, budget)
     )
@@ -40,7 +40,7 @@ def figures(points: list[Point]) -> list[tuple[int, int, int]]:
 
 def answer(topology: LogicalTopology, name: str, steps: int, rounds: int, chunks: int = 1) -> str:
     stated = problem(topology, name, chunks)
-    verdict = decide(Instance(stated), steps, rounds, Budget(60.0))
+    verdict = decide(Instance(stated), steps, rounds, Budget.of_work(60_000))
     return "sat" if verdict.decisions is not None else "unsat" if verdict.impossible else "unknown"
 
 
@@ -85,7 +85,7 @@ def test_a_port_that_is_faster_than_its_links_lets_more_chunks_through_in_a_roun
         assert per_round == [2 if rate == 0.5 else 1] * 2
         assert (network.rate * network.weight == network.units).all()
         stated = Problem(topology, moved, 1.0)
-        verdicts = [decide(Instance(stated), 1, each, Budget(20.0)) for each in (1, 2)]
+        verdicts = [decide(Instance(stated), 1, each, Budget.of_work(20_000)) for each in (1, 2)]
         assert [verdict.decisions is not None for verdict in verdicts] == [rounds == 1, True]
 
 
@@ -149,7 +149,7 @@ def test_limits_on_routes_hold() -> None:
     one_way = np.tile((topology.src + 1) % 3 == topology.dst, (3, 1))
     stated = problem(topology, "allgather", limits=RoutingLimits(may_use=one_way))
     assert fewest_steps(Instance(stated)) == 2
-    assert decide(Instance(stated), 1, 3, Budget(10.0)).impossible
+    assert decide(Instance(stated), 1, 3, Budget.of_work(10_000)).impossible
 
 
 def test_without_time_nothing_is_claimed() -> None:
@@ -161,7 +161,7 @@ def test_without_time_nothing_is_claimed() -> None:
 def test_an_instance_that_is_too_large_is_refused() -> None:
     stated = problem(full(16), "alltoall", 8)
     with pytest.raises(SolverError, match="too many"):
-        decide(Instance(stated), 2, 40, Budget(1.0))
+        decide(Instance(stated), 2, 40, Budget.of_work(1_000))
 
 
 def test_the_walk_goes_from_few_steps_to_few_rounds_and_each_point_is_a_valid_schedule() -> None:
@@ -191,11 +191,13 @@ def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_mi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forgetful(*question: object) -> Verdict:
-        return Verdict() if question[2] == 2 else decide(*question)  # type: ignore[arg-type]
+        return Verdict() if question[2] == 2 else decide(*question)
 
     monkeypatch.setattr("taccl.encoding.frontier.points.decide", forgetful)
     topology = ring(4, both=True)
-    news = list(walk(lambda pieces: Instance(problem(topology, "allgather", pieces)), 2, 1, Budget(60.0)))
+    news = list(
+        walk(lambda pieces: Instance(problem(topology, "allgather", pieces)), 2, 1, Budget.of_work(60_000))
+    )
     assert news[0] == Undecided(2, 2, 1)
     assert isinstance(news[1], Point)
     assert (news[1].rounds, news[1].is_minimal) == (3, False)

@@ -140,6 +140,7 @@ def test_a_proof_agrees_with_a_search_that_does_not_prune(schedule: Schedule) ->
 def plain(order: OpenOrder, limit: int) -> z3.CheckSatResult:
     """The answer with the rules alone."""
     solver, starts = z3.SolverFor("QF_IDL"), z3.IntVector("s", len(order.duration))
+    solver.set("rlimit", 50_000_000)  # tens of seconds, where these take milliseconds
     for start, duration in zip(starts, order.duration.tolist(), strict=True):
         solver.add(start >= 0, start + duration <= limit)
     for (i, j), lag in zip(order.after.tolist(), order.lag.tolist(), strict=True):

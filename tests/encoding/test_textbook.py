@@ -299,7 +299,7 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     small = problem(switch(4), "allreduce")
     times = [
         update.schedule.makespan_us
-        for update in textbook(small, SearchOptions(), Budget(60.0), None)
+        for update in textbook(small, SearchOptions(), Budget.of_work(60_000), None)
         if update.schedule is not None
     ]
     assert all(later < earlier for earlier, later in pairwise(times))
@@ -307,7 +307,7 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     assert times[-1] == pytest.approx(9.0)
     best = run(small, Plan(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
     assert time_us(best) == pytest.approx(9.0)
-    assert not list(textbook(small, SearchOptions(), Budget(60.0), best))
+    assert not list(textbook(small, SearchOptions(), Budget.of_work(60_000), best))
 
 
 def test_small_machines_are_answered_even_without_any_time() -> None:

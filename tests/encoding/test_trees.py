@@ -68,12 +68,12 @@ def busiest_us(problem: Problem, loads: np.ndarray) -> float:
 
 
 def loads_and_trees(problem: Problem) -> tuple[np.ndarray, list[Tree]]:
-    loads = link_capacities(Instance(problem), everywhere(problem), Budget(10.0))
+    loads = link_capacities(Instance(problem), everywhere(problem), Budget.of_work(10_000))
     assert loads is not None
     copies = problem.collective.pre.sum(axis=0)
     usable = np.ones((problem.num_ranks, problem.topology.num_links), dtype=np.bool_)
     duration = problem.topology.duration_us(np.arange(problem.topology.num_links), problem.chunk_mb)
-    found = packed(problem.topology, loads, copies, usable, duration, Budget(10.0))
+    found = packed(problem.topology, loads, copies, usable, duration, Budget.of_work(10_000))
     assert found is not None
     return loads, found
 
@@ -131,22 +131,22 @@ def test_loads_meet_the_throughput_bound(topology: LogicalTopology, chunks: int,
 
 def test_no_loads_where_a_rank_cannot_be_reached() -> None:
     gather = problem(machine(3, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
-    assert link_capacities(Instance(gather), everywhere(gather), Budget(5.0)) is None
+    assert link_capacities(Instance(gather), everywhere(gather), Budget.of_work(5_000)) is None
 
 
 def test_trees_that_do_not_fit_are_none() -> None:
     topology = ring(3)
     usable = np.ones((3, 3), dtype=np.bool_)
     one = np.ones(3, dtype=np.int64)
-    assert packed(topology, one, one, usable, np.ones(3), Budget(5.0)) is None
-    assert packed(topology, 2 * one, one, usable, np.ones(3), Budget(5.0)) is not None
+    assert packed(topology, one, one, usable, np.ones(3), Budget.of_work(5_000)) is None
+    assert packed(topology, 2 * one, one, usable, np.ones(3), Budget.of_work(5_000)) is not None
 
 
 def test_where_capacity_allows_trees_are_shallow() -> None:
     topology = full(5)
     roomy = np.full(topology.num_links, 5, dtype=np.int64)
     usable = np.ones((5, topology.num_links), dtype=np.bool_)
-    found = packed(topology, roomy, np.ones(5, dtype=np.int64), usable, np.ones(20), Budget(5.0))
+    found = packed(topology, roomy, np.ones(5, dtype=np.int64), usable, np.ones(20), Budget.of_work(5_000))
     assert found is not None
     assert all((topology.src[tree.links] == tree.root).all() for tree in found)
 
@@ -190,7 +190,7 @@ def test_chunks_keep_to_the_links_that_they_may_use() -> None:
 def test_collectives_that_not_every_rank_wants_are_not_for_trees(name: str) -> None:
     small = problem(ring(3, both=True), name)
     assert not serves("trees", small)
-    updates = trees(small, SearchOptions(), Budget(1.0), None)
+    updates = trees(small, SearchOptions(), Budget.of_work(1_000), None)
     assert [update.stage for update in updates] == ["greedy"]
 
 

@@ -72,7 +72,8 @@ def test_one_name_for_two_cards_is_told():
         ("MT4129 ConnectX7   Mellanox Technologies", None),
         ("ConnectX7 Mellanox", None),
         ("", None),
-        ("host", None),
+        ("host", ("host", "HCA")),
+        ("MT25408", None),
     ],
 )
 def test_a_description_names_a_host_and_a_card_or_nothing(description, says):
@@ -131,7 +132,7 @@ def test_slurms_lines_may_go_on_have_comments_and_any_case():
         ("- topology: a\n", 1, "must have one of tree, block"),
         ("- topology: a\n  tree: {switches: [{switch: s, nodes: 'n[1-'}]}\n", 2, "no list of names"),
         ("- topology: a\n  block: {blocks: []}\n", 2, "has no block"),
-        ("switches:\n  a: {switches: [b]}\n", 2, "no switch 'b'"),
+        ("switches:\n  a: {switches: [b]}\n", 1, "no switch has nodes below it"),
         ("switches:\n- name: a\n  capacity_blocks: [c]\n", 2, "no capacity block 'c'"),
         ("blocks: []\n", 1, "no switches and no blocks"),
         ('[{"DomainUUID": "a"}]', 1, "lacks the key 'Name'"),
@@ -145,6 +146,56 @@ def test_what_cannot_be_is_told_with_its_line(text, line, says):
         parse_cluster(text, "c.txt")
     assert fault.value.path == "c.txt"
     assert fault.value.line == line
+
+
+def test_a_list_of_nodes_may_go_on_behind_a_comma():
+    assert parse_cluster(CONF.replace("n[3,5-6]", "n3,\\\nn[5-6]")).hosts == ("n1", "n2", "n3", "n5", "n6")
+
+
+SHOWN = """SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[3-4]
+"""
+
+
+def test_what_scontrol_shows_has_all_nodes_at_the_top_too():
+    cluster = parse_cluster(SHOWN)
+    assert [port.switch for port in cluster.ports] == ["leaf1", "leaf1", "leaf2", "leaf2"]
+    assert not cluster.warnings
+
+
+def test_what_scontrol_shows_of_blocks():
+    blocks = "".join(
+        f"BlockName=b{k} BlockIndex={k} Nodes=n[{2 * k}-{2 * k + 1}] BlockSize=2\n" for k in (0, 1)
+    )
+    cluster = parse_cluster(blocks + "AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-3] BlockSize=4\n")
+    assert [(block.name, block.hosts) for block in cluster.blocks] == [
+        ("b0", ("n0", "n1")),
+        ("b1", ("n2", "n3")),
+    ]
+
+
+def test_a_rack_of_topograph_without_an_entry_has_nothing_below_it():
+    text = "switches:\n  top: {switches: [a, b]}\nblocks:\n- switch: a\n  nodes: ['n[1-2]']\n"
+    cluster = parse_cluster(text, "m.yaml")
+    assert list(cluster.switches) == ["top", "a", "b"]
+    assert "no entry describes the switch b" in cluster.warnings[0]
+
+
+OLD_LABELS = {"accelerator": "v1", "leaf": "l1", "spine": "s1"}
+NEW_LABELS = {"accelerator": "accelerator.topograph.run/domain", "leaf": "fabric.topograph.run/tier-0"}
+NEW_LABELS["spine"] = "fabric.topograph.run/tier-1"
+
+
+def test_newer_labels_of_topograph_tell_what_the_older_tell():
+    def nodes(names):
+        labels = "".join(f"    {names[key]}: {value}\n" for key, value in OLD_LABELS.items())
+        return f"kind: Node\nmetadata:\n  name: n1\n  labels:\n{labels}"
+
+    older = parse_cluster(nodes({key: f"network.topology.nvidia.com/{key}" for key in OLD_LABELS}))
+    assert parse_cluster(nodes(NEW_LABELS)) == older
+    assert Tiers(older).counts() == {"leaf": 1, "spine": 1}
+    assert older.blocks[0].is_nvlink
 
 
 def test_a_host_below_two_leaves_counts_once_and_is_told():

@@ -132,3 +132,17 @@ def test_a_shortened_list_stands_for_its_names(names):
 
 def test_numbers_in_names_sort_by_their_value():
     assert sorted(["n10", "n9", "m", "n09", ""], key=natural) == ["", "m", "n09", "n9", "n10"]
+
+
+def test_a_fabric_whose_hosts_have_no_name_is_refused_with_its_line():
+    text = (
+        'Switch\t24 "S-a1"\t# "leaf" base port 0 lid 6 lmc 0\n'
+        '[22]\t"H-b1"[1](b2)\t# "MT23108 InfiniHost Mellanox Technologies" lid 4 4xSDR\n'
+    )
+    with pytest.raises(TopologyError, match=r"net.txt:2: no host has a name: 1 port"):
+        plan(parse_cluster(text, "net.txt"))
+
+
+def test_a_file_that_names_no_host_is_refused():
+    with pytest.raises(TopologyError, match="names no host"):
+        plan(parse_cluster("blocks:\n- switch: a\n  nodes: []\n"))

@@ -124,6 +124,19 @@ def test_an_executor_that_the_machine_has_is_where_the_search_begins_and_keeps_i
     assert found.machine.executor.costs_of("Simple") == SIMPLE
 
 
+def test_calls_that_fall_asleep_are_found_and_the_machine_says_so(tmp_path: Path) -> None:
+    sleepy = replace(LL, launch_us=200.0, sleep_after_us=260.0, wake_us=25.0)
+    true = replace(TRUE, executor=replace(EXECUTOR, protocols={"LL": sleepy}))
+    some = [PATTERN["pairs"](range(3), Protocol.LL, k) for k in (1, 4, 8)]
+    found = fit_runs(measured(tmp_path, some, true), BASE)
+    assert found.machine.executor is not None
+    costs = found.machine.executor.costs_of("LL")
+    assert costs.wake_us == pytest.approx(25.0, rel=0.2)
+    after = next(each for each in found.parameters if each.name == "sleep_after_us")
+    assert after.low <= after.value == costs.sleep_after_us <= after.high
+    assert found.errors.max() < 0.02
+
+
 def test_programs_for_another_number_of_gpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match="is for 3 ranks, but ring:4 has 4 GPUs"):
         fit_runs(measured(tmp_path, programs()[:1]), "ring:4")
@@ -132,7 +145,7 @@ def test_programs_for_another_number_of_gpus_are_refused(tmp_path: Path) -> None
 def test_too_few_times_for_so_many_numbers_are_refused(tmp_path: Path) -> None:
     runs = measured(tmp_path, programs()[:1])
     few = replace(runs.files[0], size_bytes=runs.files[0].size_bytes[:4], time_us=runs.files[0].time_us[:4])
-    with pytest.raises(TopologyError, match="4 measured times are too few for 6 numbers"):
+    with pytest.raises(TopologyError, match="4 measured times are too few for 8 numbers"):
         fit_runs(MeasuredRuns((few,)), BASE)
 
 

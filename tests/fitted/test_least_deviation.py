@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from taccl.fitted.least_deviation import IntArray, LeastDeviation, Unknown, least_deviation, short_search
+from taccl.fitted.least_deviation import (
+    IntArray,
+    LeastDeviation,
+    Unknown,
+    least_deviation,
+    search,
+    short_search,
+)
 from taccl.network import FloatArray
 
 SIZES = np.tile(np.logspace(3, 8, 12), 4)
@@ -25,7 +32,8 @@ def unknowns(*starts: float) -> list[Unknown]:
 def fitted(measured: FloatArray, some: list[Unknown] | None = None, seed: int = 0) -> LeastDeviation:
     some = some or unknowns(1.0, 1.0)
     begin = np.array([each.start for each in some])
-    return least_deviation(some, line, line, measured, GROUPS, begin, seed=seed)
+    begin = search(some, line, measured, begin, seed=seed)
+    return least_deviation(some, line, measured, GROUPS, begin, seed=seed)
 
 
 def exact() -> FloatArray:
@@ -55,6 +63,16 @@ def test_intervals_hold_the_value_and_widen_with_noise() -> None:
         assert (found.values <= found.high).all()
         widths.append(found.high / found.low)
     assert (widths[1] > widths[0]).all()
+
+
+def test_one_group_of_times_has_wide_intervals_however_well_they_fit() -> None:
+    """A bootstrap over one group alone would always draw the same."""
+    begin = np.array([1.0, 1.0])
+    found = least_deviation(
+        unknowns(1.0, 1.0), line, exact(), 0 * GROUPS, search(unknowns(1.0, 1.0), line, exact(), begin)
+    )
+    assert found.values == pytest.approx(TRUE, rel=0.01)
+    assert (found.high > 1.05 * found.low).all()
 
 
 def test_what_the_times_do_not_depend_on_stays_and_is_said_to_be_untold() -> None:

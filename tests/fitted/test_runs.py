@@ -48,6 +48,27 @@ def test_a_program_without_times_is_told(folder: Path) -> None:
     assert load_runs([folder]).notes == (f"{folder}: no times of b.xml",)
 
 
+def test_times_of_programs_that_are_not_there_are_left_out(folder: Path) -> None:
+    table(folder, "a.xml,1024,2", "c.xml,1024,2", "c.xml,2048,2", "b.xml,1024,2")
+    runs = load_runs([folder])
+    assert list(times(runs)) == ["a.xml", "b.xml"]
+    assert runs.notes == (f"{folder}: no program here for the times of c.xml: left out",)
+
+
+@pytest.mark.parametrize("name", ["a", "runs/a.xml", "C:\\runs\\a.xml"])
+def test_a_table_may_name_a_file_with_its_folder_or_without_its_ending(folder: Path, name: str) -> None:
+    table(folder, f"{name},1024,2")
+    assert times(load_runs([folder])) == {"a.xml": {1024: 2.0}}
+
+
+@pytest.mark.parametrize("failed", ["timeout", "Timed out", "HUNG", "FAILED", "nan", ""])
+def test_calls_that_failed_have_no_time(folder: Path, failed: str) -> None:
+    table(folder, "a.xml,1024,2", f"a.xml,2048,{failed}")
+    runs = load_runs([folder])
+    assert times(runs) == {"a.xml": {1024: 2.0}}
+    assert any("no time, or size 0 in 1 rows (line 3): left out" in note for note in runs.notes)
+
+
 def test_a_file_is_paired_with_a_table_of_its_own(folder: Path) -> None:
     (folder / "mine.csv").write_text("size_bytes,time_us\n1024,2\n")
     assert times(load_runs([f"{folder}/a.xml={folder}/mine.csv"])) == {"a.xml": {1024: 2.0}}

@@ -99,8 +99,29 @@ def test_ranges_hold_every_size_once_and_in_order(points: list[tuple[int, float]
 def test_the_floor_is_what_the_smallest_sizes_take() -> None:
     low = floor(Times.of([(0, 1.0), (1, 3.3), (2, 3.4), (4, 3.3), (8, 9.0), (16, 3.3), (32, 10), (64, 12)]))
     assert low is not None
-    assert low.value == pytest.approx(3.3)  # size 0 moves nothing, and 8 bytes were disturbed
+    assert low.time_us.value == pytest.approx(3.3)  # size 0 moves nothing, and 8 bytes were disturbed
 
 
 def test_there_is_no_floor_where_every_byte_is_paid() -> None:
     assert floor(times(0, 60)) is None
+
+
+def test_a_faster_protocol_of_larger_sizes_is_no_part_of_the_floor() -> None:
+    low = floor(
+        Times.of([(1, 11.0), (2, 10.8), (4, 10.7), (8, 10.8), (16, 7.0), (32, 7.0), (64, 1.0), (128, 1.1)])
+    )
+    assert low is not None
+    assert (low.sizes, low.points) == ((1, 8), 4)
+    assert low.time_us.value == pytest.approx(10.8)
+
+
+def test_steps_of_a_clock_are_no_difference_below_a_microsecond() -> None:
+    low = floor(Times.of([(1, 0.34), (4, 0.31), (64, 0.35), (256, 0.36), (512, 8.4), (4096, 8.6)]))
+    assert low is not None
+    assert (low.sizes, low.points) == ((1, 256), 4)
+
+
+def test_the_first_sizes_may_still_be_warming_up() -> None:
+    low = floor(Times.of([(1, 33.7), (2, 34.2), (4, 31.1), (8, 31.3), (16, 30.7), (32, 40), (64, 50)]))
+    assert low is not None
+    assert low.sizes == (4, 16)

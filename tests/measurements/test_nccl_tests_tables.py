@@ -139,3 +139,69 @@ def test_rows_of_rccl_tests_as_csv_and_as_json() -> None:
     names, *rows = [line.split(",") for line in CSV.splitlines()]
     text = "[" + ",\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows) + "]"
     assert times(text) == times(CSV) == [(1024, 21.5), (2048, 22.5), (2048, 22.0)]
+
+
+def test_times_of_the_cpu_are_no_times_of_the_data() -> None:
+    sweep = only(HEADER.replace(" time", " cputime") + ROW)
+    assert sweep.fault is not None
+    assert "CPU" in sweep.fault[0]
+    fault = only(as_json(cpu_time=4.0)).fault
+    assert fault is not None
+    assert "CPU" in fault[0]
+
+
+def test_a_timestamp_behind_a_row_is_no_column() -> None:
+    header = HEADER.replace("#wrong\n", "#wrong           timestamp\n")
+    assert "timestamp" in header
+    assert times(header + ROW.replace("\n", "  2025-11-02 10:00:00\n")) == times(HEADER + ROW)
+
+
+def test_a_rank_that_is_alone_tells_no_link() -> None:
+    (first, _) = DEVICES.splitlines()
+    sweep = only(f"{first}\n" + HEADER + ROW)
+    assert sweep.fault is not None
+    assert "one rank" in sweep.fault[0]
+
+
+def test_a_list_of_devices_with_a_gap_still_counts_its_ranks() -> None:
+    first, second = DEVICES.splitlines()
+    sweep = only(f"{SENDRECV}\n{first}\n{second.replace('Rank  1', 'Rank 15')}\n" + HEADER + ROW)
+    assert (sweep.ranks, sweep.scope) == (16, None)
+
+
+def json_of_processes(gpus: int, ranks: list[int], hosts: list[str]) -> str:
+    """As nccl-tests writes it: devices in `config`, of each process its first GPU."""
+    devices = [{"rank": rank, "hostname": host} for rank, host in zip(ranks, hosts, strict=True)]
+    half = {"time": 12.5, "alg_bw": 0.1, "bus_bw": 0.1, "nwrong": None}
+    row = {"size": 1024, "root": "    -1", "out_of_place": half, "in_place": None}
+    row["out_of_place_per_iter"] = {"min_us": 9.0, "p50_us": 11.0, "times_us": [9.0, 11.0, 17.5]}
+    args = [r"\/x\/sendrecv_perf"]
+    config = {"nthreads": 1, "ngpus": gpus, "devices": devices}
+    text = json.dumps({"version": 2, "args": args, "env": [], "config": config, "results": [row]})
+    return text.replace(r"\\/", r"\/")
+
+
+def test_devices_of_json_stand_in_its_configuration() -> None:
+    sweep = only(json_of_processes(1, [0, 1], ["a", "b"]))
+    assert (sweep.test, sweep.scope, sweep.ranks) == ("sendrecv", "nodes", 2)
+
+
+def test_a_process_of_json_lists_one_of_its_gpus() -> None:
+    assert only(json_of_processes(8, [0], ["a"])).ranks == 8
+    sweep = only(json_of_processes(4, [0, 4], ["a", "b"]))
+    assert (sweep.scope, sweep.ranks) == ("mixed", 8)
+    assert only(json_of_processes(2, [0, 1], ["a", "a"])).ranks == 2  # all are listed
+
+
+def test_iterations_of_json_stand_beside_the_half_they_belong_to() -> None:
+    assert times(json_of_processes(1, [0, 1], ["a", "b"])) == [(1024, 11.0)]
+
+
+def test_json_that_is_cut_is_told_as_such() -> None:
+    with pytest.raises(MeasurementError, match="cut or damaged"):
+        parse_measured(json_of_processes(1, [0, 1], ["a", "b"])[:-20])
+
+
+def test_an_asterisk_behind_an_error_is_a_fault_with_its_line() -> None:
+    row = "    4     1  float    sum   8.48   0.00   0.00  3e+02*  8.34   0.00   0.00  0e+00\n"
+    assert only(OLD_HEADER + row).fault == ("results are off by more than they may be", 2)

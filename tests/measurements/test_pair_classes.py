@@ -26,6 +26,11 @@ def test_pairs_of_two_speeds_are_two_classes_the_fastest_first() -> None:
     assert fast.gbps > 2 * slow.gbps * 0.99
 
 
+def test_two_ways_alone_tell_no_spread_and_are_one_class() -> None:
+    (group,) = classes({(0, 1): 20.91, (1, 0): 22.36})
+    assert (group.low, group.high) == (20.91, 22.36)
+
+
 def test_classes_do_not_follow_the_noise_of_wide_measurements() -> None:
     gbps = {pair: 40.0 + 4 * (at % 5) for at, pair in enumerate(itertools.permutations(range(6), 2))}
     assert len(classes(gbps)) == 1 or min(len(group.pairs) for group in classes(gbps)) == 6

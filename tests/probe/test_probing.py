@@ -21,7 +21,7 @@ CROSSED = parse_topology(
 
 
 def names(found: object) -> set[str]:
-    return {each.program.name for each in found.programs}  # type: ignore[attr-defined]
+    return {each.program.name for each in found.programs}
 
 
 def test_where_all_gpus_reach_each_other_every_pattern_and_protocol_is_probed() -> None:
@@ -80,7 +80,7 @@ def test_no_protocol_and_an_unknown_one_are_refused() -> None:
     with pytest.raises(TacclError, match="no protocol"):
         probe(MESH, protocols=[])
     with pytest.raises(TacclError, match="unknown protocol"):
-        probe(MESH, protocols=["LL"])  # type: ignore[list-item]
+        probe(MESH, protocols=["LL"])
 
 
 def test_the_folder_holds_verified_programs_a_script_and_what_to_do(tmp_path: Path) -> None:

@@ -258,8 +258,8 @@ def test_a_file_that_is_missing_a_folder_or_no_text_is_bad_input(tmp_path) -> No
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.json").write_bytes(b"")
     for name, message in (
-        ("none.json", "cannot be read: No such file"),
-        ("", "cannot be read: Is a directory"),
+        ("none.json", "there is no such file"),
+        ("", "this is a directory, not a file"),
         ("bytes.json", "this is not a text file"),
         ("empty.json", "this is not JSON"),
         ("\0", "cannot be read"),

@@ -90,7 +90,7 @@ def test_a_lane_for_each_port_has_a_bar_for_as_long_as_it_is_busy(
 @given(schedules())
 def test_bars_are_together_as_long_as_links_and_ports_are_busy(schedule: Schedule) -> None:
     for by, busy in (("link", schedule.link_busy_us), ("port", schedule.port_busy_us)):
-        ax = schedule.plot(by)  # type: ignore[arg-type]
+        ax = schedule.plot(by)
         widths: dict[str, float] = {}
         for lane, start, end in drawn(ax):
             widths[lane] = widths.get(lane, 0.0) + end - start
@@ -154,7 +154,7 @@ def test_many_lanes_are_not_all_named() -> None:
 
 def test_other_lanes_are_refused() -> None:
     with pytest.raises(TacclError, match="link or each port, not 'rank'"):
-        chain().plot("rank")  # type: ignore[arg-type]
+        chain().plot("rank")
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,11 @@ COSTS = "launch_us: 5, hop_us: 1, slice_us: 0.2, block_gbps: 3, piece: 16KB"
             "executor.protocols.LL.launch_us must be 0 or more",
         ),
         (
+            "executor:\n  reduce_us: 1\n  reduce_gbps: 1\n  protocols:\n    LL: {" + COSTS + ", wake_us: 1}",
+            9,
+            "executor.protocols.LL says only one of sleep_after_us and wake_us",
+        ),
+        (
             "executor:\n  reduce_us: 1\n  reduce_gbps: 1\n  thread_blocks: 0\n  protocols: {LL: {"
             + COSTS
             + "}}",
@@ -129,15 +134,21 @@ SHAPE = st.builds(
 @given(
     protocols=st.dictionaries(
         st.sampled_from(PROTOCOL_NAMES),
-        st.builds(ProtocolCosts, US, US, US, GBPS, st.integers(1, 2**40), SHAPE, st.none() | US, US),
+        st.builds(
+            lambda sleep, *costs: ProtocolCosts(*costs, *sleep),
+            st.just((None, 0.0)) | st.tuples(US, US),
+            *(US, US, US, GBPS, st.integers(1, 2**40), SHAPE, st.none() | US, US),
+        ),
         min_size=1,
     ),
     reduce=st.tuples(US, GBPS),
     copy=st.none() | st.tuples(US, GBPS),
     thread_blocks=st.none() | st.integers(1, 1024),
+    room=US,
+    sharpness=st.none() | st.floats(1, 1e3),
 )
-def test_what_is_written_is_read_back(protocols, reduce, copy, thread_blocks) -> None:
-    executor = Executor(protocols, *reduce, *(copy or (None, None)), thread_blocks)
+def test_what_is_written_is_read_back(protocols, reduce, copy, thread_blocks, room, sharpness) -> None:
+    executor = Executor(protocols, *reduce, *(copy or (None, None)), thread_blocks, room, sharpness)
     assert parse_topology(MACHINE + "\n".join(executor_lines(executor)) + "\n").executor == executor
 
 

@@ -28,6 +28,9 @@ def mark(iteration: int, number: int) -> int:
     return iteration * _NUMBERS + min(max(number, -1), _NUMBERS - 1)
 
 
+WaitKind = Literal["flag", "data", "room"]
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     """What a thread block waits for.
@@ -36,7 +39,7 @@ class Wait:
     connection `index` holds a piece. `room`: that it has a free slot.
     """
 
-    kind: Literal["flag", "data", "room"]
+    kind: WaitKind
     index: int
     mark: int = 0
 

@@ -1,4 +1,4 @@
-"""The time limit of a call, which whatever moves or makes data looks at."""
+"""The time limit of a call: whatever moves or makes data looks at it. It knows the clock and nothing else."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from taccl.backend.execute.answer import Answer
-from taccl.backend.execute.block import Block, Wait
+from taccl.backend.execute.block import Block, Wait, WaitKind
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Array, fill, lay_out, memory_elements
@@ -44,7 +44,7 @@ _FIRST_NAP_S, _LONGEST_NAP_S = 1e-4, 2e-3
 #: Most bytes that the slots of all connections may take.
 _MOST_BYTES = 2**33
 
-_KINDS = ("flag", "data", "room")
+_KINDS: tuple[WaitKind, ...] = ("flag", "data", "room")
 _RUNNING, _WAITING, _ENDED = 0, 1, 2
 
 
@@ -153,7 +153,7 @@ class SharedExchange:
                 block.plan.index
             ].tolist()
             block.ended = state == _ENDED
-            block.waits_for = Wait(_KINDS[kind], index, value) if state == _WAITING else None  # type: ignore[arg-type]
+            block.waits_for = Wait(_KINDS[kind], index, value) if state == _WAITING else None
 
     def left_over(self) -> list[tuple[int, int]]:
         """Connections that still hold pieces, and how many."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from taccl.backend.program import Buffer, Op
+
+_Value = TypeVar("_Value")
 
 
 class Place(NamedTuple):
@@ -43,6 +45,7 @@ class Action:
     done_us : until when it keeps its thread block.
     known : actions of this rank, by number, that have surely been done when this one starts.
     held_back : actions of this rank that it must wait for, whatever they touch.
+    unit : which sum of its rank it helps to make in a thread block of its own; -1 for none.
     """
 
     op: Op
@@ -56,6 +59,7 @@ class Action:
     done_us: float
     known: tuple[int, ...] = ()
     held_back: tuple[int, ...] = ()
+    unit: int = -1
 
     def reads(self) -> tuple[Place, ...]:
         """The cells that it reads."""
@@ -77,6 +81,11 @@ def _cells(place: Place, count: int) -> tuple[Place, ...]:
     if count == 1:
         return (place,)
     return tuple(Place(place.buffer, place.offset + i) for i in range(count))
+
+
+def split(values: Sequence[_Value], parts: int) -> list[Sequence[_Value]]:
+    """The values in so many stretches of nearly one length."""
+    return [values[len(values) * part // parts : len(values) * (part + 1) // parts] for part in range(parts)]
 
 
 def merge_runs(pairs: Iterable[tuple[Place, Place]], most: int) -> list[tuple[Place, Place, int]]:

@@ -6,6 +6,9 @@ input is needed, and neither the input nor the output is touched before the sum 
 
 With fused steps, the accumulator starts as a copy of the rank's own data, and `rrc` adds to it
 on receipt.
+
+Where local steps are known to take time, an accumulator may start as a copy, too, and what lands is added in
+one run (see `local_work`).
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ class Adding(Enum):
     APART = "it lands in cells of its own and is added from there"
 
 
-def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int, Adding]:
-    """The way of each send that adds."""
+def plan_additions(
+    flow: Flow, events: Sequence[Event], fused: bool, gathered: frozenset[Cell] = frozenset()
+) -> dict[int, Adding]:
+    """The way of each send that adds; what is added to `gathered` cells always lands apart."""
     plan: dict[int, Adding] = {}
     busy_until: dict[Cell, float] = {}
     begun: set[Cell] = set()
@@ -48,7 +53,7 @@ def plan_additions(flow: Flow, events: Sequence[Event], fused: bool) -> dict[int
                 busy_until[cell] = max(busy_until.get(cell, 0.0), send.end_us)
         elif index not in plan:
             copied_before = fused and any(cell in flow.own for cell in cells)
-            is_first = not copied_before and begun.isdisjoint(cells)
+            is_first = not copied_before and begun.isdisjoint(cells) and gathered.isdisjoint(cells)
             plan[index] = Adding.FIRST if is_first else Adding.APART
             begun.update(cells)
     return plan

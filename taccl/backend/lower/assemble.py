@@ -22,6 +22,9 @@ from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
 from taccl.backend.lower.layout import RankLayout
+from taccl.backend.lower.local_blocks import place_units
+from taccl.backend.lower.local_work import LocalWork
+from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.number import number_steps, scratch_map
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.lower.sizes import Sizes
@@ -34,6 +37,8 @@ class Plan:
 
     Parameters
     ----------
+    one_way : no thread block both sends and receives.
+    local, gathered : what local steps cost, where that is known, and the cells that are summed in units.
     takes_turns : sends of one rank that share a port wait for each other, in the schedule's order. That
         takes steps, so it is given up where the limits do not allow it.
     early_flags : a runtime says that a send is done while threads of it may still read.
@@ -44,6 +49,9 @@ class Plan:
     adding: dict[int, Adding]
     layouts: list[RankLayout]
     fused: bool
+    one_way: bool = False
+    local: LocalWork | None = None
+    gathered: frozenset[Cell] = frozenset()
     takes_turns: bool = True
     early_flags: bool = False
 
@@ -108,7 +116,8 @@ def _first_parts(
     anywhere = [0] * len(plan.flow.sends)
     for rank in _expanded(replace(plan, takes_turns=False), anywhere, limits):
         for action in rank.actions:
-            assert action.endpoint is not None  # only copies of own data have none, and they come later
+            if action.endpoint is None:  # it takes no channel
+                continue
             side = sender if action.endpoint.sends else receiver
             side[action.send] += 1
     steps = list(zip(sender, receiver, strict=True))
@@ -124,11 +133,14 @@ def _assemble_once(
 ) -> tuple[list[_Rank], bool]:
     filled = []
     for number, rank in enumerate(_expanded(plan, channels, limits)):
-        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number])
+        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way)
         if plan.fused:
             fuse(rank, blocks, next_send)
+        if plan.local is not None:
+            limits = replace(limits, blocks=min(limits.blocks, plan.local.most_blocks))
+            place_units(rank.actions, blocks, limits.blocks)
         apart = number in requirements.copies_apart
-        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart)
+        actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart, plan.local)
         if plan.early_flags:
             actions = put_copies_behind_sends(actions, blocks, rank.input_shift)
         filled.append((actions, blocks, rank.input_shift))
@@ -137,7 +149,7 @@ def _assemble_once(
     )
     ranks = []
     for actions, blocks, shift in filled:
-        waits = hazards(actions, shift if in_place else None)
+        waits = hazards(actions, shift if in_place else None, quiet_copies=plan.local is not None)
         ranks.append(_Rank(actions, drop_implied(actions, _block_of(actions, blocks), waits), blocks))
     return ranks, in_place
 
@@ -153,6 +165,8 @@ def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> lis
         plan.fused,
         plan.takes_turns,
         limits.count,
+        plan.gathered,
+        plan.local,
     )
 
 

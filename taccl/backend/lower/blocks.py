@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs
+from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs, split
+from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.program import Op
 from taccl.schedule import TOLERANCE_US
 
@@ -32,8 +33,10 @@ class Block:
         return 0 if endpoint is None else endpoint.channel
 
 
-def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint]) -> list[Block]:
-    """The thread blocks of a rank; endpoints in `alone` share with none.
+def make_blocks(
+    actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint], one_way: bool
+) -> list[Block]:
+    """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
     has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first.
@@ -44,7 +47,7 @@ def make_blocks(actions: Sequence[Action], most_steps: int, alone: Collection[En
             endpoints.setdefault(action.endpoint, []).append(number)
     blocks: list[Block] = []
     taken: set[Endpoint] = set()
-    for recv, send in _candidates(actions, endpoints):
+    for recv, send in () if one_way else _candidates(actions, endpoints):
         if recv in taken or send in taken or recv in alone or send in alone:
             continue
         together = endpoints[recv] + endpoints[send]
@@ -101,6 +104,7 @@ def add_own_copies(
     late: Sequence[tuple[Place, Place]],
     limits: RuntimeLimits,
     apart: bool,
+    local: LocalWork | None = None,
 ) -> list[Action]:
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
 
@@ -108,10 +112,11 @@ def add_own_copies(
     block that is done first. In place such a copy changes nothing, but has to be ordered with the
     sends from the cells that it writes: at the end it waits for them all, and where that would
     take too many nops, it comes first and they wait for it. If wanted `apart`, or where no block has
-    room, there are blocks for copies alone.
+    room, there are blocks for copies alone. Where copies are known to take time (`local`), those that no one
+    waits for wait for no one, and have blocks of their own from the start.
     """
     most_steps = limits.steps
-    if _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
+    if local is None and _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
     runs = merge_runs(sorted(early, key=_target), limits.count)
     first = [_copy(src, dst, count, -1) for src, dst, count in runs]
@@ -122,8 +127,14 @@ def add_own_copies(
         for block in blocks:
             block.actions = [number + len(first) for number in block.actions]
     together = first + actions
-    runs = merge_runs(sorted(late, key=_target), limits.count)
-    last = [_copy(src, dst, count, len(together)) for src, dst, count in runs]
+    parts = 0 if local is None else _parts_of_copies(late, local, limits.blocks - len(blocks))
+    last: list[Action] = []
+    for part in split(sorted(late, key=_target), max(1, parts)):
+        runs = merge_runs(part, limits.count)
+        if parts:
+            start = len(together) + len(last)
+            blocks.append(Block(None, None, list(range(start, start + len(runs)))))
+        last += [_copy(src, dst, count, len(together)) for src, dst, count in runs]
     everything = together + last
 
     def starts(block: Block) -> float:
@@ -133,8 +144,14 @@ def add_own_copies(
         return -max((everything[number].done_us for number in block.actions), default=0.0)
 
     _place(list(range(len(first))), blocks, starts, most_steps, apart, in_front=True)
-    _place(list(range(len(together), len(everything))), blocks, ends, most_steps, apart, in_front=False)
+    if not parts:
+        _place(list(range(len(together), len(everything))), blocks, ends, most_steps, apart, in_front=False)
     return everything
+
+
+def _parts_of_copies(late: Sequence[tuple[Place, Place]], local: LocalWork, room: int) -> int:
+    """How many thread blocks the copies that no one waits for have to themselves."""
+    return min(local.parts_of_copies(len(late)), max(0, room)) if late else 0
 
 
 def _place(

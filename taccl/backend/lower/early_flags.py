@@ -66,6 +66,8 @@ def _overwritten(
         for wait in waits:
             if actions[wait].op is not Op.SEND or block_of[wait] is block_of[number]:
                 continue
+            if wait in actions[number].known:  # what is received here was made of all that it sent
+                continue
             if any(in_place(place, input_shift) in written for place in actions[wait].reads()):
                 found.setdefault(number, []).append(wait)
     return found

@@ -10,6 +10,7 @@ from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.flow import Flow, Send, first, is_first, second
 from taccl.backend.lower.layout import RankLayout
+from taccl.backend.lower.local_work import LocalWork, SumUnit, sum_units
 from taccl.backend.lower.made_sums import AddingUp, Cell
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.program import Buffer, Op
@@ -46,6 +47,8 @@ def expand(
     fused: bool,
     takes_turns: bool,
     most_chunks: int,
+    gathered: frozenset[Cell] = frozenset(),
+    local: LocalWork | None = None,
 ) -> list[RankActions]:
     """The actions of every rank.
 
@@ -54,9 +57,12 @@ def expand(
     channels : the channel of each send.
     takes_turns : whether sends of different thread blocks go through a port in the schedule's order.
     most_chunks : that one step takes.
+    gathered : cells whose sums are made in units of their own; `local` says what that costs.
     """
     expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns, most_chunks)
-    for rank in range(len(layouts)):
+    for rank, layout in enumerate(layouts):
+        if local is not None:
+            expansion.begin_sums(rank, sum_units(flow, rank, layout, gathered, local, most_chunks), local)
         expansion.own_copies(rank)
     for position, (kind, index) in enumerate(events):
         send = flow.sends[index]
@@ -94,6 +100,9 @@ class _Expansion:
         self.put_off: dict[tuple[int, Endpoint], tuple[Send, Pairs]] = {}
         self.last_send: dict[tuple[int, int], int] = {}  # by connection, the action at its sender
         self.through: dict[tuple[int, int, int], int] = {}  # by rank, port and instance, the last send
+        self.local: LocalWork | None = None
+        self.units: dict[int, list[SumUnit]] = {}  # by send, the units that it brings something to
+        self.received: dict[int, int] = {}  # by send that adds, the action that received it
 
     def own_copies(self, rank: int) -> None:
         layout, mine = self.layouts[rank], self.ranks[rank]
@@ -109,6 +118,16 @@ class _Expansion:
             mine.early += [(home, place) for place in layout.copies.get(value, ())]
             if value in layout.copied_out:
                 mine.late.append((home, layout.copied_out[value]))
+
+    def begin_sums(self, rank: int, units: Sequence[SumUnit], local: LocalWork) -> None:
+        """Copy the rank's own data to where they are added to."""
+        self.local = local
+        for unit in units:
+            copy = Action(Op.COPY, unit.own, unit.home, unit.count, -1, -1, None, 0.0, 0.0, unit=unit.number)
+            self.ranks[rank].actions.append(copy)
+            self.begun.update((rank, chunk) for chunk in unit.chunks)
+            for send in unit.landing:
+                self.units.setdefault(send, []).append(unit)
 
     def send(self, send: Send, position: int) -> None:
         actions = self.ranks[send.src].actions
@@ -153,6 +172,8 @@ class _Expansion:
             self._add(send, send.dst, op, position, ready, send.end_us, accumulator)
             return
         self._add(send, send.dst, Op.RECV, position, ready, send.end_us)
+        if send.index in self.units:
+            self.received[send.index] = len(self.ranks[send.dst].actions) - 1
         if not send.reduce:
             # The finished sum can only come back after the contribution to it has left.
             self.ranks[send.dst].actions[-1].known = self._contributions(send)
@@ -200,9 +221,12 @@ class _Expansion:
         layout = self.layouts[send.dst]
         landing = layout.landing[send.index]
         is_first = self.plan[send.index] is Adding.FIRST
+        in_units = self._add_to_units(send, position)
         copies: Pairs = []
         additions: Pairs = []
         for index, chunk in enumerate(send.chunks):
+            if chunk in in_units:
+                continue
             cell = (send.dst, chunk)
             landed, accumulator = landing.shifted(index), layout.home[first(chunk)]
             if is_first:
@@ -218,6 +242,29 @@ class _Expansion:
             self.begun.add(cell)
         self._local(send, position, Op.COPY, copies)
         self._local(send, position, Op.REDUCE, additions)
+
+    def _add_to_units(self, send: Send, position: int) -> set[int]:
+        """Add what has landed to the sums that are due; the chunks of all sums that it belongs to."""
+        chunks: set[int] = set()
+        for unit in self.units.get(send.index, ()):
+            assert self.local is not None  # for the type checker: there are units
+            chunks.update(unit.chunks)
+            unit.arrived += 1
+            unit.waiting.append((unit.landing[send.index], self.received[send.index]))
+            if unit.is_due(send.end_us, self.local):
+                run = [
+                    Action(
+                        *(Op.REDUCE, place, unit.home, unit.count, position, -1, None),
+                        *(send.end_us, send.end_us),
+                        unit=unit.number,
+                    )
+                    for place, _ in unit.waiting
+                ]
+                # All waits stand before the run: what the runtimes merge waits once, at its beginning.
+                run[0].held_back = tuple(received for _, received in unit.waiting)
+                self.ranks[send.dst].actions += run
+                unit.waiting = []
+        return chunks
 
     def _add(
         self,

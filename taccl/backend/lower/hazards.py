@@ -40,14 +40,24 @@ def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
     return True
 
 
-def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int]]:
+def hazards(
+    actions: Sequence[Action], input_shift: int | None, quiet_copies: bool = False
+) -> list[list[int]]:
     """For each action, the earlier ones that it must wait for, each once.
 
     Parameters
     ----------
     input_shift : in place, input cell k is output cell k + this; None if never run in place. What is
-        ordered for the shared memory is also ordered for the two apart.
+        ordered for the shared memory is also ordered for the two apart, but for quiet copies.
+    quiet_copies : in place, a copy of a cell onto itself need not wait for those that read it.
     """
+    if quiet_copies and input_shift is not None:
+        together = zip(hazards(actions, None), _hazards(actions, input_shift, True), strict=True)
+        return [sorted({*apart, *shared}) for apart, shared in together]
+    return _hazards(actions, input_shift, False)
+
+
+def _hazards(actions: Sequence[Action], input_shift: int | None, quiet_copies: bool) -> list[list[int]]:
     writer: dict[Place, int] = {}
     readers: dict[Place, list[int]] = {}
     waits: list[list[int]] = []
@@ -59,7 +69,8 @@ def hazards(actions: Sequence[Action], input_shift: int | None) -> list[list[int
         for cell in reads:
             if cell in writer:
                 needed.add(writer[cell])
-        for cell in action.writes():
+        quiet = quiet_copies and input_shift is not None and copies_onto_itself(action, input_shift)
+        for cell in () if quiet else action.writes():
             if cell in writer:
                 needed.add(writer[cell])
             needed.update(readers.pop(cell, ()))

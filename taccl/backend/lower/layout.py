@@ -20,6 +20,7 @@ import numpy as np
 from taccl.backend.lower.actions import Place
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.flow import Flow, Send, first, is_first
+from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Event, Kind
 from taccl.backend.lower.tracks import Tracks
 from taccl.backend.program import Buffer
@@ -72,8 +73,14 @@ def chunk_orders(collective: Collective) -> list[IntArray]:
     return orders
 
 
-def lay_out(flow: Flow, events: Sequence[Event], plan: dict[int, Adding], fused: bool) -> list[RankLayout]:
-    """The layout of every rank.
+def lay_out(
+    flow: Flow,
+    events: Sequence[Event],
+    plan: dict[int, Adding],
+    fused: bool,
+    gathered: frozenset[Cell] = frozenset(),
+) -> list[RankLayout]:
+    """The layout of every rank. Sums of `gathered` cells begin as copies of the rank's own data.
 
     Where a group cannot be added up on receipt because its accumulators do not lie side by side, its
     entry of `plan` becomes `Adding.APART`.
@@ -90,7 +97,7 @@ def lay_out(flow: Flow, events: Sequence[Event], plan: dict[int, Adding], fused:
     for rank, chunk in flow.own:
         own[rank].append(first(chunk))
     return [
-        _RankPlanner(flow, rank, plan, fused).lay_out(incoming[rank], outgoing[rank], own[rank])
+        _RankPlanner(flow, rank, plan, fused, gathered).lay_out(incoming[rank], outgoing[rank], own[rank])
         for rank in range(num_ranks)
     ]
 
@@ -111,8 +118,11 @@ class _Set:
 class _RankPlanner:
     """The layout of one rank in the making."""
 
-    def __init__(self, flow: Flow, rank: int, plan: dict[int, Adding], fused: bool) -> None:
+    def __init__(
+        self, flow: Flow, rank: int, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
+    ) -> None:
         self.flow, self.rank, self.plan, self.fused = flow, rank, plan, fused
+        self.gathered = gathered
         self.tracks = Tracks()
 
     def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send], own: Sequence[int]) -> RankLayout:
@@ -191,7 +201,7 @@ class _RankPlanner:
         if _consecutive(own):
             return Place(Buffer.INPUT, _known(own[0]))
         only_sums = all(self._is_accumulator(value) for value in values)
-        if self.fused or not only_sums:
+        if self.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
             output = [self._output_offset(value) for value in values]
             if _consecutive(output):
                 return Place(Buffer.OUTPUT, _known(output[0]))
@@ -218,7 +228,7 @@ class _RankPlanner:
             return Place(Buffer.INPUT, own)
         output = self._output_offset(value)
         if self._is_accumulator(value):
-            fixed = self.fused and (self.rank, self.flow.chunk_of(value)) in self.flow.own
+            fixed = self._begins_as_copy(value)
             return Place(Buffer.OUTPUT, output) if fixed and output is not None else None
         if value in self.tracks.shared or output is None:
             return None
@@ -237,6 +247,11 @@ class _RankPlanner:
 
     def _is_accumulator(self, value: int) -> bool:
         return is_first(value) and (self.rank, self.flow.chunk_of(value)) in self.flow.added
+
+    def _begins_as_copy(self, value: int) -> bool:
+        """Whether a sum begins as a copy of the rank's own data, so that it may grow in the output."""
+        cell = (self.rank, self.flow.chunk_of(value))
+        return (self.fused and cell in self.flow.own) or cell in self.gathered
 
     def _input_offset(self, value: int) -> int | None:
         """Where a value is in the input; None for one that is received or added up."""

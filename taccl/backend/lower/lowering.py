@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from taccl.arguments import word
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
@@ -13,13 +14,17 @@ from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_nam
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
+from taccl.backend.lower.local_work import LocalWork, gathered_cells
+from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
-from taccl.backend.target import Lowered, refuse_features
+from taccl.backend.target import THREAD_BLOCKS, Lowered, ThreadBlocks, refuse_features
 from taccl.collective import IntArray
-from taccl.errors import CollectiveError, ProgramLimitError
+from taccl.errors import CollectiveError, ProgramLimitError, TacclError
+from taccl.executor import Executor
 from taccl.schedule import Schedule
+from taccl.units import MB
 
 
 def lower(
@@ -28,6 +33,8 @@ def lower(
     protocol: Protocol = Protocol.SIMPLE,
     runtimes: str | Iterable[str] = "all",
     instances: int = 1,
+    thread_blocks: ThreadBlocks = "two-way",
+    executor: Executor | None = None,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     name: str = "taccl",
@@ -42,6 +49,10 @@ def lower(
     runtimes : `all` makes one program that every runtime that knows the collective can run; naming one
         makes a program for its limits, with fused steps where all that are named take them.
     instances : into how many parts each chunk is cut, each sent by thread blocks of its own.
+    thread_blocks : `two-way` blocks receive and send where that delays nothing; of `one-way` blocks each
+        does one of the two, so no step is fused with the send of what it received.
+    executor : what executing costs on the machine, so that local copies and sums get thread blocks of their
+        own as far as the limits allow it; None: not known, and they run beside what they follow.
     min_bytes, max_bytes : sizes of the calls that it may serve, by default half and twice the size
         that the schedule was made for.
 
@@ -52,6 +63,7 @@ def lower(
         helpers, unequal chunks or inputs that come late.
     UnitError : no size lies from `min_bytes` to `max_bytes`.
     """
+    word(thread_blocks, "thread_blocks", THREAD_BLOCKS, TacclError)
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
     hint = "taccl show tells of the schedule itself"
@@ -61,10 +73,19 @@ def lower(
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))
     cut, instance = cut_into_instances(schedule, instances)
     sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
-    plan = _plan(cut, instance, fused)
+    one_way = thread_blocks == "one-way"
+    plans = [_plan(cut, instance, fused, one_way)]
+    if executor is not None:
+        local = LocalWork(
+            executor, protocol.value, cut.problem.chunk_mb * MB, schedule.makespan_us, instances
+        )
+        plans.insert(0, _plan(cut, instance, fused, one_way, local))
     programs = (
         _within_limits(
-            replace(plan, early_flags=protocol is Protocol.LL and "rccl" in dialect.readers),
+            [
+                replace(plan, early_flags=protocol is Protocol.LL and "rccl" in dialect.readers)
+                for plan in plans
+            ],
             sizes,
             dialect.readers,
             Program(
@@ -86,21 +107,31 @@ def lower(
     return tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
 
 
-def _within_limits(plan: Plan, sizes: Sizes, readers: Sequence[str], header: Program) -> Program:
-    """The program under a header; without turns at ports, if with them it is too much for the runtimes."""
+def _within_limits(plans: Sequence[Plan], sizes: Sizes, readers: Sequence[str], header: Program) -> Program:
+    """The program under a header, by the first plan that is not too much for the runtimes.
+
+    Without turns at ports, if with them the last plan is too much.
+    """
+    plan, *others = plans
     try:
         ranks, in_place = assemble(plan, sizes, limits_of(readers))
         channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
         program = replace(header, ranks=ranks, in_place=in_place, num_channels=channels)
         check_limits(program, readers)
-    except ProgramLimitError:
+    except ProgramLimitError as fault:
+        if others:
+            return _within_limits(others, sizes, readers, header)
         if not plan.takes_turns:
+            if plan.one_way:
+                fault.hint = f"two-way thread blocks take fewer of them; else {fault.hint}"
             raise
-        return _within_limits(replace(plan, takes_turns=False), sizes, readers, header)
+        return _within_limits([replace(plan, takes_turns=False)], sizes, readers, header)
     return program
 
 
-def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:
+def _plan(
+    schedule: Schedule, instance: IntArray, fused: bool, one_way: bool, local: LocalWork | None = None
+) -> Plan:
     """Order and layout, with the order of chunks in groups that needs the fewest copies."""
     orders = chunk_orders(schedule.problem.collective)
     if schedule.sends.count.max(initial=1) == 1:
@@ -109,6 +140,9 @@ def _plan(schedule: Schedule, instance: IntArray, fused: bool) -> Plan:
     for position in orders:
         flow = read_flow(schedule, instance, position)
         events = order_events(flow)
-        adding = plan_additions(flow, events, fused)
-        plans.append(Plan(flow, events, adding, lay_out(flow, events, adding, fused), fused))
+        # Fused steps add on receipt, which costs them nothing.
+        gathered = gathered_cells(flow, local) if local is not None and not fused else frozenset[Cell]()
+        adding = plan_additions(flow, events, fused, gathered)
+        layouts = lay_out(flow, events, adding, fused, gathered)
+        plans.append(Plan(flow, events, adding, layouts, fused, one_way, local, gathered))
     return min(plans, key=lambda plan: sum(layout.cost for layout in plan.layouts))

@@ -17,9 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from taccl.arguments import file_path
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
-from taccl.errors import FileError, XmlError
+from taccl.errors import XmlError
+from taccl.reading import bytes_of
 from taccl.xml_elements import Dialect, Element, parse_elements
 
 #: `maxBytes` where a file has none: microsoft/msccl's default.
@@ -98,7 +98,7 @@ def read_xml(path: str | Path) -> Program:
     FileError : no such file, a directory, no permission.
     XmlError : not XML, or anything in it that cannot be understood.
     """
-    return _document(_bytes_of(path), path, strict=True).program
+    return _document(bytes_of(path, _DIALECT.max_bytes + 1), path, strict=True).program
 
 
 def parse_xml(text: str | bytes, path: str | Path | None = None) -> Program:
@@ -114,7 +114,7 @@ def read_document(path: str | Path) -> Document:
     FileError : no such file, a directory, no permission.
     XmlError : not XML, or another kind of XML.
     """
-    return _document(_bytes_of(path), path, strict=False)
+    return _document(bytes_of(path, _DIALECT.max_bytes + 1), path, strict=False)
 
 
 def parse_document(text: str | bytes, path: str | Path | None = None) -> Document:
@@ -126,15 +126,6 @@ def begins_as_program(content: bytes) -> bool:
     """Whether the first element of a file is that of MSCCL-XML, in whatever encoding, well formed or not."""
     beginning = content[:_BEGINNING].replace(b"\0", b"")
     return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
-
-
-def _bytes_of(path: str | Path) -> bytes:
-    try:
-        with file_path(path).open("rb") as file:
-            return file.read(_DIALECT.max_bytes + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileError(f"cannot be read: {reason}", path=path) from None
 
 
 def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Document:
@@ -152,9 +143,9 @@ def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Docum
 
 
 #: A dictionary finds a member by its word several times faster than the Enum itself does.
-_MEMBERS: dict[type, dict[str, Op | Buffer | Protocol]] = {
-    kind: {member.value: member for member in kind} for kind in (Op, Buffer, Protocol)
-}
+_OPS = {op.value: op for op in Op}
+_BUFFERS = {buffer.value: buffer for buffer in Buffer}
+_PROTOCOLS = {protocol.value: protocol for protocol in Protocol}
 _Choice = TypeVar("_Choice", Op, Buffer, Protocol)
 
 
@@ -195,7 +186,7 @@ class _Reader:
             num_ranks=num_ranks,
             num_channels=self._whole(algo, "nchannels", default=1 + max(channels, default=0)),
             chunks_per_loop=self._whole(algo, "nchunksperloop"),
-            protocol=self._choice(algo, "proto", Protocol, default=Protocol.SIMPLE),
+            protocol=self._choice(algo, "proto", _PROTOCOLS, default=Protocol.SIMPLE),
             in_place=in_place,
             out_of_place=self._whole(algo, "outofplace", default=int(not in_place)) != 0,
             min_bytes=self._whole(algo, "minBytes", default=0, bits=64),
@@ -242,7 +233,7 @@ class _Reader:
         )
 
     def _step(self, step: Element) -> Step:
-        op = self._choice(step, "type", Op)
+        op = self._choice(step, "type", _OPS)
         depends_on = self._whole(step, "depid", default=-1)
         has_dependent = self._whole(step, "hasdep", default=0)
         if has_dependent not in (0, 1) and (op is not Op.NOP or self.strict):
@@ -265,7 +256,7 @@ class _Reader:
         """Buffer and offset; an operand that the step does not use may be missing."""
         if not needed and f"{side}buf" not in step.attributes:
             return None, -1
-        buffer = self._choice(step, f"{side}buf", Buffer)
+        buffer = self._choice(step, f"{side}buf", _BUFFERS)
         return buffer, self._whole(step, f"{side}off", default=None if needed else -1)
 
     def _whole(self, element: Element, name: str, default: int | None = None, bits: int = 32) -> int:
@@ -291,20 +282,24 @@ class _Reader:
         return value
 
     def _choice(
-        self, element: Element, name: str, kind: type[_Choice], default: _Choice | None = None
+        self,
+        element: Element,
+        name: str,
+        members: dict[str, _Choice],
+        default: _Choice | None = None,
     ) -> _Choice:
         text = element.attributes.get(name)
         if text is None and default is not None:
             return default
-        member = _MEMBERS[kind].get(text) if text is not None else None
+        member = members.get(text) if text is not None else None
         if member is None:
-            known = ", ".join(member.value for member in kind)
+            known = ", ".join(members)
             if text is None:
                 self._fault(element, f"<{element.tag}> has no attribute {name}", missing=True, refused=True)
             else:
                 self._fault(element, f"{name} is {text[:40]!r}", hint=f"one of {known}", refused=True)
-            return next(iter(kind))
-        return member  # type: ignore[return-value]
+            return next(iter(members.values()))
+        return member
 
     def _refuse_misplaced(self, element: Element, parent: str) -> None:
         """The runtimes skip elements that they do not know where they stand; nobody means it with these."""

@@ -64,6 +64,8 @@ def _lower(
         protocol=Protocol(options.protocol),
         runtimes=runtimes,
         instances=options.instances,
+        thread_blocks=options.thread_blocks,
+        executor=options.executor,
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         name=options.name,

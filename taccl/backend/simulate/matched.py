@@ -1,4 +1,7 @@
-"""A program that can run on a network: its sends matched with receives, and the link of each connection."""
+"""A program that can run on a network: its sends matched with receives, and the link of each connection.
+
+It knows programs and networks, and no time.
+"""
 
 from __future__ import annotations
 

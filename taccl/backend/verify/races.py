@@ -3,6 +3,9 @@
 Accesses to a cell are taken in one order that respects happens-before (see `happens_before`). If every
 access comes after the write before it, and every write after the reads before it, then any two that
 conflict are ordered; so the pairs to look at are linear in the accesses.
+
+A copy of a cell onto itself, as in place, puts there what is there: it counts as a read, which needs no order
+with other reads, but one with every step that writes.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ def _accesses(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArr
     rows = np.arange(len(executed))
     source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
     target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
-    reads, writes, accumulates = READS_SOURCE[op], WRITES_TARGET[op], op == OP_CODE[Op.REDUCE]
+    reads, writes, accumulates = READS_SOURCE[op], changes(executed, memory), op == OP_CODE[Op.REDUCE]
     merged = np.array(
         [(row, each) for row, sources in executed.sources.items() for each in sources[:-1]], dtype=np.int64
     ).reshape(-1, 2)
@@ -71,6 +74,15 @@ def _accesses(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArr
     counts = columns.count[steps][row].clip(min=0)
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(row, counts), np.repeat(cell, counts) + within, within, np.repeat(is_write, counts)
+
+
+def changes(executed: ExecutedSteps, memory: Memory) -> BoolArray:
+    """Per step, whether it writes anything but what is there: no copy of a cell onto itself."""
+    columns, steps, rank = executed.columns, executed.step, executed.rank
+    source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
+    target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
+    onto_itself = (columns.op[steps] == OP_CODE[Op.COPY]) & (source == target)
+    return np.asarray(WRITES_TARGET[columns.op[steps]] & ~onto_itself)
 
 
 def conflicts(executed: ExecutedSteps, sequence: IntArray, memory: Memory) -> Pairs:

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from taccl.backend.program import Op, Protocol
-from taccl.backend.verify.columns import INPUT, OP_CODE, READS_SOURCE, WRITES_TARGET
+from taccl.backend.verify.columns import INPUT, OP_CODE, READS_SOURCE
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.happens_before import unordered
 from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
-from taccl.backend.verify.races import conflicts
+from taccl.backend.verify.races import changes, conflicts
 from taccl.backend.verify.report import Collector
-from taccl.collective import BoolArray, IntArray
+from taccl.collective import IntArray
 
 
 def check_visibility(
@@ -38,8 +38,9 @@ def check_visibility(
     first, second, cell = pairs.first, pairs.second, pairs.cell
     source, target = _places(executed, memory)
     count, op = columns.count[steps], columns.op[steps]
-    changes = _changes(executed, memory)
-    writes = changes[first] & (cell >= target[first]) & (cell < target[first] + count[first])
+    writes = (
+        changes(executed, memory)[first] & (cell >= target[first]) & (cell < target[first] + count[first])
+    )
     reads_as_input = READS_SOURCE[op] & (columns.src[steps] == INPUT)
     reads = reads_as_input[second] & (cell >= source[second]) & (cell < source[second] + count[second])
     apart = executed.block[first] != executed.block[second]
@@ -68,14 +69,6 @@ def _places(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArray
     return source, target
 
 
-def _changes(executed: ExecutedSteps, memory: Memory) -> BoolArray:
-    """Per step, whether it writes anything but what is there: no copy of a cell onto itself."""
-    source, target = _places(executed, memory)
-    op = executed.columns.op[executed.step]
-    onto_itself = (op == OP_CODE[Op.COPY]) & (source == target)
-    return np.asarray(WRITES_TARGET[op] & ~onto_itself)
-
-
 def check_early_flags(
     executed: ExecutedSteps,
     connections: Connections,
@@ -90,7 +83,7 @@ def check_early_flags(
     sequence = np.array(order, dtype=np.int64)
     pairs = conflicts(executed, sequence, memory)
     sent = columns.op[steps[pairs.first]] == OP_CODE[Op.SEND]
-    sent &= _changes(executed, memory)[pairs.second]
+    sent &= changes(executed, memory)[pairs.second]
     pairs = pairs.where(sent & (executed.block[pairs.first] != executed.block[pairs.second]))
     pairs = pairs.where(~unordered(executed, connections, sequence, pairs))  # others are races anyway
     early = pairs.where(unordered(executed, connections, sequence, pairs, flags_of_sends_are_early=True))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from taccl.dumps.facts import Gpu, GpuLink, Nearness, Place
+from taccl.dumps.facts import Dump, Gpu, GpuLink, Nearness, Place
 from taccl.dumps.formats.pair_tables import PairTable, table_of_kind
 from taccl.errors import TopologyError
 
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class PairFacts:
+class _PairFacts:
     """What tables tell of all pairs of GPUs.
 
     Parameters
@@ -87,13 +87,14 @@ def names_of(tables: Sequence[PairTable], path: str | None) -> tuple[str, ...]:
     return first.names
 
 
-def pair_facts(
-    tables: Sequence[PairTable], names: Sequence[str], gpus: Sequence[Gpu], path: str | None
-) -> PairFacts:
+def dump_of_pairs(
+    tool: str, tables: Sequence[PairTable], names: Sequence[str], gpus: Sequence[Gpu], path: str | None
+) -> Dump:
     """What the tables tell.
 
     Parameters
     ----------
+    tool : that printed them, `rocm-smi` or `amd-smi`; its index is the order of `gpus`.
     tables : of the kinds that this module names.
     names : of `gpus`, in their order.
 
@@ -101,7 +102,23 @@ def pair_facts(
     ------
     TopologyError : a cell is none that the tools print, or nothing tells how the GPUs are joined.
     """
-    facts = PairFacts(None, ())
+    facts = _pair_facts(tables, names, gpus, path)
+    return Dump(
+        format=tool,
+        gpus=tuple(gpus),
+        links=facts.links,
+        has_switch=False,
+        gpu_nearness=facts.nearness,
+        peer_access=facts.access,
+        order=f"by the index of {tool}",
+        warnings=tuple(facts.warnings),
+    )
+
+
+def _pair_facts(
+    tables: Sequence[PairTable], names: Sequence[str], gpus: Sequence[Gpu], path: str | None
+) -> _PairFacts:
+    facts = _PairFacts(None, ())
     pairs = _Reader(tables, path, facts.warnings).pairs(names)
     if pairs and all(pair.kind == _NOTHING for pair in pairs):
         raise TopologyError(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taccl.dumps.facts import Dump, Gpu, Place
 from taccl.dumps.formats import amd_xgmi
-from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, names_of, pair_facts
+from taccl.dumps.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT, dump_of_pairs, names_of
 from taccl.dumps.formats.json_objects import Located, begins_json, parse_objects
 from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
+from taccl.dumps.merge import merge
 from taccl.errors import TopologyError
 
 _TITLES = {"ACCESS": ACCESS, "WEIGHT": WEIGHT, "HOPS": HOPS, "LINK TYPE": TYPE, "NUMA BW": BANDWIDTH}
@@ -79,7 +81,8 @@ def read(text: str, path: str | None) -> Dump:
         tables, numbers = _read_json(entries, path)
         metrics = amd_xgmi.read_json(entries, path)
     if tables:
-        return _of_tables(tables, numbers, path)
+        whole = _of_tables(tables, numbers, path)
+        return whole if metrics is None else replace(merge([whole, metrics]), format=whole.format)
     if metrics is not None:
         return metrics
     raise TopologyError(
@@ -103,17 +106,7 @@ def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str |
         )
         for dev, name in enumerate(names)
     )
-    pairs = pair_facts(tables, names, gpus, path)
-    return Dump(
-        format="amd-smi",
-        gpus=gpus,
-        links=pairs.links,
-        has_switch=False,
-        gpu_nearness=pairs.nearness,
-        peer_access=pairs.access,
-        order="by the index of amd-smi",
-        warnings=tuple(pairs.warnings),
-    )
+    return dump_of_pairs("amd-smi", tables, names, gpus, path)
 
 
 def _title(line: str) -> str | None:
@@ -167,12 +160,25 @@ def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[PairT
     tables: dict[str, PairTable] = {}
     for entry in entries:
         row = name_of[_number(entry, path)]
+        _same_names(entry, name_of, path)
         for kind, gpu, value, line in (*_new_cells(entry, path), *_old_cells(entry)):
             if gpu not in name_of:
                 raise TopologyError(f"GPU {gpu} is named here and has no entry", path=path, line=line)
             table = tables.setdefault(kind, PairTable(kind, line, tuple(name_of.values()), {}))
             table.cells.setdefault((row, name_of[gpu]), Cell(_text(value), line))
     return list(tables.values()), {name: gpu for gpu, name in name_of.items()}
+
+
+def _same_names(entry: Located, name_of: dict[int, str], path: str | None) -> None:
+    """Refuse a link whose index is one GPU's and whose bus id is another's."""
+    links = entry.get("links")
+    for link in links if isinstance(links, list) else ():
+        if not isinstance(link, Located) or "gpu" not in link:
+            continue
+        name, known = _name(str(link.get("bdf", ""))), name_of.get(_number(link, path))
+        if name is not None and known is not None and _BDF.fullmatch(known) and name != known:
+            message = f"GPU {_number(link, path)} is {name} here, and {known} in its own entry"
+            raise TopologyError(message, path=path, line=link.line)
 
 
 def _number(entry: Located, path: str | None) -> int:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.dumps.facts import Dump, Gpu, GpuLink, Place
+from taccl.dumps.facts import COUNTS_UNTOLD, Dump, Gpu, GpuLink, Place
 from taccl.dumps.formats.json_objects import Located
 from taccl.errors import TopologyError
 
@@ -80,7 +80,7 @@ def read_text(lines: Sequence[str], path: str | None) -> Dump | None:
             raise TopologyError(
                 what, path=path, line=gpu.line, hint="paste the table again, as it was printed"
             )
-    return _dump(rows, _down(lines, rows, path), path)
+    return _dump(rows, _down(lines, rows), path)
 
 
 def read_json(entries: Sequence[Located], path: str | None) -> Dump | None:
@@ -136,10 +136,7 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
                 slowest = min(rates, default=None)
                 links.append(GpuLink(Place(path, row.line), a, b, "xgmi", None, slowest, is_raw=True))
     if links:
-        warnings.append(
-            "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's "
-            "topology XML may"
-        )
+        warnings.append(COUNTS_UNTOLD)
     return Dump(
         format="amd-smi",
         gpus=tuple(Gpu(Place(path, row.line), row.busid or None, dev=row.dev) for row in rows),
@@ -150,7 +147,7 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
     )
 
 
-def _down(lines: Sequence[str], rows: Sequence[_Row], path: str | None) -> dict[tuple[int, int], int]:
+def _down(lines: Sequence[str], rows: Sequence[_Row]) -> dict[tuple[int, int], int]:
     """Pairs whose link is said to be down or disabled, and the line."""
     begin = next((number for number, line in enumerate(lines) if _STATUS.fullmatch(line)), None)
     found: dict[tuple[int, int], int] = {}

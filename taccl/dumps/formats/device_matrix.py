@@ -20,6 +20,7 @@ _BEFORE_AFFINITY = re.compile(r"(?<=\w)(?=(?:CPU|NUMA) ?Affinity)")
 _BEFORE_NUMBERS = re.compile(r"([A-Z]*[A-Z])((?:\d|N/A).*)")
 _TERMINAL_CODE = re.compile(r"(?:\x1b|\^\[|␛)\[[0-9;?]*[A-Za-z]|\x1b\(B|\[\d{0,2}(?:;\d{1,2})*m")
 _UNSEEN = re.compile("[\ufeff\u200b\x00\x0f]")
+_LETTER = re.compile("[A-Za-z]")
 _LINE_END = re.compile(r"\r+\n|\n|\r")
 _TAIL_WORDS = ("CPU", "NUMA", "GPU", "Affinity", "ID", "CPUAffinity", "NUMAAffinity")
 #: A header may be wrapped, and a paste may double the line ends: so far below it the first row must stand.
@@ -133,6 +134,8 @@ def _find(lines: Sequence[str], begin: int, is_cell: Callable[[str], bool]) -> _
         devices, titles = list(columns[0]), list(columns[1])
         first: int | None = None
         for below in range(index + 1, min(len(lines), index + _HEADER_LINES)):
+            if not _LETTER.search(lines[below]):
+                continue  # what is left of a blank line behind the mark of a quotation
             words = _row_words(lines[below], devices, is_cell)
             place = _row_name(words, devices, is_cell)
             if place is not None:
@@ -270,7 +273,22 @@ def _rows(
             index += 1
         rows[name] = _row(name, line, lines[line - 1], words, columns, titles, is_cell, path)
         end = index
+    _no_more(lines, end, columns, is_cell, path)
     return rows, end
+
+
+def _no_more(
+    lines: Sequence[str], end: int, columns: tuple[str, ...], is_cell: Callable[[str], bool], path: str | None
+) -> None:
+    """Refuse a table whose next row is of a device without a column: its lines were cut at the right."""
+    words = _words(lines[end]) if end < len(lines) else []
+    gpus = sum(1 for name in columns if GPU.fullmatch(name))
+    if not words or words[0] in columns or not re.fullmatch(r"(?:GPU|NIC)\d+", words[0]):
+        return
+    if words[0] == f"GPU{gpus}" or words[0].startswith("NIC"):
+        cells = words[1 : len(columns) + 1]
+        if len(cells) == len(columns) and all(map(is_cell, cells)):
+            _refuse(f"{words[0]} has a row and no column: the lines were cut", path, end + 1)
 
 
 def _row(

@@ -9,7 +9,7 @@ import re
 
 from taccl.dumps.facts import Dump, Gpu, Place, Plan
 from taccl.errors import TopologyError
-from taccl.xml_elements import Dialect, Element, parse_elements
+from taccl.xml_elements import Dialect, Element, begins_with, parse_elements
 
 NAME = "nccl-graph"
 _DIALECT = Dialect(
@@ -20,14 +20,13 @@ _DIALECT = Dialect(
     error=TopologyError,
 )
 _ROOT = re.compile(r"<graphs[\s>/]")
-_BEGINNING = 2**16
 #: The pattern whose channels are rings.
 _RING = 4
 
 
 def looks_like(text: str) -> bool:
     """Whether `<graphs>` begins near the start."""
-    return _ROOT.search(text, 0, _BEGINNING) is not None
+    return begins_with(_ROOT, text)
 
 
 def read(text: str, path: str | None) -> Dump:

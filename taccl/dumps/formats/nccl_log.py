@@ -81,8 +81,8 @@ def read(text: str, path: str | None) -> Dump:
         nics=tuple(nic for nic, _ in ports),
         links=links,
         has_switch=any(link.b is None for link in links),
-        gpu_nearness=tuple(tuple(_nearness(a, b) for b in gpus) for a in gpus),
-        nic_nearness=tuple(tuple(_nearness(a, b) for _, b in ports) for a in gpus),
+        gpu_nearness=tuple(tuple(_nearness(a, b, block) for b in gpus) for a in gpus),
+        nic_nearness=tuple(tuple(_nearness(a, b, block) for _, b in ports) for a in gpus),
         bridges=_bridges(shared, gpus, [node for _, node in ports]),
         cpus=tuple(_cpu(node) for node in block.nodes if node.kind == "CPU"),
         order=order,
@@ -267,12 +267,14 @@ def _cpu(node: Node) -> Cpu:
     return Cpu(place, numa=node.numa, gbps=gbps)
 
 
-def _nearness(a: Node, b: Node) -> Nearness:
-    """By the lowest bridge that is above both."""
+def _nearness(a: Node, b: Node, block: Block) -> Nearness | None:
+    """By the lowest bridge that is above both; None where the tree does not tell."""
     if a is b:
         return Nearness.SELF
     if a.cpu is not b.cpu or a.cpu is None:
         return Nearness.SYS
+    if block.is_flat:
+        return None
     mine, other = a.bridges, b.bridges
     if not any(bridge in other for bridge in mine):
         return Nearness.PHB

@@ -20,6 +20,8 @@ _CPU = re.compile(r"CPU/([\w-]+)")
 _BRANCH = re.compile(
     r"(\s*)\+ ([A-Z0-9]{2,6})\[\s*(\d{1,9}(?:\.\d{1,9})?)\s*\] - ([A-Z0-9]{2,5})/([\w-]+)(?:\s*\(([^)]*)\))?"
 )
+#: Ways from a GPU or a card, which NCCL prints below these and never below a CPU or a bridge.
+_OWN = ("NVL", "XGMI", "LOC", "NET")
 _LINKS: dict[str, LinkKind] = {"NVL": "nvlink", "XGMI": "xgmi"}
 _HINT = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH"
 
@@ -47,7 +49,7 @@ class Node:
 
     @property
     def ways_up(self) -> list[Node]:
-        """Itself and all above it, up to what hangs at the CPU."""
+        """Itself and all above it, up to what is attached to the CPU."""
         node: Node | None = self
         found = []
         while node is not None and node.kind != "CPU":
@@ -89,13 +91,17 @@ class Stated:
 
 @dataclass(frozen=True)
 class Block:
-    """The first block of a log; `nodes` in the order of its lines."""
+    """The first block of a log; `nodes` in the order of its lines.
+
+    `is_flat`: its indentation is lost, so that which bridges are above a device is not told.
+    """
 
     place: Place
     host: str | None
     nodes: tuple[Node, ...]
     links: tuple[Stated, ...]
     warnings: tuple[str, ...]
+    is_flat: bool = False
 
 
 def has_block(text: str) -> bool:
@@ -129,9 +135,7 @@ def find_block(text: str, path: str | None) -> Block:
             "this log of NCCL has no graph block (=== System : ...)", path=path, line=1, hint=_HINT
         )
     mine = _speaker(lines[begin])
-    nodes: list[Node] = []
-    links: list[Stated] = []
-    stack: list[tuple[int, Node]] = []
+    said: list[tuple[re.Match[str], Place]] = []
     ended = False
     for number in range(begin + 1, len(lines)):
         if _speaker(lines[number]) != mine:
@@ -143,11 +147,8 @@ def find_block(text: str, path: str | None) -> Block:
         if _BEGIN.search(message):
             break
         cpu, branch = _CPU.match(message.lstrip()), _BRANCH.match(message)
-        if cpu is not None:
-            stack = [(-1, Node("CPU", cpu[1], place))]
-            nodes.append(stack[0][1])
-        elif branch is not None:
-            _grow(branch, place, stack, nodes, links)
+        if cpu is not None or branch is not None:
+            said += [(found, place) for found in (cpu, branch) if found is not None]
         elif message.lstrip().startswith("+"):
             raise TopologyError(
                 f"this line of the graph block cannot be read: {message.strip()[:60]!r}",
@@ -156,8 +157,34 @@ def find_block(text: str, path: str | None) -> Block:
                 hint="give the log as NCCL wrote it",
             )
     here = Place(path, begin + 1)
-    cut = () if ended else (f"{here}: the graph block has no end: devices may be missing",)
-    return Block(here, host_of(lines[begin]), tuple(nodes), tuple(links), cut)
+    warnings = [] if ended else [f"{here}: the graph block has no end: devices may be missing"]
+    is_flat = _is_flat([branch for branch, _ in said if branch.re is _BRANCH])
+    if is_flat:
+        warnings.append(
+            f"{here}: the graph block has lost its indentation: which bridges are above a device is not told"
+        )
+    nodes, links = _tree(said, is_flat)
+    return Block(here, host_of(lines[begin]), tuple(nodes), tuple(links), tuple(warnings), is_flat)
+
+
+def _is_flat(branches: list[re.Match[str]]) -> bool:
+    """Whether ways from a GPU or a card stand no deeper than ways from a CPU."""
+    depths = {len(branch[1]) for branch in branches}
+    return len(depths) == 1 and any(branch[2] in _OWN for branch in branches)
+
+
+def _tree(said: list[tuple[re.Match[str], Place]], is_flat: bool) -> tuple[list[Node], list[Stated]]:
+    nodes: list[Node] = []
+    links: list[Stated] = []
+    stack: list[tuple[int, Node]] = []
+    for found, place in said:
+        if found.re is _CPU:
+            stack = [(-1, Node("CPU", found[1], place))]
+            nodes.append(stack[0][1])
+            continue
+        depth = int(found[2] in _OWN) if is_flat else len(found[1])
+        _grow(found, depth, place, stack, nodes, links)
+    return nodes, links
 
 
 def _speaker(line: str) -> tuple[str, str, str] | None:
@@ -170,14 +197,14 @@ def _speaker(line: str) -> tuple[str, str, str] | None:
 
 def _grow(
     branch: re.Match[str],
+    depth: int,
     place: Place,
     stack: list[tuple[int, Node]],
     nodes: list[Node],
     links: list[Stated],
 ) -> None:
     """One line of the tree: a device below one that stands above it, or a link of that."""
-    indent, link, gbps, kind, name, note = branch.groups()
-    depth = len(indent)
+    _, link, gbps, kind, name, note = branch.groups()
     while len(stack) > 1 and stack[-1][0] >= depth:
         stack.pop()
     if not stack:

@@ -16,8 +16,8 @@ from taccl.dumps.formats.amd_pairs import (
     HOPS,
     TYPE,
     WEIGHT,
+    dump_of_pairs,
     names_of,
-    pair_facts,
 )
 from taccl.dumps.formats.json_objects import begins_json, parse_objects
 from taccl.dumps.formats.pair_tables import Cell, Layout, PairTable, clean_lines, lines_of, read_tables
@@ -95,17 +95,7 @@ def read(text: str, path: str | None) -> Dump:
         )
     names = tuple(sorted(names_of(tables, path), key=_index))
     gpus = tuple(_gpu(_index(name), facts, tables[0].line, path) for name in names)
-    pairs = pair_facts(tables, names, gpus, path)
-    return Dump(
-        format="rocm-smi",
-        gpus=gpus,
-        links=pairs.links,
-        has_switch=False,
-        gpu_nearness=pairs.nearness,
-        peer_access=pairs.access,
-        order="by the index of rocm-smi",
-        warnings=tuple(pairs.warnings),
-    )
+    return dump_of_pairs("rocm-smi", tables, names, gpus, path)
 
 
 def _title(line: str) -> str | None:

@@ -184,8 +184,11 @@ def _links(
         )
     ports = [max(row) for row in counts] if wires.has_switch is None else wires.ports
     if ports:
+        switches = wires.switch_of or (0,) * len(gpus)
         return tuple(
-            GpuLink(places[gpu], gpu, None, "nvlink", count) for gpu, count in enumerate(ports) if count
+            GpuLink(places[gpu], gpu, None, "nvlink", count, switch=switches[gpu])
+            for gpu, count in enumerate(ports)
+            if count
         )
     return tuple(
         GpuLink(places[a], a, b, "nvlink", counts[a][b])
@@ -202,6 +205,12 @@ def _odd_counts(
     if not any(any(row) for row in counts):
         return []
     found = []
+    if max(wires.switch_of, default=0):
+        other = next(gpu for gpu, switch in enumerate(wires.switch_of) if switch)
+        found.append(
+            f"{Place(path, table.rows[gpus[other]].line)}: {gpus[other]} hangs at another NVSwitch than"
+            f" {gpus[0]}: no NVLinks lead from one to the other"
+        )
     totals = wires.ports or [sum(row) for row in counts]
     for name, total in zip(gpus, totals, strict=True):
         if total < max(totals):

@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.bounds.capacity import Covers
-from taccl.encoding.bounds.ticks import MOST_COLUMNS, ticks
+from taccl.encoding.bounds.ticks import MOST_COLUMNS, Earlier, ticks
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 from taccl.problem import Problem
@@ -118,9 +118,11 @@ class Turns:
         before = int(max(busy.max(initial=1), self.left.max(initial=1)))
         rows, every = len(value), np.arange(len(busy))
         most = np.zeros((before + rows, len(starts)))
+        earlier = Earlier.of(most, busy, slot)
         value = np.concatenate([np.zeros((before, len(busy))), value])
+        left = value[np.arange(before, before + rows)[:, None] - self.left, every]
         for now in range(before, before + rows):
-            last = np.maximum.reduceat(most[now - busy, slot] + value[now - self.left, every], starts)
-            most[now] = np.minimum(cap, np.maximum(most[now - 1], last))
+            last = np.maximum.reduceat(earlier.at(now) + left[now - before], starts)
+            np.minimum(cap, np.maximum(most[now - 1], last), out=most[now])
         unlimited = np.where(np.maximum.reduceat(value.max(axis=0), starts) > 0, cap, 0)
         return float(np.where(no_turns, unlimited, most[-1]).sum())

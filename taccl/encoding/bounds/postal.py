@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.bounds.ticks import ticks
+from taccl.encoding.bounds.ticks import Earlier, ticks
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
@@ -196,11 +196,15 @@ def max_informed(
     lag, slots = np.zeros(len(starts), dtype=np.int64), np.arange(len(starts))
     if backwards and len(starts):
         lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), starts)
+    arrived = Earlier.of(w, takes, columns.dst)
+    freed = Earlier.of(w, busy, columns.dst)
+    previous = Earlier.of(served, busy, columns.slot)
     for now in range(before, before + rows):
         if len(starts):
-            once = np.add.reduceat(w[now - takes, columns.dst], starts)
-            onward = w[now - (busy if backwards else takes), columns.dst]
-            turns = np.maximum.reduceat(onward + served[now - busy, columns.slot], starts)
+            informed = arrived.at(now)
+            once = np.add.reduceat(informed, starts)
+            onward = freed.at(now) if backwards else informed
+            turns = np.maximum.reduceat(onward + previous.at(now), starts)
             if backwards:
                 served[now] = np.where(no_turns, once, turns)
                 let_in = np.minimum(once, np.where(no_turns, once, served[now - lag, slots]))
@@ -209,7 +213,7 @@ def max_informed(
         else:
             let_in = served[now]
         spread = np.bincount(columns.node_of_slot, let_in, minlength=len(wants)).astype(np.int64)
-        w[now] = np.minimum(near[now - before], wants + spread)
+        np.minimum(near[now - before], wants + spread, out=w[now])
     return w[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
@@ -258,19 +262,19 @@ def max_gathered(
     came = np.zeros((before + rows, len(lag)), dtype=np.int64)
     no_turns = np.minimum.reduceat(busy, starts) == 0
     slots = np.arange(len(lag))
+    held_then, previous = Earlier.of(k, leave, src), Earlier.of(came, busy, slot)
+    let_in = Earlier.of(came, lag, slots)
     for now in range(before, before + rows):
         # A link that keeps its port busy for less than a tick reads this row, which is being filled: not
         # known yet.
         k[now] = by_distance[now - before]
-        there = k[now - leave, src]
+        there = held_then.at(now)
         all_of_each = np.add.reduceat(there[single], single_starts)
-        turns = np.maximum.reduceat(np.minimum(count, there) + came[now - busy, slot], starts)
+        turns = np.maximum.reduceat(np.minimum(count, there) + previous.at(now), starts)
         turns = np.where(no_turns, all_of_each, np.minimum(all_of_each, turns))
-        came[now] = np.minimum(turns, most_in_slot)
-        arrived = np.bincount(columns.node_of_slot, came[now - lag, slots], minlength=len(held)).astype(
-            np.int64
-        )
-        k[now] = np.minimum(k[now], held + arrived)
+        np.minimum(turns, most_in_slot, out=came[now])
+        arrived = np.bincount(columns.node_of_slot, let_in.at(now), minlength=len(held)).astype(np.int64)
+        np.minimum(k[now], held + arrived, out=k[now])
     return k[before:].reshape(rows, len(layers), problem.num_ranks)
 
 

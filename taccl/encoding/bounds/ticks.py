@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
@@ -34,6 +37,28 @@ _MOST_UNITS = 2000.0
 def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
     """How many whole ticks each time has."""
     return np.asarray(np.floor(time_us / tick_us * (1 + 1e-12)), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """Cells of a table over time that is being filled: of each column, the one so many rows before the last.
+
+    `table` has shape (rows, columns), `delay` and `column` one value for each cell that is read.
+    """
+
+    cells: NDArray[Any]
+    first: IntArray
+    columns: int
+
+    @staticmethod
+    def of(table: NDArray[Any], delay: IntArray, column: IntArray) -> Earlier:
+        columns = table.shape[1]
+        return Earlier(table.reshape(-1), column - delay * columns, columns)
+
+    def at(self, row: int) -> NDArray[Any]:
+        """The cells at `row - delay`, which must not be below 0."""
+        cells: NDArray[Any] = self.cells.take(self.first + row * self.columns)
+        return cells
 
 
 def in_ticks(

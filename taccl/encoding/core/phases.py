@@ -122,7 +122,7 @@ def _only(collective: Collective, summed: BoolArray, at_owner: Placement, name: 
     )
 
 
-def mirrored(problem: Problem, copies: Schedule) -> list[Decision]:
+def mirrored(copies: Schedule) -> list[Decision]:
     """The sums that a schedule of the reversed problem is, read backwards, in the order of their ends."""
     return [replace(decision, reduce=True) for decision in reversed(_by_end(copies))]
 
@@ -186,7 +186,7 @@ def merged_with_care(
 
 def _decisions(problem: Problem, sums: Schedule | None, copies: Schedule | None) -> list[Decision]:
     """All sums, read backwards, and then all copies."""
-    first = [] if sums is None else mirrored(problem, sums)
+    first = [] if sums is None else mirrored(sums)
     return first + ([] if copies is None else decisions_of(copies))
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.scheduler import Tree
 from taccl.topologies.strict_yaml import parse_yaml
 
@@ -26,8 +26,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : with the line; a network node that is below two others.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
     listed = root
     if root.kind == "mapping":

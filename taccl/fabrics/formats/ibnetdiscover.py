@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from taccl.dumps.facts import Place
-from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.infiniband import Cables, End, speed_of
 
 _HEAD = re.compile(
@@ -38,8 +37,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : no cable leads from a host to a switch; a `choice`, since there is only one network.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one network without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     cables = Cables()
     descriptions = _descriptions(text)
     owner: End | None = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from taccl.dumps.facts import Place
-from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.infiniband import Cables, End, speed_of
 
 #: Two descriptions of 64 letters and the words around them are far shorter.
@@ -32,8 +31,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : no cable leads from a host to a switch; a `choice`, since there is only one network.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one network without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     cables = Cables()
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):

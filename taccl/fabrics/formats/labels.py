@@ -1,7 +1,8 @@
 """Labels that topograph gives to the nodes of Kubernetes, as `kubectl get nodes -o json` or yaml prints them.
 
-`network.topology.nvidia.com/leaf`, `spine` and `core` name switches, `accelerator` a domain of NVLinks. It
-knows these keys and no other.
+`network.topology.nvidia.com/leaf`, `spine` and `core` name switches, `accelerator` a domain of NVLinks. Newer
+versions call them `fabric.topograph.run/tier-0` and upwards, and `accelerator.topograph.run/domain`. It knows
+these keys and no other.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ from collections.abc import Iterator
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.scheduler import Blocks, Tree
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 PREFIX = "network.topology.nvidia.com/"
 DOMAIN_LABEL = f"{PREFIX}accelerator"
-_LEVELS = ("leaf", "spine", "core")
+_LEVELS = ("leaf", "spine", "core", "tier-3", "tier-4")
+#: What newer versions write, by what it means here.
+_NEWER = {
+    "accelerator.topograph.run/domain": "accelerator",
+    **{f"fabric.topograph.run/tier-{at}": level for at, level in enumerate(_LEVELS)},
+}
 
 
 def looks_like(text: str) -> bool:
     """Whether nodes of Kubernetes have such labels."""
-    return PREFIX in text and "metadata" in text
+    return (PREFIX in text or any(key in text for key in _NEWER)) and "metadata" in text
 
 
 def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
@@ -31,8 +37,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : no node has a label; a `choice`, since nodes have one set of labels.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
     hosts: dict[str, dict[str, tuple[str, Place]]] = {}
     blocks = Blocks()
@@ -70,8 +75,13 @@ def _tree(hosts: dict[str, dict[str, tuple[str, Place]]]) -> Tree:
     return tree
 
 
+def _meaning(key: str) -> str | None:
+    """Which level, or `accelerator`, a label names; None for labels of others."""
+    return key.removeprefix(PREFIX) if key.startswith(PREFIX) else _NEWER.get(key)
+
+
 def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Place]]]]:
-    """The name of each node, and its labels under PREFIX with their lines."""
+    """The name of each node, and what its labels mean, with their lines."""
     keys = {key.raw: value for key, value in root.items()}
     for item in keys["items"].elements() if "items" in keys else (root,):
         own = {key.raw: value for key, value in item.items()}
@@ -84,8 +94,8 @@ def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Place]]]]:
         yield (
             metadata["name"].raw,
             {
-                key.raw.removeprefix(PREFIX): (value.raw, Place(value.source.path, value.line))
+                meaning: (value.raw, Place(value.source.path, value.line))
                 for key, value in labels
-                if key.raw.startswith(PREFIX) and value.raw
+                if (meaning := _meaning(key.raw)) is not None and value.raw
             },
         )

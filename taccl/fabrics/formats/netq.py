@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.scheduler import Blocks
 from taccl.topologies.strict_yaml import parse_yaml
 
@@ -23,8 +23,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : with the line; trays with different numbers of GPUs are told as a warning.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
     trays: list[tuple[str, int, str, Place]] = []
     gpus: dict[int, Place] = {}

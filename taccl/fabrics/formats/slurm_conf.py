@@ -1,4 +1,7 @@
-"""SLURM's topology.conf: a tree of switches, or blocks of nodes. It knows its lines and no machine."""
+"""SLURM's topology.conf, and what `scontrol show topology` prints: a tree of switches, or blocks of nodes.
+
+It knows its lines and no machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.hostlist import expanded
 from taccl.fabrics.scheduler import Blocks, Tree
 
@@ -21,6 +24,9 @@ _KEYS = {
     "blockname": "BlockName",
     "blocksize": "BlockSize",
     "blocksizes": "BlockSizes",
+    "level": "Level",
+    "blockindex": "BlockIndex",
+    "aggregatedblock": "AggregatedBlock",
 }
 _PAIR = re.compile(r"([A-Za-z]+)\s*=\s*(\"[^\"]*\"|\S*)")
 
@@ -52,21 +58,25 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : with the line.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     tree, blocks = Tree(), Blocks()
     for line in _lines(text, path):
         if "switchname" in line.values:
             name = line.values["switchname"]
-            if not name or not (line.values.get("nodes") or line.values.get("switches")):
+            switches = line.names("switches")
+            if not name or not (line.values.get("nodes") or switches):
                 raise line.error("a switch needs a name, and nodes or switches below it")
-            tree.add(line.place, name, line.names("switches"), line.names("nodes"))
+            # scontrol prints all nodes below a switch, also those of the switches below it
+            is_shown_whole = bool(switches) and "level" in line.values
+            tree.add(line.place, name, switches, () if is_shown_whole else line.names("nodes"))
             if line.values.get("linkspeed"):
                 tree.note("LinkSpeed", line.values["linkspeed"], line.place)
         elif "blockname" in line.values:
             if not line.values["blockname"] or not line.values.get("nodes"):
                 raise line.error("a block needs a name and nodes")
             blocks.add(line.place, line.values["blockname"], line.names("nodes"))
+        elif "aggregatedblock" in line.values:
+            continue  # blocks of blocks, which their sizes tell
         elif line.values.get("blocksizes"):
             blocks.note("BlockSizes", line.values["blocksizes"], line.place)
         else:
@@ -87,7 +97,7 @@ def _lines(text: str, path: str | None) -> Iterator[_Line]:
         if not held:
             start = number
         if part.endswith("\\"):
-            held += part[:-1] + " "
+            held += part[:-1]
             continue
         whole, held = (held + part).strip(), ""
         if whole:

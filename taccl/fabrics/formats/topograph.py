@@ -10,7 +10,7 @@ import re
 
 from taccl.dumps.facts import Place
 from taccl.errors import TopologyError
-from taccl.fabrics.facts import Cluster
+from taccl.fabrics.facts import Cluster, refuse_choice
 from taccl.fabrics.formats.labels import DOMAIN_LABEL
 from taccl.fabrics.hostlist import expanded
 from taccl.fabrics.scheduler import Blocks, Tree
@@ -33,8 +33,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     ------
     TopologyError : with the line; a `choice`, since a model is one cluster.
     """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
     keys = _keys(root)
     tree, blocks = Tree(), Blocks()
@@ -64,6 +63,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     for leaf, below in hosts_of.items():  # leaves that no other line describes
         tree.add(Place(path, keys["blocks"].line), leaf, (), tuple(below))
     if tree:
+        tree.add_undescribed()  # racks without nodes have no entry of their own
         return tree.cluster("topograph", path, blocks.all())
     if blocks:
         return blocks.cluster("topograph")

@@ -18,8 +18,10 @@ _ROW = re.compile(r"^\s*(\S+):(\d{1,9})\s+(to|from)\s+(\S.*)$")
 
 
 def looks_like(text: str) -> bool:
-    """Whether its first line is in it."""
-    return re.search(r"\bSTART mpiGraph\b", text) is not None
+    """Whether its first line is in it, or a header of its sends with a row below."""
+    if re.search(r"\bSTART mpiGraph\b", text) is not None:
+        return True
+    return re.search(r"^.{0,40}\bSend\s+\S+:0\s.*\n.{0,40}\S+:0 +to\s", text, re.MULTILINE) is not None
 
 
 def read(text: str, path: str | None) -> Measured:
@@ -33,7 +35,8 @@ def read(text: str, path: str | None) -> Measured:
     columns: list[tuple[str, int]] = []
     first = 1
     rows: dict[tuple[str, int], list[float | None]] = {}
-    for line in lines_of(text):
+    lines = lines_of(text)
+    for line in lines:
         header, row, told = _HEADER.match(line.text), _ROW.match(line.text), _SIZE.match(line.text)
         if told is not None:
             size = int(told[1])
@@ -42,6 +45,8 @@ def read(text: str, path: str | None) -> Measured:
             columns = [(word.rpartition(":")[0], int(word.rpartition(":")[2])) for word in header[2].split()]
         elif row is not None and row[3] == "to" and columns:
             words = row[4].split()
+            if len(words) < len(columns) and line is lines[-1]:
+                break  # the log ends inside a row
             if len(words) != len(columns):
                 raise MeasurementError(
                     f"a row has {len(words)} cells, but the matrix has {len(columns)} columns",
@@ -64,4 +69,8 @@ def read(text: str, path: str | None) -> Measured:
         at_once=True,
         size_bytes=size,
     )
-    return Measured(("mpigraph",), (), (matrix,))
+    warnings = []
+    if len(rows) < len(columns):
+        whole = f"{len(rows)} rows of {len(columns)}"
+        warnings.append(f"{path or '<text>'}:{first}: the matrix has {whole}; the others are lost")
+    return Measured(("mpigraph",), (), (matrix,), tuple(warnings))

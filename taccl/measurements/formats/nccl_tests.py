@@ -12,10 +12,14 @@ from taccl.errors import MeasurementError
 from taccl.measurements.facts import Measured, Point, Scope, Sweep
 from taccl.measurements.text import Line, lines_of, number_of, whole_of
 
-_HEADER = re.compile(r"\bsize\s+count\s.*\btype\b.*\btime\s+algbw\s+busbw\b")
+_HEADER = re.compile(r"\bsize\s+count\s.*\btype\b.*\b(cpu)?time\s+algbw\s+busbw\b")
 _TEST = re.compile(r"\b([a-z]{2,12}(?:_[a-z]{1,12}){0,3})_perf\b")
 _DEVICE = re.compile(r"#\s*Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\b")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
+#: Behind an error of older rccl-tests that is too large.
+_TOO_FAR = "*"
+#: Why the times of a run with -C are of no use here.
+CPU_TIMES = "the times are those of the CPU that starts the calls (-C), not of the data"
 _TYPE = re.compile(r"u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|bf16|f?p?8\w*|fp\d\w*")
 _OPERATION = re.compile(r"[a-z][a-z_]*")
 #: Columns behind type and operation, by how many a row has, where a paste lost its header.
@@ -67,9 +71,11 @@ def read(text: str, path: str | None) -> Measured:
     for line in lines_of(text):
         words = line.text.split()
         begins = _beginning_of_row(words)
-        if _HEADER.search(line.text):
+        if (header := _HEADER.search(line.text)) is not None:
             finish()
             tables.append(_Table(line, _columns(line.text), test, dict(hosts)))
+            if header[1]:
+                tables[-1].fault = (CPU_TIMES, line.number)
             test = None  # the next run has a name of its own
         elif "nThread" in line.text:  # another run begins
             finish()
@@ -103,7 +109,8 @@ def _first_line(tables: list[_Table]) -> int:
 
 def _columns(header: str) -> list[str]:
     """The names of the columns behind type and operation."""
-    names = header.replace("#wrong", "wrong").replace("#", " ").split()
+    names = header.replace("#wrong", "wrong").replace("#", " ").replace("cputime", "time").split()
+    names = [name for name in names if name != "timestamp"]  # behind all numbers, in two words
     first = names.index("redop") if "redop" in names else names.index("type")
     return names[first + 1 :]
 
@@ -118,7 +125,7 @@ def _beginning_of_row(words: list[str]) -> int | None:
 
 
 def _is_cell(word: str) -> bool:
-    return word == "N/A" or number_of(word) is not None
+    return word == "N/A" or number_of(word.removesuffix(_TOO_FAR)) is not None
 
 
 def _take(tables: list[_Table], line: int, words: list[str], test: str | None, hosts: dict[int, str]) -> bool:
@@ -137,12 +144,14 @@ def _take(tables: list[_Table], line: int, words: list[str], test: str | None, h
     for half in _halves(columns, cells):
         time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
         wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
+        if half.get("error", "").endswith(_TOO_FAR):
+            table.fault = table.fault or ("results are off by more than they may be", line)
         if wrong:
             table.fault = table.fault or (f"{wrong:g} wrong values", line)
         if time_us is None or time_us <= 0:
             continue
         table.points.append(Point(size, time_us, line))
-        if busbw is not None and (table.busbw is None or busbw > table.busbw[0]):
+        if busbw and (table.busbw is None or busbw > table.busbw[0]):
             table.busbw = (busbw, size)
         if algbw and busbw and algbw > 5:  # of three digits or more, so that the quotient means something
             table.factors.append(busbw / algbw)
@@ -163,7 +172,9 @@ def _halves(columns: list[str], cells: list[str]) -> list[dict[str, str]]:
 def _sweep(table: _Table, path: str | None) -> Sweep:
     test = table.test or _test_of(table)
     line = table.points[0].line if table.header is None else table.header.number
-    sweep = sweep_of_run(path, line, test, list(table.hosts.values()), table.points, table.busbw, table.fault)
+    ranks = max(table.hosts, default=-1) + 1
+    hosts = list(table.hosts.values()) if len(table.hosts) == ranks else []  # a paste may leave some out
+    sweep = sweep_of_run(path, line, test, hosts, table.points, table.busbw, table.fault, ranks or None)
     if table.test is None and test is not None:
         note = f"the log does not name its test; its bus bandwidths are those of {test}"
         return replace(sweep, notes=(*sweep.notes, note))
@@ -181,6 +192,9 @@ def sweep_of_run(
     ranks: int | None = None,
 ) -> Sweep:
     """The sweep of one run, whatever file told it: `test` without `_perf`, and a host for each rank."""
+    ranks = len(hosts) or ranks
+    if ranks == 1 and fault is None:
+        fault = ("one rank alone sends nothing to another", line)
     is_hop = test == "sendrecv"
     scope = scope_of(hosts) if is_hop else None
     notes = []
@@ -195,7 +209,7 @@ def sweep_of_run(
         "launched",
         scope=scope,
         collective=None if is_hop else test or "unnamed",
-        ranks=len(hosts) or ranks,
+        ranks=ranks,
         busbw_gbps=busbw,
         fault=fault,
         notes=tuple(notes),
@@ -219,7 +233,7 @@ def scope_of(hosts: list[str]) -> Scope | None:
 
 def _test_of(table: _Table) -> str | None:
     """The test, from bus bandwidth over algorithm bandwidth, where only one can be meant: 2 (n - 1) / n."""
-    n = len(table.hosts)
+    n = max(table.hosts, default=-1) + 1
     if n < 3 or not table.factors:
         return None
     factor = sorted(table.factors)[len(table.factors) // 2]

@@ -39,7 +39,7 @@ class _Run:
         wrong, bus = number_of(row.get("wrong", "")), number_of(row.get("busbw", ""))
         if wrong and self.fault is None:
             self.fault = (f"{wrong:g} wrong values", line)
-        if bus is not None and (self.busbw is None or bus > self.busbw[0]):
+        if bus and (self.busbw is None or bus > self.busbw[0]):
             self.busbw = (bus, size)
 
     def sweep(self, path: str | None) -> Sweep:

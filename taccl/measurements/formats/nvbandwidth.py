@@ -13,6 +13,8 @@ from taccl.measurements.text import Line, lines_of, number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _RUNNING = re.compile(r"^\s*Running\s+(?:benchmark\s+)?([a-z][a-z0-9_]{3,80})\.?\s*$", re.IGNORECASE)
+#: Where JSON begins; what a shell or a launcher wrote may stand before it.
+_JSON = re.compile(r"^\s*(?P<json>\{\s*\"nvbandwidth\"\s*:)", re.MULTILINE)
 _END = r"(?:[CG]PU\((?:row|column)s?\)|All\s+G\w+)"
 _DESCRIPTION = re.compile(
     rf"(?P<left>{_END})\s*(?P<arrow><->|->|<-)\s*(?P<right>{_END})(?P<rest>.{{0,80}})\((?P<unit>GB/s|ns|us)\)",
@@ -23,9 +25,10 @@ _SIZE_BYTES = 512 * 2**20
 
 def looks_like(text: str) -> bool:
     """Whether its name is in it with a test case, or JSON with its key."""
-    if text.lstrip()[:1] == "{":
-        return '"nvbandwidth"' in text[:2000] and '"testcases"' in text
-    return "(column" in text and re.search(r"^.{0,80}\bRunning\s+\w", text, re.MULTILINE) is not None
+    if _json_in(text) is not None:
+        return True
+    is_named = re.search(r"^.{0,80}\b(?:Running|SUM)\s+\w", text, re.MULTILINE) is not None
+    return "(column" in text and is_named
 
 
 def read(text: str, path: str | None) -> Measured:
@@ -35,16 +38,32 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : it is no JSON, a matrix has a row of another length, or none ran; with the line.
     """
-    matrices, warnings = (_json if text.lstrip()[:1] == "{" else _text)(text, path)
+    json = _json_in(text)
+    matrices, warnings = _text(text, path) if json is None else _json(json, path)
     if not matrices:
         raise MeasurementError("no test case of nvbandwidth has a matrix", path=path, line=1)
     return Measured(("nvbandwidth",), (), tuple(matrices), tuple(warnings))
 
 
+def _json_in(text: str) -> str | None:
+    """The JSON of a log, without what launchers wrote around it, on its own lines; None if there is none."""
+    if '"nvbandwidth"' not in text:
+        return None
+    plain = [""] * (text.count("\n") + 1)
+    for line in lines_of(text):
+        plain[line.number - 1] = line.text
+    log = "\n".join(plain)
+    found = _JSON.search(log)
+    if found is None or "}" not in log[found.start("json") :]:
+        return None
+    before = "\n" * log.count("\n", 0, found.start("json"))
+    return before + log[found.start("json") : log.rindex("}") + 1]
+
+
 def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
     matrices: list[Matrix] = []
     warnings: list[str] = []
-    test = ""
+    test, has_begun = "", False
     description: tuple[Line, re.Match[str]] | None = None
     targets: tuple[int, ...] = ()
     sources: list[int] = []
@@ -63,9 +82,11 @@ def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
         found = _DESCRIPTION.search(line.text)
         numbers = [whole_of(word) for word in words]
         if running is not None or words[0] in ("SUM", "Waived:", "ERROR:", "NOTE:"):
+            if words[0] == "SUM" and not has_begun and len(words) > 1:
+                test = words[1]  # the beginning of the log is lost
             finish()
             if running is not None:
-                test = running[1]
+                test, has_begun = running[1], True
             elif words[0] == "ERROR:":
                 warnings.append(f"{path or '<text>'}:{line.number}: {test} failed; it is left out")
         elif found is not None:
@@ -92,6 +113,8 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
     body = dict(_named(root)).get("nvbandwidth", root)
     matrices: list[Matrix] = []
     warnings: list[str] = []
+    if (failed := dict(_named(body)).get("error")) is not None and "testcases" not in dict(_named(body)):
+        raise failed.error(f"nvbandwidth failed: {failed.raw[:200]}")
     cases = dict(_named(body)).get("testcases")
     for case in cases.elements() if cases is not None else ():
         keys = dict(_named(case))
@@ -101,7 +124,10 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
             warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
         if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
             continue
-        found = _DESCRIPTION.search(keys["bandwidth_description"].raw[:400])
+        about = keys["bandwidth_description"].raw[:400]
+        if "memcpy local" in about:
+            continue  # copies inside a GPU
+        found = _DESCRIPTION.search(about)
         rows = [
             tuple(number_of(cell.raw.strip()) for cell in row.elements())
             for row in keys["bandwidth_matrix"].elements()

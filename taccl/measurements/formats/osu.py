@@ -13,12 +13,13 @@ from taccl.measurements.facts import Measured, Point, Sweep, Timing
 from taccl.measurements.text import lines_of, number_of, whole_of
 
 _TITLE = re.compile(r"#\s*OSU\s+(?P<name>.{3,80}?)\s+Test\b")
-_COLUMNS = re.compile(r"^#\s*Size\s+(?P<names>\S.*)$")
+_COLUMNS = re.compile(r"^\s*#\s*Size\s+(?P<names>\S.*)$")
 _PAIRS = re.compile(r"\[\s*pairs:\s*(\d{1,6})\s*\]")
 #: Titles between two ends; those of collectives carry the collective's name.
 _POINT_TO_POINT = re.compile(
-    r"MPI(?:-\w+)?\s+(?:Multi(?:-threaded|-process|ple)?\s+)?(?:Latency|Bandwidth|Bi-Directional Bandwidth"
-    r"|Bandwidth / Message Rate)|MPI_(?:Put|Get)(?:-\w+)?\s+(?:Latency|Bandwidth)",
+    r"(?:MPI|[NR]CCL|xCCL)(?:-\w+)?\s+(?:Multi(?:-threaded|-process|ple)?\s+)?"
+    r"(?:Latency|Bandwidth|Bi-Directional Bandwidth|Bandwidth / Message Rate)"
+    r"|MPI_(?:Put|Get)(?:-\w+)?\s+(?:Latency|(?:Bi-directional )?Bandwidth)",
     re.IGNORECASE,
 )
 #: us, of a row's number of MB/s (10^6 bytes) and its bytes.
@@ -82,6 +83,8 @@ def _sweep(table: _Table, path: str | None) -> Sweep:
     is_hop = _POINT_TO_POINT.fullmatch(table.name.strip()) is not None
     ways = 2 if "bi-directional" in name else 1
     timing: Timing = "one way" if table.unit == "us" else "back to back"
+    if "ccl" in name.split()[0] and timing == "one way":
+        timing = "launched"  # each message is a call that starts a kernel
     points = [
         Point(size, value if table.unit == "us" else size * table.pairs * ways / value, line)
         for line, size, value in table.rows

@@ -91,8 +91,8 @@ def read(text: str, path: str | None) -> Measured:
             if len(cells) == len(open_block.targets):
                 open_block.sources.append(int(words[0]))
                 open_block.rows.append(tuple(number_of(cell) for cell in cells))
-        elif open_block is not None and open_block.rows:
-            open_block = None
+        elif open_block is not None and len(open_block.rows) >= max(1, len(open_block.targets)):
+            open_block = None  # other output may stand between its rows, but not numbers behind its last
     warnings = [
         f"{path or '<text>'}:{each.line}: the matrix has {len(each.rows)} whole rows "
         f"of {len(each.targets)}; the others are left out"

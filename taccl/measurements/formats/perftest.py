@@ -20,15 +20,22 @@ _BANDWIDTH = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[A-Za-z]+/sec
 _LATENCY = re.compile(r"#bytes\s+#iterations\s+t_min\[usec\]")
 _LATENCY_AVERAGE = re.compile(r"#bytes\s+#iterations\s+t_avg\[usec\]")
 #: Bytes a second of one of its units.
-_UNITS = {"mb/sec": 2.0**20, "mib/sec": 2.0**20, "gb/sec": 1e9 / 8}
+UNITS = {"mb/sec": 2.0**20, "mib/sec": 2.0**20, "gb/sec": 1e9 / 8}
+
+
+#: Both ports of a card at once; what is printed is their sum.
+_DUAL_PORT = re.compile(r"\bDual-port\s*:\s*(ON|OFF)\b")
 
 
 @dataclass
-class _Table:
+class Table:
+    """One run: `ports` of a card at once, `column` of the number that counts, in `unit`."""
+
     line: int
     title: str
-    unit: str  # `us`, or one of _UNITS
+    unit: str  # `us`, or one of UNITS
     column: int
+    ports: int = 1
     points: list[Point] = field(default_factory=list)
 
 
@@ -44,29 +51,31 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : an unknown unit, or no table has a row.
     """
-    tables: list[_Table] = []
-    title = ""
+    tables: list[Table] = []
+    title, ports = "", 1
     for line in lines_of(text):
         bandwidth, latency = _BANDWIDTH.search(line.text), _LATENCY.search(line.text)
         words = line.text.split()
         if (named := _TITLE.search(line.text)) is not None:
-            title = " ".join(named[1].split())
+            title, ports = " ".join(named[1].split()), 1
+        elif (dual := _DUAL_PORT.search(line.text)) is not None:
+            ports = 2 if dual[1] == "ON" else 1
         elif bandwidth is not None:
             unit = bandwidth["unit"].lower()
-            if unit not in _UNITS:
+            if unit not in UNITS:
                 raise MeasurementError(
                     f"a bandwidth in {bandwidth['unit']} is not known", path=path, line=line.number
                 )
-            _open(tables, _Table(line.number, title, unit, 3))
+            _open(tables, Table(line.number, title, unit, 3, ports))
         elif latency is not None or _LATENCY_AVERAGE.search(line.text) is not None:
-            _open(tables, _Table(line.number, title, "us", 4 if latency is not None else 2))
+            _open(tables, Table(line.number, title, "us", 4 if latency is not None else 2))
         elif tables and len(words) > tables[-1].column and whole_of(words[0]) and whole_of(words[1]):
             size, values = int(words[0]), numbers_of(words[: tables[-1].column + 1])
             if values is not None and (value := number_of(words[tables[-1].column])):
-                point = _point(size, value, line.number, tables[-1])
+                point = Point(size, time_us(size, value, tables[-1]), line.number)
                 if point not in tables[-1].points[-1:]:
                     tables[-1].points.append(point)
-    sweeps = tuple(_sweep(table, path) for table in tables if table.points)
+    sweeps = tuple(sweep_of(table, path) for table in tables if table.points)
     if not sweeps:
         raise MeasurementError(
             "no table of perftest has a row", path=path, line=tables[0].line if tables else 1
@@ -74,22 +83,24 @@ def read(text: str, path: str | None) -> Measured:
     return Measured(("perftest",), sweeps)
 
 
-def _open(tables: list[_Table], table: _Table) -> None:
+def _open(tables: list[Table], table: Table) -> None:
     if tables and not tables[-1].points and tables[-1].unit == table.unit:
         return  # the other side's header
     tables.append(table)
 
 
-def _point(size: int, value: float, line: int, table: _Table) -> Point:
+def time_us(size: int, value: float, table: Table) -> float:
+    """Of a message one way: a bandwidth is the sum of all ways and ports."""
     title = table.title.lower()
     if table.unit == "us":
         # a read is timed there and back, a write and a send one way
-        return Point(size, value / (2 if "read" in title or "atomic" in title else 1), line)
+        return value / (2 if "read" in title or "atomic" in title else 1)
     ways = 2 if "bidirectional" in title else 1
-    return Point(size, size * ways / (value * _UNITS[table.unit]) * 1e6, line)
+    return size * ways * table.ports / (value * UNITS[table.unit]) * 1e6
 
 
-def _sweep(table: _Table, path: str | None) -> Sweep:
+def sweep_of(table: Table, path: str | None) -> Sweep:
+    """The sweep of one table."""
     notes = []
     if not table.title:
         notes.append(
@@ -97,6 +108,8 @@ def _sweep(table: _Table, path: str | None) -> Sweep:
             if table.unit == "us"
             else "the log has no title: one way is taken"
         )
+    if table.ports == 2:
+        notes.append("both ports of the cards at once; a time is for one message each")
     return Sweep(
         path,
         table.line,
@@ -105,5 +118,6 @@ def _sweep(table: _Table, path: str | None) -> Sweep:
         tuple(table.points),
         "one way" if table.unit == "us" else "back to back",
         scope="nodes",
+        pairs=table.ports,
         notes=tuple(notes),
     )

@@ -16,6 +16,7 @@ Unit = Literal["", "GB/s", "us", "us/MB"]
 
 #: Which speed of a link counts: what the library's kernels get of it, or what the vendor says.
 Bandwidth = Literal["nccl", "peak"]
+BANDWIDTHS: tuple[Bandwidth, ...] = ("nccl", "peak")
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a kind of link moves in one direction, GB/s: what kernels get of it, and what the vendor says."""
+    """What a kind of link moves in one direction, GB/s: what kernels get of it, and what the vendor says.
+
+    `gpus` are those that have such links, where their name alone does not tell.
+    """
 
     name: str
     gbps: float
     peak_gbps: float
     how: How
     source: str
+    gpus: str = ""
 
     def of(self, bandwidth: Bandwidth) -> float:
         """The one that counts."""

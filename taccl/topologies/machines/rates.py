@@ -1,7 +1,8 @@
 """What a link of each kind moves and how late it delivers, where nothing was measured.
 
-Rates are those that NCCL 2.30.7 and RCCL count on for their kernels, with the vendor's beside them. It knows
-links, and no machine.
+The one table of such constants: the catalogue and imported dumps take theirs from here. Rates are those
+that NCCL 2.30.7 and RCCL count on for their kernels, with the vendor's beside them. It knows links, and no
+machine.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ from taccl.topologies.machines.figures import Alpha, Rate
 
 _NCCL, _RCCL = "NCCL 2.30.7's constant", "RCCL's constant"
 
-NVLINK3 = Rate("NVLink 3", 20.0, 25.0, "library", _NCCL)
-NVLINK4 = Rate("NVLink 4", 20.6, 25.0, "library", _NCCL)
-NVLINK5 = Rate("NVLink 5", 40.1, 50.0, "library", _NCCL)
+NVLINK1 = Rate("NVLink 1", 18.0, 20.0, "library", _NCCL, "P100")
+NVLINK2 = Rate("NVLink 2", 20.0, 25.0, "library", _NCCL, "V100")
+NVLINK3 = Rate("NVLink 3", 20.0, 25.0, "library", _NCCL, "A100")
+NVLINK_BRIDGE = Rate("NVLink bridge", 12.0, 14.0, "library", _NCCL, "sm86")
+NVLINK4 = Rate("NVLink 4", 20.6, 25.0, "library", _NCCL, "H100, H200, H800")
+NVLINK5 = Rate("NVLink 5", 40.1, 50.0, "library", _NCCL, "B200, GB200, GB300")
 
-XGMI_MI250X = Rate("xGMI", 36.0, 50.0, "library", _RCCL)
-XGMI_MI300X = Rate("xGMI", 48.0, 64.0, "library", _RCCL)
-XGMI_MI350X = Rate("xGMI", 48.0, 77.0, "library", _RCCL)
+XGMI_MI50 = Rate("xGMI", 24.0, 46.0, "library", _RCCL, "MI50, MI100")
+XGMI_MI250X = Rate("xGMI", 36.0, 50.0, "library", _RCCL, "MI250X")
+XGMI_MI300X = Rate("xGMI", 48.0, 64.0, "library", _RCCL, "MI300X")
+XGMI_MI350X = Rate("xGMI", 48.0, 77.0, "library", _RCCL, "MI350X")
 
-PCIE4_X16 = Rate("PCIe 4 x16", 24.0, 31.5, "library", _NCCL)
+PCIE3_X8 = Rate("PCIe 3 x8", 6.0, 8.0, "library", _NCCL)
+PCIE3_X16 = Rate("PCIe 3 x16", 12.0, 15.75, "library", _NCCL)
 PCIE4_X8 = Rate("PCIe 4 x8", 12.0, 15.75, "library", _RCCL)
+PCIE4_X16 = Rate("PCIe 4 x16", 24.0, 31.5, "library", _NCCL)
 PCIE5_X16 = Rate("PCIe 5 x16", 48.0, 63.0, "library", _NCCL)
+PCIE6_X16 = Rate("PCIe 6 x16", 96.0, 121.0, "library", _NCCL)
 #: What NCCL counts on where GPUs of an Intel machine reach each other through the CPU: 5/6 of PCIe.
 PCIE4_X16_INTEL = Rate("PCIe 4 x16 through an Intel CPU", 20.0, 31.5, "library", "NCCL 2.30.7: 5/6 of 24")
 BETWEEN_INTEL_SPR = Rate("between Sapphire Rapids CPUs", 22.0, 22.0, "library", _NCCL)

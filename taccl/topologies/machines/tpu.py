@@ -1,4 +1,4 @@
-"""Slices of Google's TPUs: chips with links to their neighbours in a grid, large ones closed to rings.
+"""Slices of Google's TPUs: chips linked to their neighbours in a grid, whose large dimensions are rings.
 
 A chip is a rank, called gpu as everywhere. Slices of a v4 or v5p have three dimensions and are closed when
 all are multiples of 4; those of a v6e have two, closed where one is 16. Twisted tori are not here.

@@ -2,7 +2,8 @@
 
 It knows arrays of numbers only; `prepared` makes them of a program and a network. Each thread block runs its
 steps round after round, and does one thing at a time. Each link moves the slices that are on it at equal
-rates: as fast as a thread block can, or at an equal share of the most crowded of its ports.
+rates: as fast as a thread block can, or at an equal share of the most crowded of its ports; where the two are
+near each other somewhat slower than either, if links are not sharp.
 
 Every thread block and every link has at most one next event, kept in a tree whose root is the earliest.
 """
@@ -72,6 +73,8 @@ def run(
     reduce_us_per_byte: float,
     copy_us: float,
     copy_us_per_byte: float,
+    room_us: float,
+    sharpness: float,
     round_end: Any,
     step_start: Any,
     step_end: Any,
@@ -120,6 +123,7 @@ def run(
     begun = np.zeros(num_connections, dtype=np.int64)
     sent = np.zeros(num_connections, dtype=np.int64)
     taken = np.zeros(num_connections, dtype=np.int64)
+    known = np.zeros(num_connections, dtype=np.int64)  # slices taken when the sender last looked
     begin_us = np.zeros((num_connections, slots))
     sent_us = np.zeros((num_connections, slots))
 
@@ -197,6 +201,9 @@ def run(
                 cost = empty_us
                 if each > 0.0:
                     cost = slice_us + max(0.0, least_us - each * block_us_per_byte)
+                if begun[target] - known[target] > slots:
+                    known[target] = taken[target]
+                    cost += room_us
                 _set(tree, time, size, block, now + cost)
             else:
                 state[block] = _BUSY
@@ -286,9 +293,13 @@ def run(
                     if since[link] < now:
                         moved[link] += rate[link] * (now - since[link])
                         since[link] = now
-                    slowest = block_us_per_byte
+                    shared = 0.0
                     for pair in range(link_first[link], link_first[link + 1]):
-                        slowest = max(slowest, pair_us_per_byte[pair] * on_port[link_port[pair]])
+                        shared = max(shared, pair_us_per_byte[pair] * on_port[link_port[pair]])
+                    slowest = max(block_us_per_byte, shared)
+                    if sharpness < never and slowest > 0.0:
+                        less = min(block_us_per_byte, shared) / slowest
+                        slowest *= (1.0 + less**sharpness) ** (1.0 / sharpness)
                     rate[link] = 1.0 / slowest if slowest > 0 else 1e30
                     block = on_link[link]
                     nearest = never

@@ -180,6 +180,8 @@ class Prepared:
             sum_us_per_byte,
             executor.reduce_us if executor.copy_us is None else executor.copy_us,
             sum_us_per_byte if executor.copy_gbps is None else 1e-3 / executor.copy_gbps,
+            executor.room_us,
+            math.inf if executor.link_sharpness is None else executor.link_sharpness,
             round_end,
             step_start,
             step_end,
@@ -191,7 +193,7 @@ class Prepared:
             if done < total:
                 half = done // 2
                 last += (whole - done) * (last - float(round_end[half - 1])) / (done - half)
-            time_us = costs.launch_us + last
+            time_us = costs.call_us(last)
         return Run(time_us, total, per_piece, done, stuck, step_start[:number], step_end[:number], port_bytes)
 
     def predict_us(

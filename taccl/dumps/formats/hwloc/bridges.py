@@ -1,4 +1,7 @@
-"""What GPUs and ports of an hwloc file share on their way to the CPU, and the ports nearest to each GPU."""
+"""What GPUs and ports of an hwloc file share on their way to the CPU, and the ports nearest to each GPU.
+
+It knows the tree of PCI devices, and neither links between GPUs nor speeds of ports.
+"""
 
 from __future__ import annotations
 

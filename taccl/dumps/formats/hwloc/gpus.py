@@ -1,4 +1,7 @@
-"""The GPUs of an hwloc file, in the order of the vendor's tool."""
+"""The GPUs of an hwloc file, in the order of the vendor's tool.
+
+It knows what names a GPU in a file, and not what GPUs are linked by.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` if it is real."""
+"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` if it is real.
+
+It knows those matrices, and no constant of a link.
+"""
 
 from __future__ import annotations
 

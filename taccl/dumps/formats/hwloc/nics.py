@@ -1,4 +1,7 @@
-"""The network ports of an hwloc file, and those that serve only management, which are dropped and named."""
+"""The network ports of an hwloc file, and those that serve only management, which are dropped and named.
+
+It knows what names a port in a file, and not which GPUs are near it.
+"""
 
 from __future__ import annotations
 

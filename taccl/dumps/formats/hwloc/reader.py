@@ -1,4 +1,7 @@
-"""An hwloc file as a `Dump`: its parts, put together."""
+"""An hwloc file as a `Dump`: its parts, put together.
+
+It knows which parts there are; what stands in each is known to the modules beside it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from taccl.dumps.formats.hwloc.links import find_links
 from taccl.dumps.formats.hwloc.nics import find_nics
 from taccl.dumps.formats.hwloc.tree import nearness, parse_tree
 from taccl.errors import TopologyError
+from taccl.xml_elements import begins_with
 
 _ROOT = re.compile(r"<!DOCTYPE\s+topology\b|<topology[\s>/]|<object\s+type=\"(?:Machine|System)\"")
-_BEGINNING = 2**16
 #: Every GPU is compared with every other GPU and port.
 _MOST_DEVICES = 256
 
 
 def looks_like(text: str) -> bool:
     """Whether a `<topology>` begins near the start."""
-    return _ROOT.search(text, 0, _BEGINNING) is not None
+    return begins_with(_ROOT, text)
 
 
 def read(text: str, path: str | None) -> Dump:

@@ -1,4 +1,4 @@
-"""The PCI devices of an hwloc file, each with the bridges above it and the part of the machine it hangs at.
+"""The PCI devices of an hwloc file, each with the bridges above it and the part of the machine it belongs to.
 
 It knows the attributes of objects in all versions, and not which devices are GPUs or ports.
 """
@@ -71,7 +71,7 @@ class PciDevice:
 
     @property
     def numa(self) -> int | None:
-        """The one NUMA node that it hangs at."""
+        """The one NUMA node that it belongs to."""
         if self.nodes is None or self.nodes <= 0 or self.nodes & (self.nodes - 1):
             return None
         return self.nodes.bit_length() - 1

@@ -1,4 +1,7 @@
-"""The network ports of a topology XML, without those that no job uses."""
+"""The network ports of a topology XML, without those that no job uses.
+
+It knows how a file names and places ports, and not which GPUs are near them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _UNKNOWN_MBPS, _MOST_MBPS = 10_000, 1_600_000
 
 @dataclass(frozen=True, eq=False)
 class PlacedNic:
-    """A port, and the PCI device that it hangs at: or, of a port of no card, the CPUs that name it."""
+    """A port, and the PCI device that it belongs to, or, of a port of no card, the CPUs that name it."""
 
     nic: Nic
     devices: tuple[Device, ...]

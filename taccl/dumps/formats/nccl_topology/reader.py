@@ -1,4 +1,7 @@
-"""A topology XML as a `Dump`: its parts, put together."""
+"""A topology XML as a `Dump`: its parts, put together.
+
+It knows which parts there are; what stands in each is known to the modules beside it.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,17 @@ from taccl.dumps.formats.nccl_topology.nearness import (
 from taccl.dumps.formats.nccl_topology.nics import PlacedNic, find_hinted_nics, find_nics
 from taccl.dumps.formats.nccl_topology.tree import Device, all_below, cut_out, parse_tree, processor
 from taccl.errors import TopologyError
+from taccl.xml_elements import begins_with
 
 NAME = "nccl-topology"
 _ROOT = re.compile(r"<system[\s>/]")
-#: Comments may stand before the first element, but no chapters.
-_BEGINNING = 2**16
 #: NVLink domains have up to 576 GPUs.
 _MOST_DEVICES = 1024
 
 
 def looks_like(text: str) -> bool:
     """Whether a `<system>` begins near the start."""
-    return _ROOT.search(text, 0, _BEGINNING) is not None
+    return begins_with(_ROOT, text)
 
 
 def read(text: str, path: str | None) -> Dump:

@@ -50,7 +50,7 @@ class Device:
     chip : vendor and device, `0x1000:0xc030`; empty where they are not told.
     gbps : of the link to `above`, GB/s each way, as NCCL reckons it.
     told : whether the file has the rate or the width of that link; NCCL has a default for the other.
-    numa : of the CPU that it hangs at.
+    numa : of the CPU that it is attached to.
     host : tells the machines of a multi-node NVLink domain apart.
     """
 
@@ -93,11 +93,6 @@ class Device:
         while device.above is not None:
             device = device.above
         return device
-
-    @property
-    def way_up(self) -> tuple[Device, ...]:
-        """Itself and its bridges, from below."""
-        return (self, *self.bridges)
 
     def here(self, path: str | None) -> Place:
         return Place(path, self.element.line)

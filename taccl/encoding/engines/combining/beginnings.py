@@ -1,4 +1,4 @@
-"""Sequences to begin the search with."""
+"""Sequences of genes to begin the search with; it knows instances, and not how a sequence is decoded."""
 
 from __future__ import annotations
 

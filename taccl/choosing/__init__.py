@@ -1,0 +1,23 @@
+"""How a schedule becomes a file on a machine that says what executing costs: by predicted time.
+
+A protocol and a number of instances set the costs that engines see, and which schedule is best depends on
+these. So a schedule is searched for under the costs of one way to make the file, lowered in every way and
+executed; the way that is then predicted fastest is searched for next, until it stays the same.
+"""
+
+from __future__ import annotations
+
+from taccl.choosing.choose import FileChoice, Searched, choose_file, unpredicted
+from taccl.choosing.predictions import FileTried, Predictor
+from taccl.choosing.ways import Way, ways_to_try
+
+__all__ = [
+    "FileChoice",
+    "FileTried",
+    "Predictor",
+    "Searched",
+    "Way",
+    "choose_file",
+    "unpredicted",
+    "ways_to_try",
+]

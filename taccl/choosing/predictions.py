@@ -1,0 +1,242 @@
+"""Schedules lowered in several ways, and what each file would take as the machine's executor runs it.
+
+It knows programs and their predicted times; it knows no engine and searches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from taccl.backend.lower.instances import cut_in_place
+from taccl.backend.program import Program, Protocol
+from taccl.backend.target import Lowered, ThreadBlocks
+from taccl.choosing.ways import Way
+from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.core.budget import Budget
+from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.executed import Execution, execute
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+from taccl.search import relative_gap
+
+#: Units of work: for a file, by transfers; for executing it, by steps in a round.
+_LOWERING, _EXECUTING = 2e-2, 2e-3
+#: A file takes about so many times as long as lowering it: it is executed, too.
+_EXECUTED_BESIDE = 2.0
+#: Rounds of a call that are executed; the rest goes on as they did.
+_ROUNDS = 128
+
+#: More instances are left alone once so many numbers in a row were so much slower than fewer.
+_PATIENCE, _MUCH_SLOWER = 2, 1.1
+
+
+#: So begins what is said of a way that was left alone.
+NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True)
+class FileTried:
+    """What one way to make the file came to: the fastest of the schedules that were lowered so.
+
+    Parameters
+    ----------
+    chunks : in each part of the schedule; None, like the times: there is no such file.
+    thread_blocks : `two-way` or `one-way`.
+    blocks_per_gpu : the most thread blocks on any GPU.
+    predicted_us, lower_bound_us, bound_source : of one call, as the machine's executor runs it, and what no
+        program with this protocol and so many thread blocks beats.
+    remark : what became of it.
+    """
+
+    protocol: str
+    instances: int
+    thread_blocks: ThreadBlocks
+    chunks: int | None
+    blocks_per_gpu: int | None
+    predicted_us: float | None
+    lower_bound_us: float | None
+    bound_source: str | None
+    remark: str
+
+    @property
+    def gap(self) -> float | None:
+        """(time - bound) / time, a fraction."""
+        if self.predicted_us is None or self.lower_bound_us is None:
+            return None
+        return relative_gap(self.predicted_us, self.lower_bound_us)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there is more to say of it than that it was left alone."""
+        return not self.remark.startswith(NOT_TRIED)
+
+    @property
+    def name(self) -> str:
+        """The way, in a few letters."""
+        return str(Way(self.protocol, self.instances, self.thread_blocks))
+
+    @property
+    def line(self) -> str:
+        """Its figures for people."""
+        if self.predicted_us is None or self.gap is None:
+            return self.remark
+        figures = f"{self.predicted_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
+        return f"{figures}, chunks {self.chunks}, {self.blocks_per_gpu} thread blocks: {self.remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A schedule lowered in one way, and what a call of the file takes."""
+
+    way: Way
+    schedule: Schedule
+    blocks_per_gpu: int
+    execution: Execution
+
+    @property
+    def time_us(self) -> float:
+        """Of a call, from its beginning, microseconds."""
+        return self.execution.time_us
+
+    def tried(self, remark: str) -> FileTried:
+        """Its figures, with what became of it."""
+        return FileTried(
+            self.way.protocol,
+            self.way.instances,
+            self.way.thread_blocks,
+            self.schedule.problem.collective.chunks_per_rank,
+            self.blocks_per_gpu,
+            self.time_us,
+            self.execution.bound.value_us,
+            self.execution.bound.witness,
+            remark,
+        )
+
+
+class Predictor:
+    """Lowers and executes; keeps what came of it, and why what is missing is missing.
+
+    Parameters
+    ----------
+    network : of the machine as it is, with its executor.
+    lower : the programs of a schedule, made in one way; raises TacclError where there is no such file.
+    """
+
+    def __init__(
+        self, network: LogicalTopology, lower: Callable[[Schedule, Way], Sequence[Lowered[Any]]]
+    ) -> None:
+        self._network, self._lower = network, lower
+        self.predictions: list[Prediction] = []
+        self.reasons: dict[Way, str] = {}
+        self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
+        self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
+        self._s_each = 0.0  # that a file took, by transfers and instances
+
+    def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
+        """Predict the files of a schedule, as far as the budget goes.
+
+        Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
+        """
+        alike: dict[tuple[str, str], list[Way]] = {}
+        for way in ways:
+            alike.setdefault((way.protocol, way.thread_blocks), []).append(way)
+        for several in alike.values():
+            self._predict_alike(schedule, several, budget)
+
+    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> None:
+        """Ways that differ in their instances only, fewest first."""
+        fastest: Prediction | None = None
+        slower = 0
+        for place, way in enumerate(ways):
+            if fastest is not None and (reason := self._hopeless(fastest, way)):
+                self.reasons.setdefault(way, reason)
+                continue
+            larger = self._too_large.get((id(schedule), way.thread_blocks))
+            if larger is not None and way.instances >= larger.instances:  # whatever the protocol
+                self.reasons.setdefault(way, self.reasons[larger])
+                self.left_out.update(ways[place + 1 :])
+                return
+            if not self._has_time(schedule, way, budget):
+                return
+            made = self._predicted(schedule, way, budget)
+            if made is None:
+                self.left_out.update(ways[place + 1 :])
+                return
+            if fastest is None or made.time_us < fastest.time_us:
+                fastest, slower = made, 0
+            elif made.time_us > _MUCH_SLOWER * fastest.time_us:
+                slower += 1
+            if slower == _PATIENCE:
+                self.left_out.update(ways[place + 1 :])
+                return
+
+    def _hopeless(self, fewer: Prediction, way: Way) -> str:
+        """Why more instances are no use: even so many times as fast, they would be slower than others."""
+        at_best_us = fewer.time_us * fewer.way.instances / way.instances
+        best_us = min(each.time_us for each in self.predictions)
+        if at_best_us <= best_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
+
+    def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
+        return budget.remaining_s() > self._s_each * len(schedule) * way.instances
+
+    def by_way(self) -> list[Prediction]:
+        """The fastest prediction of each way, the last one of equals; fastest way first."""
+        best: dict[Way, Prediction] = {}
+        for each in self.predictions:
+            if each.way not in best or each.time_us <= best[each.way].time_us:
+                best[each.way] = each
+        return sorted(best.values(), key=lambda each: each.time_us)
+
+    def _predicted(self, schedule: Schedule, way: Way, budget: Budget) -> Prediction | None:
+        began_s = budget.read_s()
+        budget.spend(_LOWERING * len(schedule) * way.instances)
+        try:
+            programs = [lowered.program for lowered in self._lower(schedule, way)]
+            took_s = budget.read_s() - began_s
+            self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * way.instances)
+            problem = _as_cut(schedule.problem, self._network, way.instances)
+            budget.spend(sum(_EXECUTING * _steps(program) * _ROUNDS for program in programs))
+            protocol = Protocol(way.protocol)
+            runs = [execute(program, problem, 1, protocol) for program in programs]
+        except TacclError as fault:
+            self.reasons[way] = _told(fault)
+            if isinstance(fault, ProgramLimitError):
+                self._too_large.setdefault((id(schedule), way.thread_blocks), way)
+            return None
+        slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
+        blocks = max(len(rank.thread_blocks) for program in programs for rank in program.ranks)
+        self.predictions.append(Prediction(way, schedule, blocks, slowest))
+        return self.predictions[-1]
+
+
+def _told(fault: TacclError) -> str:
+    """Its message, and the first of what was found."""
+    findings = fault.findings[:1] if isinstance(fault, CheckError) else ()
+    return ": ".join((fault.message, *findings))
+
+
+def _steps(program: Program) -> int:
+    return sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
+
+
+def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Problem:
+    """What the program answers: the problem with its chunks cut into instances, on the machine as it is."""
+    collective = problem.collective
+    if instances > 1 and collective.name in COLLECTIVES:
+        pieces = collective.chunks_per_rank * instances
+        collective = make_collective(collective.name, collective.num_ranks, pieces, collective.root)
+    elif instances > 1:
+        collective = cut_in_place(collective, instances)
+    return replace(
+        problem,
+        topology=network,
+        collective=collective,
+        chunk_mb=problem.chunk_mb / instances,
+        symmetry=(),
+        limits=RoutingLimits(),
+    )

@@ -1,0 +1,96 @@
+"""Schedules lowered in several ways: what is predicted, and what is left alone."""
+
+from functools import partial
+
+from taccl import synthesize
+from taccl.api import make_problem
+from taccl.backend.target import LoweringOptions
+from taccl.backend.targets import find_target
+from taccl.choosing import FileTried, Predictor, Way
+from taccl.choosing.ways import ways_to_try
+from taccl.encoding.core.budget import Budget
+from taccl.output_options import OutputOptions
+from taccl.topologies import parse_topology
+
+MACHINE = parse_topology("""
+name: pair
+gpus: 2
+links:
+  - {from: gpus, to: gpus, alpha_us: 1, bandwidth_gbps: 40}
+executor:
+  reduce_us: 1
+  reduce_gbps: 100
+  thread_blocks: 6
+  protocols:
+    Simple: {launch_us: 6, hop_us: 0.5, slice_us: 1, block_gbps: 20, piece: 2MB}
+    LL: {launch_us: 4, hop_us: 0.5, slice_us: 0.2, block_gbps: 1, piece: 32KB}
+""")
+TARGET = find_target("all")
+MANY = Budget(1e9)
+
+
+def lowered(schedule, way):
+    return TARGET.lower(schedule, LoweringOptions(way.protocol, way.instances, way.thread_blocks))
+
+
+def predictor() -> Predictor:
+    network = make_problem("allgather", topology=MACHINE, size="8MB", chunks=1).problem.topology
+    return Predictor(network, lowered)
+
+
+def schedule(size: str = "8MB"):
+    return synthesize(
+        "allgather", topology=MACHINE, size=size, chunks=1, engine="greedy", effort=2000, xml=False
+    ).schedule
+
+
+ways = partial(ways_to_try, MACHINE.executor, TARGET)
+
+
+def test_all_that_is_open_is_tried_within_the_limits_of_the_target():
+    every = ways(OutputOptions())
+    assert {way.protocol for way in every} == {"Simple", "LL"}  # the executor says nothing about LL128
+    assert {way.thread_blocks for way in every} == {"two-way", "one-way"}
+    assert max(way.instances for way in every) == TARGET.limits.instances
+    assert ways(OutputOptions(protocol="ll", instances=5, thread_blocks="one-way")) == (
+        Way("LL", 5, "one-way"),
+    )
+
+
+def test_more_instances_are_left_alone_where_fewer_do_not_fit():
+    files = predictor()
+    files.predict(schedule(), [Way("Simple", k) for k in (1, 2, 8, 12)], MANY)
+    assert [each.way.instances for each in files.predictions] == [1, 2]
+    assert files.left_out == {Way("Simple", 12)}
+    assert "a GPU of the machine runs 6 at once" in files.reasons[Way("Simple", 8)]
+
+
+def test_what_would_be_slower_even_so_many_times_as_fast_is_not_lowered():
+    files = predictor()
+    files.predict(schedule(), [Way("Simple", 1), Way("LL", 1), Way("LL", 2)], MANY)
+    assert [each.way for each in files.predictions] == [Way("Simple", 1), Way("LL", 1)]
+    assert files.reasons[Way("LL", 2)].startswith("not tried: ")
+
+
+def test_of_one_way_the_fastest_schedule_counts():
+    files = predictor()
+    for each in (schedule("8MB"), schedule("4KB")):
+        files.predict(each, [Way("Simple", 1)], MANY)
+    (best,) = files.by_way()
+    assert best is min(files.predictions, key=lambda each: each.time_us)
+    assert best.time_us >= best.execution.bound.value_us
+
+
+def test_nothing_is_predicted_without_a_budget():
+    files = predictor()
+    files.predict(schedule(), [Way("Simple", 1)], Budget(0.0))
+    assert files.predictions == []
+
+
+def test_a_row_says_what_it_is_in_a_line():
+    made = FileTried("LL", 2, "one-way", 1, 8, 10.0, 5.0, "latency", "chosen")
+    assert (made.name, made.line) == (
+        "LL x 2 one-way",
+        "10.00 us, bound 5.00 us, gap 50.00%, chunks 1, 8 thread blocks: chosen",
+    )
+    assert FileTried("LL", 4, "two-way", None, None, None, None, None, "too large").line == "too large"
