@@ -20,6 +20,7 @@ NOUNS = (
         "errors",
         "plugins",
         "arguments",
+    "compiled",
         "reading",
         "buildable",
         "units",
