@@ -11,22 +11,15 @@ longer than it may, is ended, and its row says so. `busy` rows run beside a busy
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
 
-import taccl
 from benchmarks import report
+from benchmarks.calls import Case, Outcome, outcome
 from taccl.collectives import COLLECTIVES
-from taccl.search import Progress
 
 #: (machine, nodes): everything in the catalogue at its largest, up to 256 ranks.
 LARGE = (
@@ -81,56 +74,18 @@ HEADER = (
     "status",
     "GiB",
 )
-#: How often a process is looked at, and how many times what is allowed it may take before it is ended.
-_LOOK_S, _MOST_TIMES = 0.05, 4.0
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call; `chunks` is a number or `auto`, `busy` whether it runs beside busy loops."""
-
-    machine: str
-    nodes: int | None
-    collective: str
-    size: str
-    chunks: int | Literal["auto"]
-    limit_s: float
-    busy: bool
-
-    @property
-    def place(self) -> str:
-        """The machine with its nodes, as one word."""
-        return self.machine if self.nodes is None else f"{self.machine}x{self.nodes}"
-
-    @property
-    def allowed_s(self) -> float:
-        """When the call is to be back."""
-        return self.limit_s * 1.1 + 3.0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a call; `answer` is empty where none came."""
-
-    wall_s: float
-    peak_gib: float
-    answer: dict[str, Any]
-    failure: str = ""
 
 
 def main() -> None:
     """Run the rows asked for and write docs/results/limits.md."""
     arguments = _arguments()
-    if arguments.row is not None:
-        print(json.dumps(_answer(Case(**json.loads(arguments.row)))))
-        return
     cases = [case for case in _cases(arguments) if _is_wanted(case, arguments.only)]
     done: list[tuple[Case, Outcome]] = []
     try:
         for busy in (False, True):
             with _busy_loops() if busy else ExitStack():
                 for case in (each for each in cases if each.busy == busy):
-                    done.append((case, _outcome(case, arguments.memory)))
+                    done.append((case, outcome(case, arguments.memory)))
                     print(*_row(*done[-1]), sep="  ", file=sys.stderr, flush=True)
     finally:
         if done:
@@ -155,7 +110,6 @@ def _arguments() -> argparse.Namespace:
         help="rows whose `machine/collective` contains one of these, as a100x32/allreduce",
     )
     parser.add_argument("--all", action="store_true", help="the whole matrix, also of smaller machines")
-    parser.add_argument("--row", help="one call, in this process (a Case as JSON)")
     return parser.parse_args()
 
 
@@ -180,74 +134,6 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 def _is_wanted(case: Case, only: list[str]) -> bool:
     return not only or any(text in f"{case.place}/{case.collective}" for text in only)
-
-
-def _answer(case: Case) -> dict[str, Any]:
-    """Make the call; what is heard of its first schedule, and what it comes back with."""
-    first_s: list[float] = []
-
-    def listen(progress: Progress) -> None:
-        if progress.time_us is not None and not first_s:
-            first_s.append(time.time() - float(os.environ["TACCL_LIMITS_BEGAN"]))
-
-    result = taccl.synthesize(
-        case.collective,
-        topology=case.machine,
-        nodes=case.nodes,
-        size=case.size,
-        chunks=case.chunks,
-        time_limit=case.limit_s,
-        xml=False,
-        on_progress=listen,
-    )
-    return {
-        "first_s": first_s[0],
-        "time_us": result.time_us,
-        "bound_us": result.lower_bound_us,
-        "gap": result.gap,
-        "status": result.status,
-        "chunks": result.collective.chunks_per_rank,
-    }
-
-
-def _outcome(case: Case, most_gib: float) -> Outcome:
-    """The call in a fresh process, watched from outside."""
-    command = [sys.executable, "-m", "benchmarks.limits", "--row", json.dumps(case.__dict__)]
-    environment = {**os.environ, "TACCL_LIMITS_BEGAN": repr(time.time())}
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        began, failure, peak_gib = time.monotonic(), "", 0.0
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
-        try:
-            while process.poll() is None:
-                time.sleep(_LOOK_S)
-                peak_gib = max(peak_gib, _peak_gib(process.pid))
-                if peak_gib > most_gib:
-                    failure = f"ended above {most_gib:g} GiB"
-                elif time.monotonic() - began > _MOST_TIMES * case.allowed_s:
-                    failure = "ended, far too late"
-                if failure:
-                    process.kill()
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        wall_s = time.monotonic() - began
-        out.seek(0)
-        err.seek(0)
-        text, told = out.read(), err.read().strip()
-    if process.returncode:
-        return Outcome(wall_s, peak_gib, {}, failure or (told.splitlines() or ["no word"])[-1])
-    return Outcome(wall_s, peak_gib, json.loads(text.splitlines()[-1]))
-
-
-def _peak_gib(pid: int) -> float:
-    """The most memory of a process that was ever resident; 0 where it is over, or nobody says."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    peaks = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
-    return max(peaks, default=0) / 2**20
 
 
 @contextmanager
