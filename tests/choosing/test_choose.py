@@ -49,6 +49,11 @@ def test_small_sizes_take_the_protocol_that_starts_soon_and_large_ones_that_whic
     assert chosen("48MB").protocol == "Simple"
 
 
+@pytest.mark.parametrize("effort", [100, 300])
+def test_a_protocol_that_the_first_look_had_no_time_for_still_has_its_chance(effort: int):
+    assert chosen("3KB", effort=effort).protocol == "LL"
+
+
 def test_slow_thread_blocks_want_more_of_them():
     few = chosen("48MB", protocol="Simple", thread_blocks="two-way")
     costs = machine().executor.protocols["Simple"]
