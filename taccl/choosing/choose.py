@@ -299,6 +299,8 @@ class _Rounds(Generic[Stated]):
         ways = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
         said = f"protocol, instances, thread blocks: {winner.way}, {ways} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread blocks on a GPU"
+        if len(predicted) == 1:
+            return f"{said} ({blocks})"
         if winner.time_us <= fastest_us:
             return f"{said}, the fastest ({blocks})"
         return (
