@@ -1,7 +1,7 @@
 """Trees grown from many sources on hundreds of ranks, each by the link that is cheapest to use next.
 
-The rule is that of `along_trees`; here it runs source by source in machine code, over the links that a rank has
-and not over all ranks. It knows arrays; what a chunk or a collective is, it must not know.
+The rule is that of `along_trees`; here it runs source by source in machine code, over the links of each rank
+alone. It knows arrays; what a chunk or a collective is, it must not know.
 """
 
 from __future__ import annotations
