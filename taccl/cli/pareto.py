@@ -86,7 +86,7 @@ _HEADER = (
 @click.option(
     "--schedule",
     type=FILE,
-    help="Where to write a point's schedule: columns (Parquet) if the name ends in .parquet, else JSON; - for "
+    help="Where to write a point's schedule: as Parquet if the name ends in .parquet, else as JSON; - for "
     "standard output.",
 )
 @click.option(

@@ -121,7 +121,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @click.option(
     "--schedule",
     type=FILE,
-    help="Where to write the schedule: columns (Parquet) if the name ends in .parquet, else JSON; - for standard "
+    help="Where to write the schedule: as Parquet if the name ends in .parquet, else as JSON; - for standard "
     "output.",
 )
 @click.option("--no-xml", is_flag=True, help="Only find the schedule; make no file.")
