@@ -27,11 +27,11 @@ def ensure_writable(path: str | Path) -> None:
         raise _cannot_write(path, failure) from failure
 
 
-def write_atomically(path: str | Path, text: str) -> None:
-    """Put `text` (UTF-8) into `path`: all of it, or nothing at all.
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Put `content` (a text in UTF-8) into `path`: all of it, or nothing at all.
 
-    The text goes to a temporary file in the same folder, which is then renamed; whatever happens,
-    `path` holds either what it held before or the whole of `text`. A symbolic link stays one: the
+    It goes to a temporary file in the same folder, which is then renamed; whatever happens,
+    `path` holds either what it held before or the whole of `content`. A symbolic link stays one: the
     file that it leads to is replaced. Devices and pipes such as /dev/null are written to directly.
 
     Raises
@@ -40,10 +40,11 @@ def write_atomically(path: str | Path, text: str) -> None:
     """
     path = Path(path)
     try:
+        data = content.encode("utf-8") if isinstance(content, str) else content
         if _is_device(path):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
         else:
-            _replace(_file_behind(path), text)
+            _replace(_file_behind(path), data)
     except (OSError, ValueError, RuntimeError) as failure:
         raise _cannot_write(path, failure) from failure
 
@@ -62,11 +63,11 @@ def read_bytes(path: str | Path) -> bytes:
     return bytes_of(path, MOST_BYTES + 1)
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, data: bytes) -> None:
     temporary = _temporary_beside(target)
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(_permissions(target))

@@ -34,7 +34,7 @@ from taccl.files import write_atomically
 from taccl.network import Occupancy
 from taccl.notebook import frame_of_rows, html_table, new_axes
 from taccl.resolved import choose_topology
-from taccl.schedule import Schedule, schedule_to_json
+from taccl.schedule import SavedSchedule, Schedule, schedule_file
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
 from taccl.sketch import apply_sketch
@@ -92,16 +92,16 @@ class FrontierPoint:
         return relative_gap(self.time_us, self.bound.value_us)
 
     def write_schedule(self, path: str | Path) -> None:
-        """Write the schedule as JSON, which `read_schedule` reads back.
+        """Write the schedule, as Parquet if the name ends in `.parquet`, else as JSON.
+
+        `read_schedule` reads both back.
 
         Raises
         ------
         FileError : the file cannot be written.
         """
-        text = schedule_to_json(
-            self.schedule, lower_bound_us=self.bound.value_us, bound_source=self.bound.witness
-        )
-        write_atomically(path, text)
+        saved = SavedSchedule(self.schedule, self.bound.value_us, self.bound.witness)
+        write_atomically(path, schedule_file(path, saved))
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
         """Draw the schedule's timeline and its bound: see `Schedule.plot`."""

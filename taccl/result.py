@@ -19,7 +19,7 @@ from taccl.files import ensure_writable, write_atomically
 from taccl.network import LogicalTopology
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem
-from taccl.schedule import Schedule, schedule_to_json
+from taccl.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
 from taccl.schemas import finite, stamped
 from taccl.search import Found, Status, relative_gap
 
@@ -196,29 +196,37 @@ class Result:
         return paths
 
     def write_schedule(self, path: str | Path) -> None:
-        """Write the schedule as JSON, which `schedule_from_json` reads back.
+        """Write the schedule, as Parquet if the name ends in `.parquet`, else as JSON.
+
+        `read_schedule` reads both back.
 
         Raises
         ------
         FileError : the file cannot be written.
         """
-        write_atomically(path, self.schedule_text())
+        write_atomically(path, schedule_file(path, self.saved_schedule()))
 
     def schedule_text(self) -> str:
-        """The schedule as JSON, on the machine as it is.
+        """The `saved_schedule` as JSON."""
+        saved = self.saved_schedule()
+        return schedule_to_json(
+            saved.schedule, lower_bound_us=saved.lower_bound_us, bound_source=saved.bound_source
+        )
+
+    def saved_schedule(self) -> SavedSchedule:
+        """What a file of the schedule holds: the schedule and its bound, on the machine as it is.
 
         Where the machine says what executing costs, the schedule was found under costs of thread blocks. In
         the file it has the links' own, in the same order, with a bound for those: so it can be used with the
         machine's file, like any other.
         """
         if self.machine is None:
-            bound_us, source = self.lower_bound_us, self.bound_source
-            return schedule_to_json(self.schedule, lower_bound_us=bound_us, bound_source=source)
+            return SavedSchedule(self.schedule, self.lower_bound_us, self.bound_source)
         problem = replace(self.problem, topology=self.machine)
         by_links = in_order(problem, decisions_of(self.schedule))
         by_links.check()
         bound = quick_bound(problem)
-        return schedule_to_json(by_links, lower_bound_us=bound.value_us, bound_source=bound.witness)
+        return SavedSchedule(by_links, bound.value_us, bound.witness)
 
     def to_dict(self) -> dict[str, object]:
         """What `taccl synthesize --json` prints, but for paths: plain values, in units by their keys."""

@@ -24,10 +24,10 @@ from taccl.executed import Execution, execute
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem, RoutingLimits
 from taccl.request import MachineKeywords, Request, spelled_out
-from taccl.schedule import read_schedule
+from taccl.schedule import is_schedule, read_schedule
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
-from taccl.simulated_subject import Subject, is_json, of_file, of_schedule
+from taccl.simulated_subject import Subject, of_file, of_schedule
 from taccl.tolerance import contradicts
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def simulate_file(
     _check_run(protocol, slots, arbitration, copy_us_per_mb)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
-    subject = of_schedule(read_schedule(path)) if is_json(path) else of_file(path, collective, root)
+    subject = of_schedule(read_schedule(path)) if is_schedule(path) else of_file(path, collective, root)
     asked = Request(subject.collective, **machine)
     chosen = sizes or (subject.default_size,)
     problems = [_problem(subject, asked, size) for size in chosen]

@@ -20,7 +20,6 @@ from taccl.collective_file import load_collective
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import CollectiveError, VerificationError
 from taccl.files import read_bytes
-from taccl.reading import bytes_of
 from taccl.schedule import SavedSchedule
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -50,16 +49,6 @@ class Subject:
     def num_chunks(self) -> int:
         """The program's chunks in a size."""
         return self.collective.chunks_per_size // self.cut
-
-
-def is_json(path: str | Path) -> bool:
-    """Whether a file looks like a schedule and not like XML.
-
-    Raises
-    ------
-    FileError : it cannot be read.
-    """
-    return bytes_of(path, 64).lstrip().startswith(b"{")
 
 
 def of_schedule(saved: SavedSchedule) -> Subject:

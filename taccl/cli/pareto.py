@@ -84,7 +84,10 @@ _HEADER = (
     "--time-limit", type=float, default=120.0, show_default=True, metavar="SECONDS", help="Seconds of search."
 )
 @click.option(
-    "--schedule", type=FILE, help="Where to write a point's schedule as JSON; - for standard output."
+    "--schedule",
+    type=FILE,
+    help="Where to write a point's schedule: as Parquet if the name ends in .parquet, else as JSON; - for "
+    "standard output.",
 )
 @click.option(
     "--point",

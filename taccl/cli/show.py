@@ -24,8 +24,9 @@ from taccl.backend.targets import program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
+from taccl.errors import FileError
 from taccl.files import read_bytes
-from taccl.schedule import read_schedule
+from taccl.schedule import is_schedule, read_schedule
 
 if TYPE_CHECKING:
     from taccl.simulated import SimulatedSize
@@ -76,7 +77,7 @@ def show(
     size: str | None,
     collective: str | None,
 ) -> None:
-    """Show what FILE does: an MSCCL-XML, or a schedule (JSON) written by `taccl synthesize --schedule`.
+    """Show what FILE does: an MSCCL-XML, or a schedule (JSON or Parquet) written by `taccl synthesize --schedule`.
 
     Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
     again, whatever the file claims. An XML has none: they come
@@ -84,7 +85,7 @@ def show(
     """
     aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
-    subject = _schedule(file, machine) if _is_json(file) else _program(file, machine)
+    subject = _schedule(file, machine) if _is_schedule(file) else _program(file, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):
             click.echo(line)
@@ -126,12 +127,11 @@ _WITHOUT_EXECUTOR = (
 _NOT_GIVEN = _Machine(None, None, None, None, None, None)
 
 
-def _is_json(file: Path) -> bool:
-    """Whether a file begins like JSON; one that cannot be read is left for the XML reader to refuse."""
+def _is_schedule(file: Path) -> bool:
+    """Whether a file is one of a schedule; one that cannot be read is left for the XML reader to refuse."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    except (OSError, ValueError):
+        return is_schedule(file)
+    except FileError:
         return False
 
 

@@ -118,7 +118,12 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
 @click.option("--max-size", help="Largest call that the file serves.  [default: twice --size]")
 @click.option("-o", "--output", type=FILE, help="Where to write the file; - for standard output.")
-@click.option("--schedule", type=FILE, help="Where to write the schedule as JSON; - for standard output.")
+@click.option(
+    "--schedule",
+    type=FILE,
+    help="Where to write the schedule: as Parquet if the name ends in .parquet, else as JSON; - for standard "
+    "output.",
+)
 @click.option("--no-xml", is_flag=True, help="Only find the schedule; make no file.")
 @click.option(
     "--explain-plan",

@@ -1,7 +1,9 @@
-"""The answer: a schedule, the rules it keeps, and its file format. It does not know how it was found."""
+"""The answer: a schedule, the rules it keeps, and its file formats. It does not know how it was found."""
 
-from taccl.schedule.codec import SavedSchedule, read_schedule, schedule_from_json, schedule_to_json
+from taccl.schedule.codec import SavedSchedule, schedule_from_json, schedule_to_json
 from taccl.schedule.columns import Schedule, Send, Sends, schedule_from_sends
+from taccl.schedule.parquet import schedule_from_parquet, schedule_to_parquet
+from taccl.schedule.saved import is_schedule, read_schedule, schedule_file
 from taccl.tolerance import TOLERANCE_US
 
 __all__ = [
@@ -10,8 +12,12 @@ __all__ = [
     "Schedule",
     "Send",
     "Sends",
+    "is_schedule",
     "read_schedule",
+    "schedule_file",
     "schedule_from_json",
+    "schedule_from_parquet",
     "schedule_from_sends",
     "schedule_to_json",
+    "schedule_to_parquet",
 ]

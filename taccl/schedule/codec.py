@@ -6,14 +6,15 @@ Every column is on a line of its own. Floats are written so that they are read b
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from taccl.errors import CollectiveError, FileError, ScheduleError, TopologyError
+from taccl.collective import BoolArray, IntArray
+from taccl.errors import CollectiveError, ScheduleError, TopologyError
 from taccl.problem import Problem
-from taccl.reading import bytes_of
 from taccl.schedule.columns import Schedule
 from taccl.schedule.derivation import compacted, sets_of_rows
 from taccl.schedule.fields import Fields
@@ -24,7 +25,9 @@ from taccl.tolerance import contradicts
 FORMAT, VERSION = "taccl-schedule", 2
 
 _TRANSFERS = ("chunk", "src", "dst", "link", "start_us", "end_us", "reduce", "group")
-_FILE = ("format", "version", "lower_bound_us", "bound_source", *PROBLEM_KEYS, "transfers")
+#: What is said of the problem and of what is proved of it.
+DESCRIPTION = ("lower_bound_us", "bound_source", *PROBLEM_KEYS)
+_FILE = ("format", "version", *DESCRIPTION, "transfers")
 #: Since version 2: `sums` has the contributors of each partial sum that occurs, `transfers.sum` the place
 #: there of what each row carries, -1 for a copy. Both are null where each sum is made once and the table
 #: would have more entries than this; then a row carries all that met at its sender.
@@ -75,11 +78,18 @@ def schedule_values(
     return {
         "format": FORMAT,
         "version": VERSION,
-        "lower_bound_us": float(lower_bound_us),
-        "bound_source": bound_source,
-        **problem_values(schedule.problem),
+        **described(schedule.problem, lower_bound_us, bound_source),
         "sums": sums,
         "transfers": {**{name: getattr(schedule, name).tolist() for name in _TRANSFERS}, "sum": sum_of_row},
+    }
+
+
+def described(problem: Problem, lower_bound_us: float, bound_source: str) -> dict[str, object]:
+    """The values of `DESCRIPTION`, and what else the problem uses."""
+    return {
+        "lower_bound_us": float(lower_bound_us),
+        "bound_source": bound_source,
+        **problem_values(problem),
     }
 
 
@@ -122,39 +132,41 @@ def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedu
         fields.expect(_FILE)
     else:
         fields.expect((*_FILE, "sums"), optional=OPTIONAL_PROBLEM_KEYS)
-    try:
+
+    def schedule() -> Schedule:
         problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
-    except (TopologyError, CollectiveError) as fault:
-        raise type(fault)(fault.message, path=path, hint=fault.hint) from None
-    rows = fields.inner("transfers")
-    rows.expect(_TRANSFERS if version == 1 else (*_TRANSFERS, "sum"))
-    schedule = _schedule(rows, problem)
-    if fields.values.get("sums") is not None:
-        schedule = replace(schedule, sums=_read_sums(fields, rows, schedule))
-    bound, source = fields.number("lower_bound_us"), fields.text("bound_source")
-    if bound < 0:
-        fields.fail(f"lower_bound_us must not be negative, and it is {bound}")
-    try:
-        schedule = compacted(schedule)
-        schedule.check()
-        _bound_can_be(schedule, bound)
-    except ScheduleError as fault:
-        raise ScheduleError(fault.message, findings=fault.findings, path=path, hint=fault.hint) from None
-    return SavedSchedule(schedule, bound, source)
+        rows = fields.inner("transfers")
+        rows.expect(_TRANSFERS if version == 1 else (*_TRANSFERS, "sum"))
+        made = _schedule(rows, problem)
+        if fields.values.get("sums") is None:
+            return made
+        return compacted(replace(made, sums=_read_sums(fields, rows, made)))
+
+    return checked(schedule, fields)
 
 
-def read_schedule(path: str | Path) -> SavedSchedule:
-    """The schedule in a JSON file, checked.
+def checked(schedule: Callable[[], Schedule], fields: Fields) -> SavedSchedule:
+    """What `schedule` makes of a file's values, with the bound that stands beside it, if both can be.
 
     Raises
     ------
-    FileError : the file cannot be read; and whatever `schedule_from_json` raises.
+    FileError : the bound is none.
+    CollectiveError, TopologyError, ScheduleError : as `schedule_from_json`, with the file's path.
     """
     try:
-        text = bytes_of(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileError("this is not a text file", path=path) from None
-    return schedule_from_json(text, path)
+        made = schedule()
+        bound, source = fields.number("lower_bound_us"), fields.text("bound_source")
+        if bound < 0:
+            fields.fail(f"lower_bound_us must not be negative, and it is {bound}")
+        made.check()
+        _bound_can_be(made, bound)
+    except (TopologyError, CollectiveError) as fault:
+        raise type(fault)(fault.message, path=fields.path, hint=fault.hint) from None
+    except ScheduleError as fault:
+        raise ScheduleError(
+            fault.message, findings=fault.findings, path=fields.path, hint=fault.hint
+        ) from None
+    return SavedSchedule(made, bound, source)
 
 
 def _lines(content: dict[str, object], indent: str = "") -> str:
@@ -176,21 +188,32 @@ def _sums(schedule: Schedule) -> tuple[list[list[int]] | None, list[int] | None]
     sets = sets_of_rows(schedule, contributors(problem.collective))
     adding = [own if adds else 0 for own, adds in zip(sets, schedule.reduce.tolist(), strict=True)]
     sums = PartialSums.of_sets(adding, problem.num_ranks)
-    return [np.flatnonzero(row).tolist() for row in sums.members], sums.of_row.tolist()
+    return sums_listed(sums), sums.of_row.tolist()
+
+
+def sums_listed(sums: PartialSums) -> list[list[int]]:
+    """The contributors of each partial sum that occurs."""
+    return [np.flatnonzero(row).tolist() for row in sums.members]
 
 
 def _read_sums(fields: Fields, rows: Fields, schedule: Schedule) -> PartialSums:
+    members = members_of_sums(fields, schedule.problem.num_ranks)
+    of_row = rows.shifts("sum", len(schedule))
+    bad = np.flatnonzero((of_row < -1) | (of_row >= len(members)))
+    if len(bad):
+        rows.fail(f"transfers.sum[{bad[0]}] is {of_row[bad[0]]}, which is outside -1 .. {len(members) - 1}")
+    return PartialSums(of_row, members)
+
+
+def members_of_sums(fields: Fields, num_ranks: int) -> BoolArray:
+    """`PartialSums.members`, from the lists that `sums_listed` made."""
     lists = fields.integer_lists("sums")
-    members = np.zeros((len(lists), schedule.problem.num_ranks), dtype=np.bool_)
+    members = np.zeros((len(lists), num_ranks), dtype=np.bool_)
     for row, ranks in enumerate(lists):
-        if len(ranks) and ranks.max() >= schedule.problem.num_ranks:
+        if len(ranks) and ranks.max() >= num_ranks:
             fields.fail(f"sums[{row}] has rank {ranks.max()}, which is none")
         members[row, ranks] = True
-    of_row = rows.shifts("sum", len(schedule))
-    bad = np.flatnonzero((of_row < -1) | (of_row >= len(lists)))
-    if len(bad):
-        rows.fail(f"transfers.sum[{bad[0]}] is {of_row[bad[0]]}, which is outside -1 .. {len(lists) - 1}")
-    return PartialSums(of_row, members)
+    return members
 
 
 def _schedule(fields: Fields, problem: Problem) -> Schedule:
@@ -205,17 +228,21 @@ def _schedule(fields: Fields, problem: Problem) -> Schedule:
         reduce=fields.booleans("reduce", rows),
         group=fields.integers("group", rows),
     )
-    for name, column in (("src", schedule.src), ("dst", schedule.dst)):
-        given = fields.integers(name, rows)
+    refuse_other_ends(fields, schedule, fields.integers("src", rows), fields.integers("dst", rows))
+    return schedule
+
+
+def refuse_other_ends(fields: Fields, schedule: Schedule, src: IntArray, dst: IntArray) -> None:
+    """Fail where the ranks that a file gives for a row are not those that its link joins."""
+    for name, given, column in (("src", src, schedule.src), ("dst", dst, schedule.dst)):
         differs = np.flatnonzero(given != column)
         if len(differs):
             row = int(differs[0])
             link = int(schedule.link[row])
             fields.fail(
                 f"transfers.{name}[{row}] is {given[row]}, but its link {link} "
-                f"is {problem.topology.describe_link(link)}"
+                f"is {schedule.problem.topology.describe_link(link)}"
             )
-    return schedule
 
 
 def _bound_can_be(schedule: Schedule, bound_us: float) -> None:

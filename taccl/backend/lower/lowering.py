@@ -14,6 +14,7 @@ from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_nam
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
+from taccl.backend.lower.least import check_sends_fit
 from taccl.backend.lower.local_work import LocalWork, gathered_cells
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import order_events
@@ -70,6 +71,7 @@ def lower(
     refuse_features("MSCCL-XML", schedule.problem, FEATURES, REASONS, hint)
     collective = schedule.problem.collective
     files = dialects(collective.name, runtimes)
+    check_sends_fit(schedule, runtimes_named(runtimes), instances)
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))
     cut, instance = cut_into_instances(schedule, instances)
     sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)

@@ -12,6 +12,7 @@ from taccl.backend.limits import LIMITS, limits_of
 from taccl.backend.lower import lower
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import dialects
+from taccl.backend.lower.least import check_problem_fits
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.msccl_xml.reader import Document, begins_as_program, parse_document, parse_xml
 from taccl.backend.msccl_xml.writer import to_xml
@@ -40,7 +41,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         verify=_verify,
         protocols=tuple(protocol.value for protocol in Protocol),
         readers_of=partial(_readers_of, runtimes=runtimes),
-        refuse=_refuse,
+        refuse=partial(_refuse, runtimes=runtimes),
         variants=_variants,
         use=_use,
         knows=begins_as_program,
@@ -52,8 +53,9 @@ def _readers_of(collective: str, *, runtimes: tuple[str, ...]) -> Sequence[tuple
     return [dialect.readers for dialect in dialects(collective, runtimes)]
 
 
-def _refuse(problem: Problem, options: LoweringOptions) -> None:
+def _refuse(problem: Problem, options: LoweringOptions, *, runtimes: tuple[str, ...]) -> None:
     sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+    check_problem_fits(problem, runtimes, options.instances)
 
 
 def _lower(

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from taccl.collective import BoolArray, Collective, IntArray, Placement
+from taccl.schedule.numbering import rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,9 @@ class Pairs:
     @staticmethod
     def of(placement: Placement, num_ranks: int) -> Pairs:
         """The pairs of a placement, whatever the offsets."""
-        key = np.unique(np.asarray(placement.chunk, dtype=np.int64) * num_ranks + placement.rank)
+        key = placement.chunk * num_ranks + placement.rank
+        if not rises(key):  # a chunk is once on a rank, so there is nothing to drop
+            key.sort()
         chunk, rank = np.divmod(key, num_ranks)
         return Pairs(chunk, rank)
 

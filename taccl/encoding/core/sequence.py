@@ -12,6 +12,7 @@ from taccl.encoding.core.timing import Ports
 from taccl.network import FloatArray
 from taccl.problem import Problem
 from taccl.schedule import Schedule
+from taccl.schedule.numbering import different
 
 
 def in_sequence(
@@ -24,9 +25,8 @@ def in_sequence(
     compact: what leaves a rank waits for all that came there before.
     """
     topology, ports = problem.topology, Ports(problem)
-    cells, place = np.unique(
-        np.concatenate([chunk * topology.num_ranks + rank[link] for rank in (topology.src, topology.dst)]),
-        return_inverse=True,
+    cells, place = different(
+        np.concatenate([chunk * topology.num_ranks + rank[link] for rank in (topology.src, topology.dst)])
     )
     there = [0.0] * len(cells)
     senders, receivers = place[: len(chunk)].tolist(), place[len(chunk) :].tolist()

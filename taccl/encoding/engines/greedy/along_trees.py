@@ -22,6 +22,7 @@ from taccl.encoding.core.sequence import in_sequence, of_columns
 from taccl.encoding.core.timing import Ports
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.greedy.grown import grown, ways_of
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray, LogicalTopology
 from taccl.problem import Problem
@@ -37,7 +38,8 @@ MOST_CELLS = 2**25
 _MANY_ROWS = 1_000_000
 #: About so many rows take a unit of work.
 ROWS_PER_UNIT = 300
-#: With no more than so many offers, all that have a chunk make theirs anew in every step.
+#: With no more than so many offers, all that have a chunk make theirs anew in every step; with more, only the
+#: one that was taken up and the one that it reached do (`grown`).
 _MOST_OFFERS = 2**25
 
 
@@ -124,6 +126,8 @@ def _copied(instance: Instance, most_rows: int | None) -> Schedule | None:
     outputs = collective.outputs
     is_there = sources.holds[sources.of_chunk[outputs.chunk], outputs.rank]
     chunk, rank = outputs.chunk[~is_there], outputs.rank[~is_there]
+    if most_rows is not None and len(chunk) > most_rows:
+        return None
     many = np.bincount(chunk, minlength=collective.num_chunks) > 1
     is_spread = np.bincount(sources.of_chunk, many, len(sources.holds)) > 0
     via = np.full(sources.holds.shape, -1, dtype=np.int64)
@@ -195,27 +199,19 @@ def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     turned = _turned(topology, holds.argmax(axis=1))
     tie = _TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
     busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
+    if len(which) * topology.num_ranks**3 > _MOST_OFFERS:
+        return grown(ways_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, _LATENESS)
     free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
     at = np.where(holds, 0.0, np.inf)
-    price, sender = np.full(holds.shape, np.inf), np.full(holds.shape, -1, dtype=np.int64)
-    outside = ~holds
-    via = np.full(holds.shape, -1, dtype=np.int64)
-
-    def offer(ranks: IntArray) -> None:
-        """What it would cost to reach the others from these ranks, one for each source."""
-        over = link[ranks]
-        ready = np.maximum(at[each, ranks], free[each, shares[ranks]])
-        new = cost[kinds, ranks] + (_LATENESS * ready + tie[each, ranks])[:, None] + tie
-        better = ((new < price) | (sender == ranks[:, None])) & outside & (over >= 0)
-        price[better] = new[better]
-        sender[better] = np.broadcast_to(ranks[:, None], better.shape)[better]
-
-    first = holds.argmax(axis=1)
-    for rank in np.flatnonzero(holds.any(axis=0)).tolist():
-        offer(np.where(holds[:, rank], rank, first))
-    has_time_for_all = len(which) * topology.num_ranks**3 <= _MOST_OFFERS
+    outside, via = ~holds, np.full(holds.shape, -1, dtype=np.int64)
     for _ in range(topology.num_ranks):
-        price[~outside] = np.inf
+        price, sender = np.full(holds.shape, np.inf), np.full(holds.shape, -1, dtype=np.int64)
+        for rank in np.flatnonzero(np.isfinite(at).any(axis=0)).tolist():
+            ready = np.maximum(at[:, rank], free[:, shares[rank]])
+            new = cost[kinds, rank] + (_LATENESS * ready + tie[:, rank])[:, None] + tie
+            better = (new < price) & outside & (link[rank] >= 0)
+            price[better] = new[better]
+            sender[better] = rank
         nearest = price.argmin(axis=1)
         row = np.flatnonzero(np.isfinite(price[each, nearest]))
         if not len(row):
@@ -226,15 +222,6 @@ def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
         via[row, to], outside[row, to], at[row, to] = over, False, start + duration[over]
         shared = shares[came] >= 0
         free[row[shared], shares[came[shared]]] = (start + busy[over])[shared]
-        if has_time_for_all:
-            price[:] = np.inf
-            for rank in np.flatnonzero(np.isfinite(at).any(axis=0)).tolist():
-                offer(np.full(len(which), rank))
-            continue
-        again, new = first.copy(), first.copy()
-        again[row], new[row] = came, to
-        offer(again)
-        offer(new)
     return via
 
 

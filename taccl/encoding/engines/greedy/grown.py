@@ -1,0 +1,106 @@
+"""Trees grown from many sources on hundreds of ranks, each by the link that is cheapest to use next.
+
+The rule is that of `along_trees`; here it runs source by source in machine code, over the links of each rank
+alone. It knows arrays; what a chunk or a collective is, it must not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.compiled import compiled
+from taccl.network import FloatArray
+
+
+class Ways(NamedTuple):
+    """Links by their senders, one for each receiver: those of rank r stand at first[r] .. first[r + 1] - 1.
+
+    `duration_us` and `busy_us` are how long a chunk is on its way, and how long it keeps the sender; `shares`
+    has for each rank the number of a port that its links share, -1 for none.
+    """
+
+    first: IntArray
+    link: IntArray
+    dst: IntArray
+    duration_us: FloatArray
+    busy_us: FloatArray
+    shares: IntArray
+
+
+def ways_of(link: IntArray, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray) -> Ways:
+    """The ways over a table of links between each two ranks, -1 for none; times of each link."""
+    src, dst = np.nonzero(link >= 0)
+    number = link[src, dst]
+    first = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=len(link)))])
+    return Ways(first, number, dst, duration_us[number], busy_us[number], shares)
+
+
+def grown(
+    ways: Ways, usable: BoolArray, kinds: IntArray, holds: BoolArray, tie: FloatArray, lateness: float
+) -> IntArray:
+    """For each source the link by which each rank is reached, -1 at the source or for none, shape (S, R).
+
+    Parameters
+    ----------
+    usable : shape (K, num_links); `kinds`, shape (S,), says which row a source keeps to.
+    holds : shape (S, R); where each source has its chunks.
+    tie : shape (S, R); what tells links of equal cost apart, by the ranks at both ends.
+    lateness : what it counts that a sender has a chunk later.
+    """
+    via = np.full(holds.shape, -1, dtype=np.int64)
+    _grow(ways, usable, kinds, holds, tie, lateness, int(ways.shares.max(initial=-1)) + 1, via)
+    return via
+
+
+@compiled
+def _grow(
+    ways: Any, usable: Any, kinds: Any, holds: Any, tie: Any, lateness: float, num_shared: int, via: Any
+) -> None:
+    many, num_ranks = holds.shape
+    price, at = np.empty(num_ranks), np.empty(num_ranks)
+    sender, inward = np.empty(num_ranks, np.int64), np.empty(num_ranks, np.int64)
+    outside = np.empty(num_ranks, np.bool_)
+    offering, free = np.empty(num_ranks, np.int64), np.empty(num_shared)
+    for s in range(many):
+        price[:], at[:], sender[:], free[:] = np.inf, np.inf, -1, 0.0
+        num_offering = 0
+        for rank in range(num_ranks):
+            outside[rank] = not holds[s, rank]
+            if holds[s, rank]:
+                at[rank] = 0.0
+                offering[num_offering] = rank
+                num_offering += 1
+        while True:
+            for number in range(num_offering):
+                rank = offering[number]
+                ready, shared = at[rank], ways.shares[rank]
+                if shared >= 0 and free[shared] > ready:
+                    ready = free[shared]
+                late = lateness * ready + tie[s, rank]
+                for way in range(ways.first[rank], ways.first[rank + 1]):
+                    to = ways.dst[way]
+                    if not outside[to]:
+                        continue
+                    new = np.inf
+                    if usable[kinds[s], ways.link[way]]:
+                        new = ways.duration_us[way] + late + tie[s, to]
+                    if new < price[to] or sender[to] == rank:
+                        price[to], sender[to], inward[to] = new, rank, way
+            nearest, least = -1, np.inf
+            for rank in range(num_ranks):
+                if outside[rank] and price[rank] < least:
+                    nearest, least = rank, price[rank]
+            if nearest < 0:
+                break
+            came, way = sender[nearest], inward[nearest]
+            start, shared = at[came], ways.shares[came]
+            if shared >= 0 and free[shared] > start:
+                start = free[shared]
+            via[s, nearest], outside[nearest] = ways.link[way], False
+            at[nearest] = start + ways.duration_us[way]
+            if shared >= 0:
+                free[shared] = start + ways.busy_us[way]
+            offering[0], offering[1], num_offering = came, nearest, 2
