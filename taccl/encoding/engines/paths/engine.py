@@ -17,18 +17,20 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.forest.arcs import costs_of
-from taccl.encoding.engines.paths.choose import Batches, Paths, choose, choosing_is_compiled
-from taccl.encoding.engines.paths.pipeline import Steps, remaining, scheduled, scheduling_is_compiled, steps_of
+from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is_compiled
+from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: The most chunks that share a path, so that they can share sends.
+#: The most chunks that share a send.
 _MOST_TOGETHER = 64
 #: How much the load of the ports on the rest of a chunk's way counts beside its time, by a power of the load.
 _POWERS = (2.0, 0.0, 8.0)
-#: A way that is worse than the best by more than this part with the first power is given up.
-_WORSE = 0.05
+#: How much the way from the source counts in choosing trees, where nodes have several ranks.
+_BLENDS = (0.3, 1.0)
+#: By what part chance changes how urgent a step is.
+_CHANCE = 1e-3
 #: How often all ways are tried, with other paths each time.
 _SEEDS = 8
 #: Compiling takes no longer, seconds.
@@ -86,86 +88,76 @@ class _Search:
 
     def __init__(self, instance: Instance, seed: int) -> None:
         self.problem, self.seed = instance.problem, seed
-        self.chunks = instance.demand.from_one_to_another
         self.costs = costs_of(self.problem.topology)
-        self.usable, self.kind = self._kinds()
+        chunks = instance.demand.from_one_to_another
+        self.usable, kind = self._kinds(chunks)
+        self.ends = self._ends(chunks, kind)
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Schedules of all ways, each better than all before; the first even without time."""
         powers, has_one = list(_POWERS), False
-        for size, seed in self._ways():
+        for blend, seed in self._ways():
             if has_one and not budget.remaining_s():
                 return
-            batches = self._batches(size)
             chosen = choose(
-                self.problem.topology, self.costs, self.usable, batches, self.problem.chunk_mb, seed
+                self.problem.topology, self.costs, self.usable, self.ends, self.problem.chunk_mb, blend, seed
             )
             if chosen is None:
                 return
-            steps = steps_of(chosen, batches)
-            for power in list(powers):
+            best_of_these = np.inf
+            for size, power in product(self._sizes(), list(powers)):
                 if has_one and not budget.remaining_s():
                     return
-                schedule = self._schedule(steps, batches, chosen, size, power, seed)
+                schedule = self._schedule(chosen, size, power, seed)
                 budget.spend(_UNITS * len(schedule))
                 has_one = True
+                best_of_these = min(best_of_these, schedule.makespan_us)
                 if schedule.makespan_us < best_us:
                     best_us = schedule.makespan_us
                     powers.remove(power)
                     powers.insert(0, power)
                     yield schedule
-                elif schedule.makespan_us > best_us * (1 + _WORSE):
-                    break
 
-    def _ways(self) -> Iterator[tuple[int, int]]:
-        """How many chunks of a pair travel together at most, and a seed."""
-        most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.collective.chunks_per_rank)
-        sizes = [1 << power for power in range(most.bit_length())]
-        for number, size in product(range(_SEEDS), sizes):
-            yield size, self.seed + number
+    def _sizes(self) -> list[int]:
+        """How many chunks may travel together."""
+        most = min(self.problem.max_group, _MOST_TOGETHER, len(self.ends))
+        return [1 << power for power in range(most.bit_length())]
 
-    def _kinds(self) -> tuple[BoolArray, IntArray]:
-        """The links that chunks of each kind may use, and the kind of each chunk that has to move."""
+    def _ways(self) -> Iterator[tuple[float, int]]:
+        """How trees are blended, and a seed."""
+        topology = self.problem.topology
+        blends = _BLENDS if 1 < topology.num_nodes < topology.num_ranks else _BLENDS[-1:]
+        for number in range(_SEEDS):
+            for blend in blends:
+                yield blend, self.seed + number
+
+    def _kinds(self, chunks: IntArray) -> tuple[BoolArray, IntArray]:
+        """The links that chunks of each kind may use, and the kind of each of these chunks."""
         may_use = self.problem.limits.may_use
         if may_use is None:
             links = self.problem.topology.num_links
-            return np.ones((1, links), dtype=np.bool_), np.zeros(len(self.chunks), dtype=np.int64)
+            return np.ones((1, links), dtype=np.bool_), np.zeros(len(chunks), dtype=np.int64)
         usable, kind = np.unique(may_use, axis=0, return_inverse=True)
-        return usable, kind.ravel()[self.problem.collective.owner[self.chunks]]
+        return usable, kind.ravel()[self.problem.collective.owner[chunks]]
 
-    def _batches(self, size: int) -> Batches:
-        """Chunks of one pair of ranks and of one kind, at most `size` of them in a batch."""
-        collective = self.problem.collective
-        source, target = collective.source[self.chunks], collective.destination[self.chunks]
-        order = np.lexsort((self.chunks, target, self.kind, source))
-        chunk, source, target, kind = (
-            column[order] for column in (self.chunks, source, target, self.kind)
-        )
-        new = np.ones(len(chunk), dtype=np.bool_)
-        new[1:] = (np.diff(source) != 0) | (np.diff(target) != 0) | (np.diff(kind) != 0)
-        begins = np.flatnonzero(new)
-        nth = np.arange(len(chunk)) - np.repeat(begins, np.diff(np.append(begins, len(chunk))))
-        begins = np.flatnonzero(nth % size == 0)
-        return Batches(np.append(begins, len(chunk)), chunk, source[begins], target[begins], kind[begins])
+    def _ends(self, chunks: IntArray, kind: IntArray) -> Ends:
+        """The chunks by source and kind; those for one node are in company, where it has several ranks."""
+        collective, node_of = self.problem.collective, self.problem.topology.node_of
+        source, target = collective.source[chunks], collective.destination[chunks]
+        piece = np.arange(len(chunks)) % collective.chunks_per_rank
+        company = node_of[target] if len(np.unique(node_of)) > 1 else target
+        company = company * collective.chunks_per_rank + piece
+        order = np.lexsort((chunks, company, kind, source))
+        return Ends(*(column[order] for column in (chunks, source, target, kind, company)))
 
-    def _schedule(
-        self, steps: Steps, batches: Batches, chosen: Paths, size: int, power: float, seed: int
-    ) -> Schedule:
-        problem = self.problem
-        key = -remaining(steps, self._weight(chosen, power))
+    def _schedule(self, chosen: Paths, size: int, power: float, seed: int) -> Schedule:
+        mine = chunks_of(chosen)
+        key = -remaining(chosen, self._weight(chosen, power))
         # Those that are equally urgent go in another order each time.
-        chance = np.random.default_rng(seed).random(len(batches.chunk))
-        key *= 1.0 + 1e-3 * chance[steps.place]
-        start, end, leader = scheduled(steps, batches, self.costs, problem.chunk_mb, key, size)
-        return Schedule(
-            problem,
-            batches.chunk[steps.place],
-            steps.link.astype(np.int64),
-            start,
-            end,
-            np.zeros(len(start), dtype=np.bool_),
-            leader.astype(np.int64),
-        )
+        key *= 1.0 + _CHANCE * np.random.default_rng(seed).random(len(self.ends))[mine]
+        start, end, leader = scheduled(chosen, self.costs, self.problem.chunk_mb, key, size)
+        link, adds = chosen.link.astype(np.int64), np.zeros(len(start), dtype=np.bool_)
+        return Schedule(self.problem, self.ends.chunk[mine], link, start, end, adds, leader).sorted()
 
     def _weight(self, chosen: Paths, power: float) -> FloatArray:
         """What each link counts in the urgency of a step: its time, and more where its ports are busy."""

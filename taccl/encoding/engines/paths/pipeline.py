@@ -3,7 +3,8 @@ r"""All transfers along paths, scheduled: whatever can go goes, and of several t
 A transfer starts as soon as its chunk is there and all ports of its link are free. Of those that wait for a
 port the one with the least key goes first: the longer the rest of its way, the less.
 
-Chunks of one batch travel together where several of them wait for the same link, at most `most` at a time.
+Chunks that wait for the same link as the one that goes, go with it, at most `most` at a time: so alpha is paid
+less often, and nothing waits for company.
 It knows paths and costs; it must not know how the paths were chosen.
 """
 
@@ -18,44 +19,23 @@ from taccl.collective import IntArray
 from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.engines.forest.arcs import Costs
 from taccl.encoding.engines.forest.heaps import pop, push
-from taccl.encoding.engines.paths.choose import Batches, Paths
+from taccl.encoding.engines.paths.choose import Paths
 from taccl.network import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Every step of every chunk: columns of equal length, those of a chunk together and in order.
-
-    Parameters
-    ----------
-    place : whose step it is, as a place of `Batches.chunk`.
-    link : over which link.
-    first : shape (num_places + 1,); where the steps of each place begin.
-    """
-
-    place: IntArray
-    link: IntArray
-    first: IntArray
+def chunks_of(paths: Paths) -> IntArray:
+    """Whose each step is, as a number of a moving chunk, shape (num_steps,)."""
+    return np.repeat(np.arange(len(paths.first) - 1, dtype=np.int32), np.diff(paths.first))
 
 
-def steps_of(paths: Paths, batches: Batches) -> Steps:
-    """The steps of all chunks along the paths of their batches."""
-    size = np.diff(batches.first)
-    batch = np.repeat(np.arange(len(batches)), size)
-    many = np.diff(paths.first)[batch]
-    first = np.concatenate([[0], np.cumsum(many)])
-    link = paths.link[np.repeat(paths.first[batch] - first[:-1], many) + np.arange(first[-1])]
-    return Steps(np.repeat(np.arange(len(batch), dtype=np.int32), many), link, first)
-
-
-def remaining(steps: Steps, weight: FloatArray) -> FloatArray:
+def remaining(paths: Paths, weight: FloatArray) -> FloatArray:
     """The sum of a weight over the rest of each step's way, with that step; `weight` is one for each link."""
-    so_far = np.concatenate([[0.0], np.cumsum(weight[steps.link])])
-    return so_far[steps.first[1:]][steps.place] - so_far[:-1]
+    so_far = np.concatenate([[0.0], np.cumsum(weight[paths.link])])
+    return so_far[np.repeat(paths.first[1:], np.diff(paths.first))] - so_far[:-1]
 
 
 def scheduled(
-    steps: Steps, batches: Batches, costs: Costs, chunk_mb: float, key: FloatArray, most: int
+    paths: Paths, costs: Costs, chunk_mb: float, key: FloatArray, most: int
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """When each step starts and ends, and a number that those have in common that travel together.
 
@@ -64,12 +44,10 @@ def scheduled(
     key : shape (num_steps,); of those that wait, the least goes first.
     most : chunks in one send.
     """
-    size = np.diff(batches.first)
-    last = np.repeat(batches.first[1:], size)
     start, end = np.full(len(key), -1.0), np.zeros(len(key))
-    leader = np.zeros(len(key), dtype=np.int32 if len(key) < 2**31 else np.int64)
+    leader = np.zeros(len(key), dtype=np.int64)
     _run(
-        steps.place, steps.link, steps.first, last, costs, chunk_mb, key.astype(np.float32), most,
+        chunks_of(paths), paths.link, paths.first, costs, chunk_mb, key.astype(np.float32), most,
         start, end, leader,
     )  # fmt: skip
     return start, end, leader
@@ -81,11 +59,20 @@ def scheduling_is_compiled() -> bool:
 
 
 @compiled
+def _append(e: int, link: int, head: Any, tail: Any, behind: Any) -> None:
+    """Add a step to those that may go over its link."""
+    if head[link] < 0:
+        head[link] = e
+    else:
+        behind[tail[link]] = e
+    tail[link] = e
+
+
+@compiled
 def _run(
-    place_of: Any,
+    chunk_of: Any,
     link_of: Any,
     first: Any,
-    last: Any,
     costs: Any,
     mb: float,
     key: Any,
@@ -95,8 +82,13 @@ def _run(
     leader: Any,
 ) -> None:
     """Fill `start`, `end` and `leader`. A step's number is where it stands in these columns."""
-    places, num_ports = len(first) - 1, costs.num_ports
+    chunks, num_ports, num_links = len(first) - 1, costs.num_ports, len(costs.alpha_us)
     free = np.zeros(num_ports)
+    # The steps that may go over each link, in the order in which their chunks came; gone ones are taken off
+    # when they are met. It is kept where chunks may share sends.
+    head, tail = np.full(num_links, -1, np.int64), np.full(num_links, -1, np.int64)
+    behind = np.full(len(link_of) if most > 1 else 0, -1, np.int64)
+    next_of_send = np.full(len(link_of) if most > 1 else 0, -1, np.int64)
     queue_first = np.zeros(num_ports + 1, np.int64)
     for link in link_of:
         for pair in range(costs.first[link], costs.first[link + 1]):
@@ -110,14 +102,15 @@ def _run(
     # the ends of sends, by their first step, and ports that are free again, by -1 - port.
     room = len(link_of) + num_ports
     keys, items, waiting = np.zeros(room, np.float32), np.zeros(room, np.int64), 0
-    room = places + num_ports
+    room = chunks + num_ports
     event_keys, event_items, events = np.zeros(room), np.zeros(room, np.int64), 0
-    arrived = np.zeros(places, np.int64)  # the step that each place is ready for
-    for c in range(places):
-        arrived[c] = first[c]
-        if first[c] < first[c + 1]:
-            push(keys, items, 0, waiting, key[first[c]], first[c])
+    for c in range(chunks):
+        e = first[c]
+        if e < first[c + 1]:
+            push(keys, items, 0, waiting, key[e], e)
             waiting += 1
+            if most > 1:
+                _append(e, link_of[e], head, tail, behind)
     now = 0.0
     while True:
         while waiting:
@@ -145,20 +138,20 @@ def _run(
                         pop(queue_keys, queue_items, at, queue_size[p])
                         queue_size[p] -= 1
                 continue
-            c = place_of[e]
-            step, together = e - first[c], 1
-            while (
-                together < most
-                and c + together < last[c]
-                and arrived[c + together] == first[c + together] + step
-                and start[first[c + together] + step] < 0.0
-            ):
-                together += 1
+            together = 1
+            start[e], leader[e] = now, e
+            if most > 1:
+                other, latest = head[link], e
+                while other >= 0 and together < most:
+                    if start[other] < 0.0:
+                        start[other], leader[other] = now, e
+                        next_of_send[latest] = other
+                        latest = other
+                        together += 1
+                    other = behind[other]
+                head[link] = other
             ends = now + costs.alpha_us[link] + together * mb * costs.beta_us[link]
-            for other in range(c, c + together):
-                start[first[other] + step] = now
-                end[first[other] + step] = ends
-                leader[first[other] + step] = e
+            end[e] = ends
             push(event_keys, event_items, 0, events, ends, e)
             events += 1
             for pair in range(costs.first[link], costs.first[link + 1]):
@@ -189,14 +182,11 @@ def _run(
                     pop(queue_keys, queue_items, at, queue_size[p])
                     queue_size[p] -= 1
                 continue
-            c = place_of[e]
-            step = e - first[c]
-            while c < last[place_of[e]] and first[c] + step < first[c + 1] and leader[first[c] + step] == e:
-                if start[first[c] + step] < 0.0:
-                    break
-                following = first[c] + step + 1
-                arrived[c] = following
-                if following < first[c + 1]:
-                    push(keys, items, 0, waiting, key[following], following)
+            while e >= 0:
+                end[e] = now
+                if e + 1 < first[chunk_of[e] + 1]:
+                    push(keys, items, 0, waiting, key[e + 1], e + 1)
                     waiting += 1
-                c += 1
+                    if most > 1:
+                        _append(e + 1, link_of[e + 1], head, tail, behind)
+                e = next_of_send[e] if most > 1 else -1
