@@ -32,7 +32,7 @@ _LOOKS = 30_000_000
 #: How often every portion is routed, and how sharply prices rise each time.
 _SHARPNESS = (8.0, 24.0, 60.0)
 #: What a path's own time counts beside the price of its ports.
-_SHORTNESS = 1e-3
+_SHORTNESS = 0.02
 #: Relative differences by which equally short paths are told apart.
 _TIES = 1e-4
 

@@ -26,7 +26,7 @@ from taccl.schedule import TOLERANCE_US, Schedule
 #: The most chunks that share a send.
 _MOST_TOGETHER = 64
 #: How much the load of the ports on the rest of a chunk's way counts beside its time, by a power of the load.
-_POWERS = (2.0, 0.0, 8.0)
+_POWERS = (0.0, 1.0, 2.0, 8.0)
 #: How much the way from the source counts in choosing trees, where nodes have several ranks.
 _BLENDS = (0.3, 1.0)
 #: By what part chance changes how urgent a step is.
