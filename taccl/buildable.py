@@ -15,6 +15,8 @@ from taccl.errors import CollectiveError, TopologyError
 MAX_PLACES = 2**22
 #: The most chunks times ranks, which engines and bounds have tables of.
 MAX_CELLS = 2**28
+#: Collectives in which every chunk goes from one rank to one.
+_PAIRWISE = ("alltoall", "gather", "scatter")
 #: The most links between ranks, as among 512 that all reach each other.
 MAX_LINKS = 2**18
 
@@ -26,8 +28,11 @@ def check_places(name: str, num_ranks: int, pieces: int) -> None:
 
 
 def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None:
-    """Raise CollectiveError if a collective, standard or not, has more than MAX_CELLS chunks times ranks."""
-    if num_chunks * num_ranks <= MAX_CELLS:
+    """Raise CollectiveError if a collective, standard or not, has more than MAX_CELLS chunks times ranks.
+
+    Chunks that go from one rank to one need no such tables.
+    """
+    if name in _PAIRWISE or num_chunks * num_ranks <= MAX_CELLS:
         return
     if num_chunks != _chunks(name, num_ranks, pieces):
         raise CollectiveError(
@@ -63,12 +68,11 @@ def _chunks(name: str, num_ranks: int, pieces: int) -> int:
 
 def _places(name: str, num_ranks: int, pieces: int) -> int:
     """Rows of the longer placement."""
-    everywhere = name not in ("alltoall", "gather", "scatter")
-    return _chunks(name, num_ranks, pieces) * (num_ranks if everywhere else 1)
+    return _chunks(name, num_ranks, pieces) * (1 if name in _PAIRWISE else num_ranks)
 
 
 def _fits(name: str, num_ranks: int, pieces: int) -> bool:
-    cells = _chunks(name, num_ranks, pieces) * num_ranks
+    cells = 0 if name in _PAIRWISE else _chunks(name, num_ranks, pieces) * num_ranks
     return cells <= MAX_CELLS and _places(name, num_ranks, pieces) <= MAX_PLACES
 
 

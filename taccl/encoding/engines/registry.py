@@ -10,6 +10,7 @@ from taccl.encoding.engines import (
     greedy,
     milp,
     orders,
+    paths,
     shortest,
     textbook,
     trees,
@@ -145,6 +146,13 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=flows.serves,
         run=beginning_with(greedy.greedy, flows.flows),
+    ),
+    Engine(
+        name="paths",
+        about="a path for each chunk that goes to one rank, all in one pipeline, at any size",
+        features=COPIES_AND_SUMS,
+        serves=paths.serves,
+        run=paths.paths,
     ),
     Engine(
         name="orders",

@@ -31,6 +31,8 @@ PHASES, ALWAYS = "phases", "textbook"
 _FOR_TEXTBOOK = 0.15
 #: Forests are many ways to do one thing: on small problems all are tried in less, on large ones each counts.
 _FOR_FORESTS = 0.3
+#: So are paths, and flows have a turn after them.
+_FOR_PATHS = 0.3
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
 #: it leaves is more than what it has.
 _FOR_ALL_PROGRAMS = 0.35
@@ -202,6 +204,7 @@ EACH_PHASE: tuple[Stage, ...] = (
         _ROUTES,
         asks_quotient=True,
     ),
+    Stage("paths", "every chunk goes from one rank to one", always, fixed(_FOR_PATHS)),
     Stage(
         "flows",
         "every chunk goes from one rank to one; several chunks per rank, or ranks in one orbit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,16 +50,24 @@ class Compositions:
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def images(self, maps: Sequence[IntArray], size: int) -> IntArray:
-        """Where each element takes each of `size` things, shape (num_elements, size).
+    def images(self, maps: Sequence[IntArray], things: IntArray | int) -> IntArray:
+        """Where each element takes each of some things, or of so many, shape (num_elements, things).
 
-        `maps` says where the permutations take them, in their order.
+        `maps` says where the permutations take all of them, in their order. Numbers are of 32 bits where they
+        fit.
         """
-        images = np.empty((len(self), size), dtype=np.int64)
-        images[0] = np.arange(size)
+        first = np.arange(things) if isinstance(things, int) else things
+        maps = [each.astype(_narrow(len(each))) for each in maps]
+        images = np.empty((len(self), len(first)), dtype=_narrow(max([len(first), *map(len, maps)])))
+        images[0] = first
         for element in range(1, len(self)):
             np.take(maps[self.last[element]], images[self.before[element]], out=images[element])
         return images
+
+
+def _narrow(size: int) -> type[np.signedinteger[Any]]:
+    """The smallest kind of numbers for so many things."""
+    return np.int32 if size < 2**31 else np.int64
 
 
 def compositions(

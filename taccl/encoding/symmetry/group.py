@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from taccl.automorphism import Broken, same_costs
-from taccl.collective import IntArray
+from taccl.automorphism import Broken, network_map, same_costs
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.symmetry.action import Action, Compositions, compositions
 from taccl.encoding.symmetry.check import action_of
 from taccl.errors import SketchError
@@ -110,7 +112,14 @@ class Growing:
         larger = compositions(permutations, topology.num_ranks, moving=topology.num_members)
         if larger is None:
             return
-        if self.problem.chunk_map(ranks) is None:  # soon seen, where the network is not: a root stays, say
+        # A root stays, say: mostly that is sooner seen than whether the network is the same.
+        if self.problem.num_chunks <= topology.num_links:
+            if self.problem.chunk_map(ranks) is None:
+                return
+        elif isinstance(network_map(ranks, topology, self.problem.limits), Broken):
+            self.refused.add(ranks.tobytes())
+            return
+        elif self.problem.chunk_map(ranks) is None:
             return
         action = action_of(self.problem, ranks)
         if isinstance(action, Broken):  # by the network, as the collective stays the same
@@ -150,6 +159,22 @@ class Growing:
     def chunks(self) -> IntArray:
         """Where each element takes each chunk, shape (num_elements, num_chunks)."""
         return self.elements.images([each.chunks for each in self.generators], self.problem.num_chunks)
+
+    def images_of_chunks(self, chunks: IntArray) -> IntArray:
+        """Where each element takes some of the chunks, shape (num_elements, len(chunks))."""
+        return self.elements.images([each.chunks for each in self.generators], chunks)
+
+    @property
+    def is_least_chunk(self) -> BoolArray:
+        """Whether each chunk is the least of its orbit, shape (num_chunks,)."""
+        many = self.problem.num_chunks
+        chunk = np.tile(np.arange(many), len(self.generators))
+        image = np.concatenate([each.chunks for each in self.generators] or [chunk])
+        moves = coo_array((np.ones(len(chunk), dtype=np.bool_), (chunk, image)), shape=(many, many))
+        _, orbit = connected_components(moves, directed=False)
+        least = np.zeros(many, dtype=np.bool_)
+        least[np.unique(orbit, return_index=True)[1]] = True
+        return least
 
     def group(self) -> SymmetryGroup:
         """The group as it is now."""

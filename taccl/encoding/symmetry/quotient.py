@@ -36,8 +36,8 @@ from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-#: Larger tables of images than this, in cells of 8 bytes, are not worth their memory.
-_MOST_IMAGES = 60_000_000
+#: Larger tables of images than this, in cells of 4 bytes, are not worth their memory.
+_MOST_IMAGES = 160_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,8 @@ class Quotient:
         # All images of a row stand together, so rows in order of time still are, which makes sorting cheap.
         lifted = Schedule(
             problem=self.whole,
-            chunk=np.ascontiguousarray(self.chunk_map.T)[schedule.chunk].ravel(),
-            link=np.ascontiguousarray(self.link_map.T)[schedule.link].ravel(),
+            chunk=self.chunk_map[:, schedule.chunk].T.astype(np.int64).ravel(),
+            link=self.link_map[:, schedule.link].T.astype(np.int64).ravel(),
             start_us=np.repeat(schedule.start_us, images),
             end_us=np.repeat(schedule.end_us, images),
             reduce=np.repeat(schedule.reduce, images),
@@ -93,8 +93,9 @@ def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | 
         return None
 
     def fits(generators: list[Action], elements: Compositions) -> bool:
-        size = topology.num_links + topology.num_ports + problem.num_chunks
-        return len(elements) * size <= _MOST_IMAGES and _moves_ports(topology, generators, elements)
+        # Each chunk that is left has as many images as there are elements.
+        cells = len(elements) * (topology.num_links + topology.num_ports) + problem.num_chunks
+        return cells <= _MOST_IMAGES and _moves_ports(topology, generators, elements)
 
     if problem.symmetry:
         growing = growing_from(problem)
@@ -126,8 +127,7 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
         ports=tuple(tuple(of_port[port] for port in ports) for ports in topology.ports),
         port_names=tuple(topology.port_names[orbit] for orbit in orbits),
     )
-    images = growing.chunks
-    chosen = images.min(axis=0) == np.arange(problem.num_chunks)
+    chosen = growing.is_least_chunk
     inputs, outputs = problem.collective.inputs.chunk, problem.collective.outputs.chunk
     part = replace(
         problem,
@@ -138,7 +138,7 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
         ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
         tail_us=None if problem.tail_us is None else problem.tail_us[chosen[outputs]],
     )
-    return Quotient(problem, part, images[:, chosen], growing.links, growing.is_exact)
+    return Quotient(problem, part, growing.images_of_chunks(np.flatnonzero(chosen)), growing.links, growing.is_exact)
 
 
 def _only(collective: Collective, chosen: BoolArray) -> Collective:

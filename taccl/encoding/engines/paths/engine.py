@@ -1,0 +1,169 @@
+"""The paths engine: a path for each chunk at balanced loads, then all transfers in one pipeline, in several ways.
+
+It serves problems in which every chunk goes from one rank to one rank (AlltoAll, Gather, Scatter), at any size: the
+work grows with the number of transfers. Where ranks are in one orbit, it answers the quotient first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.forest.arcs import costs_of
+from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is_compiled
+from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
+from taccl.encoding.instance import Instance
+from taccl.network import FloatArray
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: The most chunks that share a send.
+_MOST_TOGETHER = 64
+#: How much the load of the ports on the rest of a chunk's way counts beside its time, by a power of the load.
+_POWERS = (0.0, 1.0, 2.0, 8.0)
+#: How much the way from the source counts in choosing trees, where nodes have several ranks.
+_BLENDS = (0.3, 1.0)
+#: By what part chance changes how urgent a step is.
+_CHANCE = 1e-3
+#: How often all ways are tried, with other paths each time.
+_SEEDS = 8
+#: Compiling takes no longer, seconds.
+_COMPILING_S = 15.0
+#: Units of work for each transfer that is scheduled.
+_UNITS = 2e-3
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether every chunk is copied from one rank to one rank."""
+    problem = instance.problem
+    if not instance.demand.moves_pairwise:
+        return no("paths carry chunks from one rank to one rank, and here some go to several")
+    if not problem.topology.num_links or not len(instance.demand.from_one_to_another):
+        return no("nothing has to move")
+    if problem.limits.own_first is not None:
+        return no("it knows no order in which own chunks leave first")
+    if problem.symmetry and instance.quotient is None:
+        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+    return YES
+
+
+def paths(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield better and better schedules, of the quotient first where there is one.
+
+    The first time on a machine its loops have to be compiled; with no time for that it yields a note.
+    """
+    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or _is_compiled()):
+        why = f"paths were not tried: compiling them, once on this computer, takes up to {_COMPILING_S:g} s"
+        yield Update("paths", note=why)
+        return
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    asks = bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
+    quotient = instance.quotient if asks else None
+    parts = [instance]
+    if quotient is not None and instance.quotient_instance is not None:
+        parts = [instance.quotient_instance, *([] if instance.problem.symmetry else parts)]
+    for number, part in enumerate(parts):
+        share = budget.share(1 / (len(parts) - number))
+        for schedule in _Search(part, options.seed).schedules(share, best_us):
+            if schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us = schedule.makespan_us
+                is_part = part is not instance and quotient is not None
+                yield Update("paths", quotient.lifted(schedule) if is_part and quotient else schedule)
+
+
+def _is_compiled() -> bool:
+    return choosing_is_compiled() and scheduling_is_compiled()
+
+
+class _Search:
+    """What all ways of one problem share."""
+
+    def __init__(self, instance: Instance, seed: int) -> None:
+        self.problem, self.seed = instance.problem, seed
+        self.costs = costs_of(self.problem.topology)
+        chunks = instance.demand.from_one_to_another
+        self.usable, kind = self._kinds(chunks)
+        self.ends = self._ends(chunks, kind)
+
+    def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
+        """Schedules of all ways, each better than all before; the first even without time."""
+        powers, has_one = list(_POWERS), False
+        for blend, seed in self._ways():
+            if has_one and not budget.remaining_s():
+                return
+            chosen = choose(
+                self.problem.topology, self.costs, self.usable, self.ends, self.problem.chunk_mb, blend, seed
+            )
+            if chosen is None:
+                return
+            best_of_these = np.inf
+            for size, power in product(self._sizes(), list(powers)):
+                if has_one and not budget.remaining_s():
+                    return
+                schedule = self._schedule(chosen, size, power, seed)
+                budget.spend(_UNITS * len(schedule))
+                has_one = True
+                best_of_these = min(best_of_these, schedule.makespan_us)
+                if schedule.makespan_us < best_us:
+                    best_us = schedule.makespan_us
+                    powers.remove(power)
+                    powers.insert(0, power)
+                    yield schedule
+
+    def _sizes(self) -> list[int]:
+        """How many chunks may travel together."""
+        most = min(self.problem.max_group, _MOST_TOGETHER, len(self.ends))
+        return [1 << power for power in range(most.bit_length())]
+
+    def _ways(self) -> Iterator[tuple[float, int]]:
+        """How trees are blended, and a seed."""
+        topology = self.problem.topology
+        blends = _BLENDS if 1 < topology.num_nodes < topology.num_ranks else _BLENDS[-1:]
+        for number in range(_SEEDS):
+            for blend in blends:
+                yield blend, self.seed + number
+
+    def _kinds(self, chunks: IntArray) -> tuple[BoolArray, IntArray]:
+        """The links that chunks of each kind may use, and the kind of each of these chunks."""
+        may_use = self.problem.limits.may_use
+        if may_use is None:
+            links = self.problem.topology.num_links
+            return np.ones((1, links), dtype=np.bool_), np.zeros(len(chunks), dtype=np.int64)
+        usable, kind = np.unique(may_use, axis=0, return_inverse=True)
+        return usable, kind.ravel()[self.problem.collective.owner[chunks]]
+
+    def _ends(self, chunks: IntArray, kind: IntArray) -> Ends:
+        """The chunks by source and kind; those for one node are in company, where it has several ranks."""
+        collective, node_of = self.problem.collective, self.problem.topology.node_of
+        source, target = collective.source[chunks], collective.destination[chunks]
+        piece = np.arange(len(chunks)) % collective.chunks_per_rank
+        company = node_of[target] if len(np.unique(node_of)) > 1 else target
+        company = company * collective.chunks_per_rank + piece
+        order = np.lexsort((chunks, company, kind, source))
+        return Ends(*(column[order] for column in (chunks, source, target, kind, company)))
+
+    def _schedule(self, chosen: Paths, size: int, power: float, seed: int) -> Schedule:
+        mine = chunks_of(chosen)
+        key = -remaining(chosen, self._weight(chosen, power))
+        # Those that are equally urgent go in another order each time.
+        key *= 1.0 + _CHANCE * np.random.default_rng(seed).random(len(self.ends))[mine]
+        start, end, leader = scheduled(chosen, self.costs, self.problem.chunk_mb, key, size)
+        link, adds = chosen.link.astype(np.int64), np.zeros(len(start), dtype=np.bool_)
+        return Schedule(self.problem, self.ends.chunk[mine], link, start, end, adds, leader).sorted()
+
+    def _weight(self, chosen: Paths, power: float) -> FloatArray:
+        """What each link counts in the urgency of a step: its time, and more where its ports are busy."""
+        topology, load = self.problem.topology, chosen.load_us
+        link, port = topology.incidence
+        busiest = np.zeros(topology.num_links)
+        np.maximum.at(busiest, link, load[port] / max(float(load.max()), 1e-300))
+        duration = topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
+        return np.asarray(duration * busiest**power + 1e-3 * duration)
