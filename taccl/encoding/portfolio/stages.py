@@ -31,6 +31,8 @@ PHASES, ALWAYS = "phases", "textbook"
 _FOR_TEXTBOOK = 0.15
 #: Forests are many ways to do one thing: on small problems all are tried in less, on large ones each counts.
 _FOR_FORESTS = 0.3
+#: Clusters are composed in few ways, each in a moment.
+_FOR_HIERARCHICAL = 0.1
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
 #: it leaves is more than what it has.
 _FOR_ALL_PROGRAMS = 0.35
@@ -165,6 +167,7 @@ _REST = fixed(1.0)
 WHOLE: tuple[Stage, ...] = (
     Stage(ALWAYS, "there are textbook algorithms for the demand", always, fixed(_FOR_TEXTBOOK)),
     Stage("forest", "every chunk comes from all ranks, goes to all, or both", always, fixed(_FOR_FORESTS)),
+    Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",

@@ -13,7 +13,7 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.engines.hierarchical.cluster import Cluster
-from taccl.encoding.engines.hierarchical.pipeline import Task, starts_us
+from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
 from taccl.encoding.engines.hierarchical.sends import Sends, chunks_of
 from taccl.network import FloatArray, LogicalTopology
 from taccl.schedule import Schedule
@@ -42,7 +42,7 @@ def timed(cluster: Cluster, sends: Sends, sums: bool, copies: bool) -> Timed:
     network; with both, sums take the links back.
     """
     topology = cluster.problem.topology
-    down = _tasks(cluster, sends, np.array(sends.link), list(sends.after), list(range(len(sends))))
+    down = _tasks(cluster, sends, np.array(sends.link), list(sends.after), sends.behind)
     num_ports = int(cluster.orbit_of_port.max()) + 1
     start = starts_us(down, num_ports)
     end = start + [task.takes_us for task in down]
@@ -54,8 +54,9 @@ def timed(cluster: Cluster, sends: Sends, sums: bool, copies: bool) -> Timed:
     for later, before in enumerate(sends.after):
         for earlier in before:
             followers[earlier].append(later)
+    tasks = _tasks(cluster, sends, up_link, [tuple(each) for each in followers])
     # The last to end is the first to begin.
-    tasks = _tasks(cluster, sends, up_link, [tuple(each) for each in followers], (-end).tolist())
+    order = np.argsort(-end, kind="stable")
     if copies:
         into: dict[int, list[int]] = {}
         for up, own in enumerate(sends.own):
@@ -68,8 +69,9 @@ def timed(cluster: Cluster, sends: Sends, sums: bool, copies: bool) -> Timed:
             )
             for each in range(len(sends))
         ]
-        tasks += _tasks(cluster, sends, np.array(sends.link), after, (end.max() + start).tolist())
-    start = starts_us(tasks, num_ports)
+        tasks += _tasks(cluster, sends, np.array(sends.link), after)
+        order = np.concatenate([order, len(sends) + np.argsort(start, kind="stable")])
+    start = in_order_us(tasks, order.tolist(), num_ports)
     link = np.concatenate([up_link, sends.link]) if copies else up_link
     return Timed(
         link,
@@ -85,7 +87,8 @@ def _back(topology: LogicalTopology, links: list[int]) -> IntArray:
 
 
 def _tasks(
-    cluster: Cluster, sends: Sends, links: IntArray, after: list[tuple[int, ...]], turn: list[float]
+    cluster: Cluster, sends: Sends, links: IntArray, after: list[tuple[int, ...]],
+    behind: list[tuple[int, ...]] | None = None,
 ) -> list[Task]:
     topology, orbit = cluster.problem.topology, cluster.orbit_of_port
     mb = (np.array(sends.last) - np.array(sends.first)) * cluster.problem.chunk_mb
@@ -95,7 +98,7 @@ def _tasks(
     port = orbit[topology.incidence[1][pair]].tolist()
     first = np.searchsorted(position, np.arange(len(links) + 1)).tolist()
     return [
-        Task(after[i], turn[i], takes[i], tuple(port[a:b]), tuple(busy[a:b]))
+        Task(after[i], () if behind is None else behind[i], takes[i], tuple(port[a:b]), tuple(busy[a:b]))
         for i, (a, b) in enumerate(zip(first, first[1:], strict=False))
     ]
 

@@ -35,6 +35,8 @@ class Sends:
     first, last : its chunks are those from `first` to before `last`.
     after : the sends by which its chunks arrive at its source; none where they start there.
     own : which of its chunks start at its source.
+    behind : the send over the same rail before it, if any: rails go round by round, so that what arrives at
+        the GPUs of a node arrives together.
     """
 
     link: list[int] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Sends:
     last: list[int] = field(default_factory=list)
     after: list[tuple[int, ...]] = field(default_factory=list)
     own: list[tuple[int, ...]] = field(default_factory=list)
+    behind: list[tuple[int, ...]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.link)
@@ -103,6 +106,7 @@ class _Planned:
         for gpu in range(gpus):
             self.arrived[gpu, gpu * chunks_per_gpu : (gpu + 1) * chunks_per_gpu] = _AT_HOME
         self.load = np.zeros(topology.num_ports)
+        self.last_on: dict[int, tuple[int, ...]] = {}
         self.inside = _links_inside(topology, gpus)
 
     def all(self, in_rounds: Sequence[int]) -> Sends:
@@ -120,7 +124,7 @@ class _Planned:
                 sender, receiver = pairs[number]
                 first, last = (number % parts) * width * self.each, (number % parts + 1) * width * self.each
                 link = self.topology.link_index[parent * gpus + sender, node * gpus + receiver]
-                self._send(link, first, last)
+                self._send(link, first, last, rail=number)
                 self._spread(node, receiver, first, last)
             served += len(pairs) * width // gpus
         return self.sends
@@ -133,7 +137,7 @@ class _Planned:
             src, dst = (int(end[link]) + node * self.cluster.gpus for end in (self.topology.src, self.topology.dst))
             self._send(self.topology.link_index[src, dst], first, last, load_of=link)
 
-    def _send(self, link: int, first: int, last: int, load_of: int | None = None) -> None:
+    def _send(self, link: int, first: int, last: int, load_of: int | None = None, rail: int | None = None) -> None:
         src, dst = int(self.topology.src[link]), int(self.topology.dst[link])
         for begin in range(first, last, self.most):
             end = min(begin + self.most, last)
@@ -144,6 +148,9 @@ class _Planned:
             self.sends.last.append(end)
             self.sends.after.append(tuple(number for number in np.unique(before).tolist() if number >= 0))
             self.sends.own.append(tuple((begin + np.flatnonzero(before == _AT_HOME)).tolist()))
+            self.sends.behind.append(() if rail is None else self.last_on.get(rail, ()))
+            if rail is not None:
+                self.last_on[rail] = (len(self.sends) - 1,)
             if load_of is not None:
                 pairs = slice(*self.topology.first_pair[load_of : load_of + 2])
                 busy = self.topology.port_busy_us(np.arange(pairs.start, pairs.stop), (end - begin) * self.chunk_mb)
@@ -153,23 +160,24 @@ class _Planned:
         """Links of node 0 from a GPU to all others, parents first: shortest ways at prices."""
         topology = self.topology
         most = max(float(self.load.max()), 1e-9)
-        done: set[int] = set()
-        tree: list[int] = []
-        heap: list[tuple[float, int, int]] = [(0.0, -1, root)]
+        depth: dict[int, int] = {}
+        tree: list[tuple[int, int, int]] = []
+        heap: list[tuple[float, int, int, int]] = [(0.0, -1, root, 0)]
         while heap:
-            way, link, gpu = heapq.heappop(heap)
-            if gpu in done:
+            way, link, gpu, deep = heapq.heappop(heap)
+            if gpu in depth:
                 continue
-            done.add(gpu)
+            depth[gpu] = deep
             if link >= 0:
-                tree.append(link)
+                # Roots that send to all others begin with the next GPU each, so they are not in each other's way.
+                tree.append((deep, (gpu - root) % self.cluster.gpus, link))
             for other, end in self.inside[gpu]:
-                if end not in done:
+                if end not in depth:
                     ports = topology.ports[other]
                     price = 1.0 + max(float(self.load[port]) for port in ports) / most
                     takes = float(topology.alpha_us[other] + mb * topology.beta_us_per_mb[other])
-                    heapq.heappush(heap, (way + takes * price, other, end))
-        return tree
+                    heapq.heappush(heap, (way + takes * price, other, end, deep + 1))
+        return [link for _, _, link in sorted(tree)]
 
 
 def _links_inside(topology: LogicalTopology, gpus: int) -> list[list[tuple[int, int]]]:
