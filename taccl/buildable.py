@@ -13,17 +13,21 @@ from taccl.errors import CollectiveError, TopologyError
 
 #: The most rows of a placement: so many transfers at least are more than any engine orders.
 MAX_PLACES = 2**22
-#: The same where nothing can be cut less: one chunk of each of 4,096 ranks at all of them.
-MAX_PLACES_UNCUT = 2**24
+#: The same for clusters of equal nodes, of which one node is decided, with one chunk per rank: 4,096 ranks.
+MAX_PLACES_COMPOSED = 2**24
 #: The most chunks times ranks, which engines and bounds have tables of.
 MAX_CELLS = 2**28
 #: The most links between ranks, as among 512 that all reach each other.
 MAX_LINKS = 2**18
 
 
-def check_places(name: str, num_ranks: int, pieces: int) -> None:
-    """Raise CollectiveError if a standard collective has more than MAX_PLACES places of chunks."""
-    if _places(name, num_ranks, pieces) > _most_places(pieces):
+def check_places(name: str, num_ranks: int, pieces: int, *, composed: bool = False) -> None:
+    """Raise CollectiveError if a standard collective has too many places of chunks.
+
+    `composed` : on what may be a cluster of equal nodes.
+    """
+    most = MAX_PLACES_COMPOSED if composed and pieces == 1 else MAX_PLACES
+    if _places(name, num_ranks, pieces) > most:
         raise _too_large(name, num_ranks, pieces)
 
 
@@ -71,11 +75,7 @@ def _places(name: str, num_ranks: int, pieces: int) -> int:
 
 def _fits(name: str, num_ranks: int, pieces: int) -> bool:
     cells = _chunks(name, num_ranks, pieces) * num_ranks
-    return cells <= MAX_CELLS and _places(name, num_ranks, pieces) <= _most_places(pieces)
-
-
-def _most_places(pieces: int) -> int:
-    return MAX_PLACES if pieces > 1 else max(MAX_PLACES, MAX_PLACES_UNCUT)
+    return cells <= MAX_CELLS and _places(name, num_ranks, pieces) <= MAX_PLACES
 
 
 def _too_large(name: str, num_ranks: int, pieces: int) -> CollectiveError:

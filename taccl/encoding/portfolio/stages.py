@@ -367,6 +367,8 @@ def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine,
     if greedy.is_quick(instance):
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
     composed = engine_named("hierarchical")
+    if not _has_not_too_many_places(instance):
+        return (composed,) if composed.can(instance) else ()
     large = tuple(engine for engine in (composed, along_trees) if engine.can(instance))
     return large or (combining, greedy)
 
