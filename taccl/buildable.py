@@ -13,6 +13,8 @@ from taccl.errors import CollectiveError, TopologyError
 
 #: The most rows of a placement: so many transfers at least are more than any engine orders.
 MAX_PLACES = 2**22
+#: The same for clusters of equal nodes, of which one node is decided, with one chunk per rank: 4,096 ranks.
+MAX_PLACES_COMPOSED = 2**24
 #: The most chunks times ranks, which engines and bounds have tables of.
 MAX_CELLS = 2**28
 #: Collectives in which every chunk goes from one rank to one.
@@ -21,9 +23,13 @@ _PAIRWISE = ("alltoall", "gather", "scatter")
 MAX_LINKS = 2**18
 
 
-def check_places(name: str, num_ranks: int, pieces: int) -> None:
-    """Raise CollectiveError if a standard collective has more than MAX_PLACES places of chunks."""
-    if _places(name, num_ranks, pieces) > MAX_PLACES:
+def check_places(name: str, num_ranks: int, pieces: int, *, composed: bool = False) -> None:
+    """Raise CollectiveError if a standard collective has too many places of chunks.
+
+    `composed` : on what may be a cluster of equal nodes.
+    """
+    most = MAX_PLACES_COMPOSED if composed and pieces == 1 else MAX_PLACES
+    if _places(name, num_ranks, pieces) > most:
         raise _too_large(name, num_ranks, pieces)
 
 

@@ -151,6 +151,8 @@ _ROOTED: dict[str, Callable[[int, int, int], Collective]] = {
     "scatter": scatter,
 }
 
+#: Those that are composed on clusters of equal nodes.
+_COMPOSED = ("allgather", "reducescatter", "allreduce")
 #: The names that `make_collective` knows.
 COLLECTIVES = (*_ROOTLESS, *_ROOTED)
 
@@ -175,7 +177,7 @@ def make_collective(
                 f"not {shown(num_ranks)} ranks and {shown(chunks_per_rank)} chunks per rank"
             )
     num_ranks, chunks_per_rank = int(num_ranks), int(chunks_per_rank)
-    check_places(key, num_ranks, chunks_per_rank)
+    check_places(key, num_ranks, chunks_per_rank, composed=key in _COMPOSED)
     if key in _ROOTLESS:
         if root is not None:
             raise CollectiveError(f"{key} has no root", hint="leave --root out")

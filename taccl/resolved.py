@@ -8,10 +8,10 @@ from pathlib import Path
 from taccl import units
 from taccl.arguments import file_path, shown, word
 from taccl.backend.targets import find_target
-from taccl.buildable import check_cells
+from taccl.buildable import check_cells, check_places
 from taccl.collective import Collective
 from taccl.collective_file import is_collective_file, load_collective
-from taccl.collectives import chunk_bytes, make_collective, rounding_notes
+from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective, rounding_notes
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.network import OCCUPANCIES, Occupancy
 from taccl.problem import NO_LIMIT
@@ -73,6 +73,8 @@ def resolve(request: Request) -> Resolved:
     else:
         pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
         collective = _collective(collective, machine.num_ranks, pieces, request.root)
+        if machine.num_nodes == 1 and collective.name in COLLECTIVES:
+            check_places(collective.name, machine.num_ranks, pieces)
     check_cells(collective.name, collective.num_ranks, collective.chunks_per_rank, collective.num_chunks)
     size_bytes = _size_bytes(
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None

@@ -15,7 +15,7 @@ from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
 from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Intranode, Sketch
-from taccl.sketch.network import logical_topology
+from taccl.sketch.network import few_links_note, has_too_many_links, logical_topology
 from taccl.sketch.symmetry import check_rotation, keeps_collective, rank_map
 from taccl.topologies.model import PhysicalTopology
 
@@ -65,6 +65,7 @@ class SketchedNetwork:
     layout: Layout
     topology: LogicalTopology
     limits: RoutingLimits
+    notes: tuple[str, ...] = ()
 
     def applied(self, collective: Collective, chunk_mb: float, max_group: int = NO_LIMIT) -> Applied:
         """The problem of a collective, as `apply_sketch` makes it, which says what it raises."""
@@ -74,7 +75,7 @@ class SketchedNetwork:
         if gap is not None:
             raise _infeasible(gap, self.sketch, self.machine, self.layout, collective)
         problem = Problem(self.topology, collective, chunk_mb, symmetry, self.limits, max_group)
-        return Applied(problem, notes)
+        return Applied(problem, (*self.notes, *notes))
 
 
 def sketched(sketch: Sketch | None, topology: PhysicalTopology) -> SketchedNetwork:
@@ -89,7 +90,9 @@ def sketched(sketch: Sketch | None, topology: PhysicalTopology) -> SketchedNetwo
     layout = layout_of(topology)
     check_gpu_numbers(sketch, layout, topology.name)
     check_senders(sketch)
-    return SketchedNetwork(sketch, topology, layout, *_network(sketch, topology, layout))
+    logical, limits = _network(sketch, topology, layout)
+    notes = (few_links_note(logical, layout),) if has_too_many_links(sketch, topology, layout) else ()
+    return SketchedNetwork(sketch, topology, layout, logical, limits, notes)
 
 
 def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:

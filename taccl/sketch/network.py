@@ -16,6 +16,7 @@ import numpy as np
 from taccl.buildable import MAX_LINKS, check_links
 from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
+from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch
 from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
@@ -29,11 +30,13 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
     SketchError : a switch or relay joins GPUs that the machine does not join.
     TopologyError : there are too many of them.
     """
-    if topology.num_ranks**2 > MAX_LINKS:
-        check_links(topology.name, count_links(sketch, topology, layout))
-    inside = list(_intranode_paths(sketch, topology, layout))
-    between = list(_internode_paths(sketch, topology, layout))
-    paths = sorted(inside + between, key=lambda path: (path.src_rank, path.dst_rank))
+    few = None
+    if has_too_many_links(sketch, topology, layout):
+        few = paths_of_equal_nodes(topology, layout) if takes_all_links(sketch) else None
+        if few is None:
+            check_links(topology.name, count_links(sketch, topology, layout))
+    paths = few or [*_intranode_paths(sketch, topology, layout), *_internode_paths(sketch, topology, layout)]
+    paths.sort(key=lambda path: (path.src_rank, path.dst_rank))
     src = np.array([path.src_rank for path in paths], dtype=np.int64)
     dst = np.array([path.dst_rank for path in paths], dtype=np.int64)
     beta = np.array([path.beta_us_per_mb for path in paths], dtype=np.float64)
@@ -53,6 +56,29 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         occupancy=topology.occupancy,
         port_betas=betas,
         executor=topology.executor,
+    )
+
+
+def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
+    """Whether a sketch would leave more than MAX_LINKS links from rank to rank."""
+    return topology.num_ranks**2 > MAX_LINKS and count_links(sketch, topology, layout) > MAX_LINKS
+
+
+def few_links_note(logical: LogicalTopology, layout: Layout) -> str:
+    """What is told of a machine with too many links."""
+    between = int(logical.internode.sum()) // layout.num_ranks
+    return (
+        f"all GPUs of {logical.name} reach each other, which is too many links: used are those inside nodes, "
+        f"and from each GPU to the equal GPU of {between} other nodes; bounds are for these"
+    )
+
+
+def takes_all_links(sketch: Sketch) -> bool:
+    """Whether a sketch leaves every link of a machine as it is, and says nothing of who uses them."""
+    return (
+        sketch.intranode.strategy == "none"
+        and (sketch.internode.strategy, sketch.internode.nic_sharing) == ("none", "port")
+        and not (sketch.internode.sender_for or sketch.internode.own_first or sketch.symmetry)
     )
 
 

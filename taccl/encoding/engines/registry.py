@@ -8,6 +8,7 @@ from taccl.encoding.engines import (
     flows,
     forest,
     greedy,
+    hierarchical,
     milp,
     orders,
     paths,
@@ -138,6 +139,14 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=forest.serves,
         run=forest.forest,
+        takes_sums=True,
+    ),
+    Engine(
+        name="hierarchical",
+        about="one node's part, inside and across, which all equal nodes of a cluster do at once",
+        features=COPIES_AND_SUMS,
+        serves=hierarchical.serves,
+        run=hierarchical.hierarchical,
         takes_sums=True,
     ),
     Engine(

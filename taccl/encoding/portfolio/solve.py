@@ -175,6 +175,9 @@ class _Search:
 
     def _why_no_first(self) -> str:
         failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
+        if not (failures or first_engines(self._instance)):
+            declined = verdict_of(engine_named("hierarchical"), self._instance).reason
+            return f"with so many outputs, only `hierarchical` has schedules, and it declines: {declined}"
         return failures or "no policy of the greedy engine meets every demand of this problem"
 
     def _turn(self, stage: Stage, each_phase: tuple[Stage, ...]) -> Iterator[Update]:

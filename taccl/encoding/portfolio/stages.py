@@ -33,6 +33,8 @@ _FOR_TEXTBOOK = 0.15
 _FOR_FORESTS = 0.3
 #: So are paths, and flows have a turn after them.
 _FOR_PATHS = 0.3
+#: Clusters are composed in few ways, each in a moment.
+_FOR_HIERARCHICAL = 0.1
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
 #: it leaves is more than what it has.
 _FOR_ALL_PROGRAMS = 0.35
@@ -63,6 +65,9 @@ _MOST_ON_PATHS = 60_000
 _LONG_PATHS = 1.5
 #: More triples of a chunk, a rank and a link make a problem huge.
 _HUGE = 200_000_000
+#: Engines that decide about every transfer have no turn where there are more outputs: one chunk of each of
+#: 2,048 ranks at all of them.
+_MOST_PLACES = 2**22
 _NOT_HUGE = f"at most {_HUGE:,} triples of a chunk, a rank and a link"
 
 
@@ -108,6 +113,12 @@ def is_huge(instance: Instance) -> bool:
 
 def _not_huge(instance: Instance) -> Verdict:
     return no(f"more than {_HUGE:,} triples of a chunk, a rank and a link") if is_huge(instance) else YES
+
+
+def _has_not_too_many_places(instance: Instance) -> Verdict:
+    if len(instance.problem.collective.outputs) > _MOST_PLACES:
+        return no(f"more than {_MOST_PLACES:,} outputs")
+    return YES
 
 
 def _is_small(instance: Instance) -> Verdict:
@@ -165,8 +176,19 @@ _GREEDY = usually(
 _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
-    Stage(ALWAYS, "there are textbook algorithms for the demand", always, fixed(_FOR_TEXTBOOK)),
-    Stage("forest", "every chunk comes from all ranks, goes to all, or both", always, fixed(_FOR_FORESTS)),
+    Stage(
+        ALWAYS,
+        f"there are textbook algorithms for the demand; at most {_MOST_PLACES:,} outputs",
+        _has_not_too_many_places,
+        fixed(_FOR_TEXTBOOK),
+    ),
+    Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
+    Stage(
+        "forest",
+        f"every chunk comes from all ranks, goes to all, or both; at most {_MOST_PLACES:,} outputs",
+        _has_not_too_many_places,
+        fixed(_FOR_FORESTS),
+    ),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",
@@ -180,7 +202,7 @@ WHOLE: tuple[Stage, ...] = (
         _EXCHANGE,
     ),
     Stage("owners", "small messages, sums that several ranks want, nodes of equal size", always, _OWNERS),
-    Stage(PHASES, "always", always, _PHASES),
+    Stage(PHASES, f"at most {_MOST_PLACES:,} outputs", _has_not_too_many_places, _PHASES),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",
@@ -347,7 +369,11 @@ def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine,
     greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
     if greedy.is_quick(instance):
         return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
-    return (along_trees,) if along_trees.can(instance) else (combining, greedy)
+    composed = engine_named("hierarchical")
+    if not _has_not_too_many_places(instance):
+        return (composed,) if composed.can(instance) else ()
+    large = tuple(engine for engine in (composed, along_trees) if engine.can(instance))
+    return large or (combining, greedy)
 
 
 def _answers(engine: Engine, instance: Instance, note: Note | None) -> bool:

@@ -95,7 +95,7 @@ def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | 
     def fits(generators: list[Action], elements: Compositions) -> bool:
         # Each chunk that is left has as many images as there are elements.
         cells = len(elements) * (topology.num_links + topology.num_ports) + problem.num_chunks
-        return cells <= _MOST_IMAGES and _moves_ports(topology, generators, elements)
+        return cells <= _MOST_IMAGES and moves_ports(topology, generators, elements)
 
     if problem.symmetry:
         growing = growing_from(problem)
@@ -107,7 +107,7 @@ def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | 
     return None if len(growing.elements) < 2 else _quotient(problem, growing)
 
 
-def _moves_ports(topology: LogicalTopology, generators: list[Action], elements: Compositions) -> bool:
+def moves_ports(topology: LogicalTopology, generators: list[Action], elements: Compositions) -> bool:
     """Whether only the identity keeps a port, and no link has two ports of one orbit."""
     images = elements.images([each.ports for each in generators], topology.num_ports)
     link, port = topology.incidence

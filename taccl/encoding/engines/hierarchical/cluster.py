@@ -1,0 +1,104 @@
+"""A cluster of equal nodes: the rotations that take one to another, and what is left to decide.
+
+Where every node can be taken to every other by symmetries of which only the identity leaves a node or a port
+in its place, all nodes do the same at the same time: what is decided is where the chunks of node 0 go. Its
+transfers, wherever they take place, and their images are in each other's way only at ports of one orbit.
+It knows nodes, links and ports; it must not know what is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from taccl.collective import IntArray
+from taccl.encoding.symmetry.action import Action, Compositions
+from taccl.encoding.symmetry.candidates import exchanges, rotations
+from taccl.encoding.symmetry.group import Growing
+from taccl.encoding.symmetry.quotient import moves_ports
+from taccl.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Equal nodes of equal GPUs, one node's ranks after another's.
+
+    Parameters
+    ----------
+    problem : what is asked.
+    num_nodes, gpus : nodes, and GPUs of each.
+    elements : one symmetry for each node, which takes node 0 there.
+    generators : what those are composed of.
+    """
+
+    problem: Problem
+    num_nodes: int
+    gpus: int
+    elements: Compositions
+    generators: tuple[Action, ...]
+
+    @cached_property
+    def node_of_element(self) -> IntArray:
+        """Where each element takes node 0, shape (num_nodes,)."""
+        return np.asarray(self.elements.ranks[:, 0] // self.gpus)
+
+    @cached_property
+    def neighbours(self) -> IntArray:
+        """Nodes that each element takes each node to, shape (num_nodes, num_nodes), by the image of node 0."""
+        images = self.elements.ranks[:, :: self.gpus] // self.gpus
+        by_node = np.empty_like(images)
+        by_node[self.node_of_element] = images
+        return by_node
+
+    @cached_property
+    def orbit_of_port(self) -> IntArray:
+        """The orbit of each port, shape (num_ports,)."""
+        topology = self.problem.topology
+        images = self.elements.images([each.ports for each in self.generators], topology.num_ports)
+        return np.unique(images.min(axis=0), return_inverse=True)[1].ravel()
+
+    def images_of_links(self, links: IntArray) -> IntArray:
+        """Where each element takes each of some links, shape (num_nodes, len(links))."""
+        return self._images([each.links for each in self.generators], links)
+
+    def images_of_chunks(self, chunks: IntArray) -> IntArray:
+        """Where each element takes each of some chunks, shape (num_nodes, len(chunks))."""
+        return self._images([each.chunks for each in self.generators], chunks)
+
+    def _images(self, maps: list[IntArray], some: IntArray) -> IntArray:
+        # The whole table of images has nodes times links cells: only some columns of it are needed.
+        elements = self.elements
+        images = np.empty((len(elements), len(some)), dtype=np.int64)
+        images[0] = some
+        for number in range(1, len(elements)):
+            np.take(maps[elements.last[number]], images[elements.before[number]], out=images[number])
+        return images
+
+
+def cluster_of(problem: Problem) -> Cluster | str:
+    """The cluster that a machine is, or why it is none, as the end of a sentence."""
+    topology = problem.topology
+    num_nodes = topology.num_nodes
+    gpus = topology.num_ranks // max(1, num_nodes)
+    if num_nodes < 2 or gpus < 2:
+        return "a node is all there is, or has one rank"
+    if not np.array_equal(topology.node_of, np.arange(topology.num_ranks) // gpus):
+        return "nodes differ in size, or their ranks do not follow one another"
+
+    def fits(generators: list[Action], elements: Compositions) -> bool:
+        moved = elements.ranks[1:, ::gpus] // gpus != np.arange(num_nodes)
+        exact = all(each.is_exact for each in generators)
+        return bool(exact and moved.all()) and moves_ports(topology, generators, elements)
+
+    growing = Growing(problem, fits)
+    ranks = np.arange(topology.num_ranks)
+    for nodes in (*rotations(num_nodes), *exchanges(num_nodes)):
+        if len(growing.elements) == num_nodes:
+            break
+        growing.add(nodes[ranks // gpus] * gpus + ranks % gpus)
+    if len(growing.elements) < num_nodes:
+        return "no symmetries take every node to every other and every port of a node to another"
+    return Cluster(problem, num_nodes, gpus, growing.elements, tuple(growing.generators))
+

@@ -1,0 +1,96 @@
+"""The engine for clusters of equal nodes: one node's part is composed of two levels, and all nodes do it.
+
+It serves AllGather, ReduceScatter and AllReduce at sizes that count bandwidth. What it decides grows with the
+sends of one node's chunks, not with the cluster's; only the rows of the schedule do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
+from taccl.encoding.engines.hierarchical.composed import lifted, timed
+from taccl.encoding.engines.hierarchical.rails import rails_of
+from taccl.encoding.engines.hierarchical.sends import Sends, rounds, sends_of, spans_node, widths
+from taccl.encoding.instance import Instance
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: Units of work for each send that is planned and scheduled.
+_UNITS = 0.2
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether all ranks' chunks go to all, are summed by each or both, on a cluster of equal nodes."""
+    problem, demand = instance.problem, instance.demand
+    collective = problem.collective
+    if problem.limits.may_use is not None or problem.limits.own_first is not None or problem.symmetry:
+        return no("a sketch says who sends for whom, in which order or with which symmetry")
+    if not (demand.broadcasts or (demand.sums and demand.from_all and (demand.to_all or demand.to_one))):
+        return no("it composes AllGather, ReduceScatter and AllReduce")
+    each, rest = divmod(problem.num_chunks, problem.num_ranks)
+    if rest or not each or not np.array_equal(collective.owner, np.arange(problem.num_chunks) // each):
+        return no("ranks have unequal parts")
+    roots = collective.source if demand.broadcasts else collective.destination
+    if not (demand.sums and demand.to_all) and not np.array_equal(roots, collective.owner):
+        return no("parts do not start, or end, at their owners")
+    cluster = instance.once(_cluster)
+    return no(f"it composes clusters of equal nodes, and {cluster}") if isinstance(cluster, str) else YES
+
+
+def _cluster(instance: Instance) -> Cluster | str:
+    return cluster_of(instance.problem)
+
+
+def hierarchical(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield better and better schedules: of all rails and widths of rounds, the best is made whole."""
+    cluster = instance.once(_cluster)
+    assert isinstance(cluster, Cluster)  # or it is not served
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    found = None
+    problem, demand = instance.problem, instance.demand
+    copies = demand.to_all
+    for sends in _ways(cluster, demand.sums, copies, budget):
+        way = timed(cluster, sends, demand.sums, copies)
+        budget.spend(_UNITS * len(sends))
+        if way.makespan_us < best_us - TOLERANCE_US:
+            best_us, found = way.makespan_us, (sends, way)
+    if found is not None:
+        yield Update("hierarchical", lifted(cluster, *found))
+
+
+def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
+    """Sends over all rails, with rounds of all widths; the first even without time."""
+    problem = cluster.problem
+    topology = problem.topology if copies else problem.topology.reversed()
+    if not spans_node(topology, cluster.gpus):
+        return
+    each = problem.num_chunks // problem.num_ranks
+    is_first = True
+    for rails in rails_of(cluster, topology, both_ways=sums and copies):
+        seen = set()
+        for widest in reversed(widths(cluster.gpus, len(rails.pairs))):
+            for tapered in (True, False):
+                plan = tuple(
+                    rounds(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), widest, tapered)
+                )
+                for most in _pieces(each * widest, problem.max_group):
+                    if (plan, most) in seen:
+                        continue
+                    seen.add((plan, most))
+                    if not (is_first or budget.remaining_s()):
+                        return
+                    is_first = False
+                    yield sends_of(cluster, topology, rails, plan, each, most)
+
+
+def _pieces(chunks: int, most: int) -> list[int]:
+    """How many of so many chunks may travel together: all, half of them, and so on."""
+    return sorted({min(chunks >> power, most) for power in range(chunks.bit_length())}, reverse=True)
