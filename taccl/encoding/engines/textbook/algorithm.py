@@ -23,16 +23,16 @@ class Algorithm:
     rows : about how many transfers of one part it makes.
     ways : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into so many units a way is given each part, of each batch.
-    moves : about how much there is to write down, whatever the parts are.
     """
 
     name: str
     rows: int
     ways: tuple[Way, ...]
     first: IntArray
+    moves: int
     shares: int = 1
-    moves: int = 0
 
     def most_batches(self, parts: Parts) -> int:
         """Into so many batches can the pieces be split that a variant has of a part."""

@@ -49,8 +49,8 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
             continue
         ways = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
         rows = max(_rows(plan, parts) for plan in plans)
-        moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
-        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves=moves)
+        moves = min(rows, sum(_moves(plan, parts) for plan in plans))
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves)
 
 
 def _name(plans: Plans) -> str:
@@ -78,6 +78,14 @@ def _rows(plan: Plan, parts: Parts) -> int:
     for axis, algorithm in plan.whole:
         rows += math.ceil(many * ranks / shares * algorithm.adds(shape[axis]))
     return rows
+
+
+def _moves(plan: Plan, parts: Parts) -> int:
+    """About how many sends a plan makes, however many parts each carries."""
+    shape = plan.grid.shape
+    staged = sum(algorithm.sends(shape[axis]) for axis, algorithm in plan.stages)
+    whole = sum(algorithm.adds(shape[axis]) for axis, algorithm in plan.whole)
+    return plan.grid.size * ((2 if parts.kind == "summed" else 1) * staged + whole)
 
 
 def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
@@ -119,11 +127,11 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
                 yield grid, grid.ndim == 2
         return
     yield nodes, True
-    for inside in _ring_orders(problem, nodes):
-        yield nodes[:, inside], True
     for grid in sides(nodes.shape[1]):
         if grid.ndim == 2:
             yield nodes.reshape(-1, *grid.shape), False
+    for inside in _ring_orders(problem, nodes):
+        yield nodes[:, inside], True
 
 
 def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
