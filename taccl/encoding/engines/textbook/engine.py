@@ -8,7 +8,7 @@ and what the time is too short for is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
@@ -97,13 +97,19 @@ def serves(instance: Instance) -> Verdict:
     return YES
 
 
-def built(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
-    """Schedules with the names of their algorithms, the most promising first."""
+def built(
+    instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, Schedule]]:
+    """Schedules with the names of their algorithms, the most promising first.
+
+    `wanted` : whether an algorithm of that name is.
+    """
     copying = _copying(instance)
     parts, asked = copying.once(parts_of), copying.problem
     if parts is None:
         return
-    candidates = sorted(written(asked, parts, budget.share(_WRITING)), key=lambda each: each.estimate_us)
+    every = written(asked, parts, budget.share(_WRITING), wanted)
+    candidates = sorted(every, key=lambda each: each.estimate_us)
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
     in_vain = 0
     for candidate in candidates:
@@ -122,11 +128,14 @@ def built(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
             yield candidate.name, schedule
 
 
-def written(asked: Problem, parts: Parts, budget: Budget) -> Iterator[Candidate]:
+def written(
+    asked: Problem, parts: Parts, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     dealt = _DEALT_AS_WRITTEN * len(parts.begin)
-    for algorithm in sorted(algorithms(asked, parts), key=_size):
+    named = (algorithm for algorithm in algorithms(asked, parts) if wanted(algorithm.name))
+    for algorithm in sorted(named, key=_size):
         batches, least_us = 1, float("inf")
         while work.allows(sends := max(_written(algorithm, batches * algorithm.shares), dealt)):
             made = algorithm.built(parts, batches)
