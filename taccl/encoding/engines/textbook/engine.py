@@ -38,7 +38,7 @@ _DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 _MOST_ROWS = 3_000_000
 #: The part of the time for writing down.
-_WRITING = 0.3
+_WRITING = 0.5
 #: More batches are tried as long as they promise no more than so many times the time of fewer.
 _PROMISING = 1.3
 #: After so many sends were timed, the engine ends when so many candidates in a row were no better, or

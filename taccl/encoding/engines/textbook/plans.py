@@ -32,13 +32,20 @@ Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
 def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
-    """All that there are, whether or not the machine has the links; the best known first."""
+    """All that there are, whether or not the machine has the links; the best known first, variants last."""
     ranks, nodes = problem.num_ranks, problem.topology.num_nodes
     yield from _of_plans(problem, parts, _on_lines(problem, parts))
     yield from on_trees(problem, parts)
+    on_grids = list(_on_grids(problem, parts))
+    yield from _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
     yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
-    yield from _of_plans(problem, parts, _on_grids(problem, parts))
+    yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
+
+
+def _is_variant(plans: Plans) -> bool:
+    """Whether other plans are mostly as good."""
+    return any(algorithm.is_variant for _, algorithm in (*plans[0].stages, *plans[0].whole))
 
 
 def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:

@@ -61,4 +61,5 @@ RING_BOTH_WAYS = LineAlgorithm(
     mean_hops=lambda n: n / 4,
     reaches=lambda n: (1, n - 1) if n > 2 else (1,),
     repeats=lambda n: n // 2,
+    is_variant=True,
 )
