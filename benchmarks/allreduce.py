@@ -183,8 +183,8 @@ def _write(rows: list[Row]) -> None:
     limits = ", ".join(f"{limit:g} s" for limit in sorted({row.limit_s for row in rows}))
     slower = sum(row.is_slower for row in rows)
     intro = (
-        f"AllReduce with `--chunks auto`, search limit {limits} a row, beside what the books have: each column "
-        "is the fastest of its kind (in us), built where the machine has the links, with 1, 4 or 16 chunks "
+        f"AllReduce with `--chunks auto`, search limit {limits} a row, beside what the books have: each "
+        "column is the fastest of its kind (us), built where the machine has the links, with 1, 4 or 16 chunks "
         "per rank. *Hierarchical* is an algorithm along each level of the machine or each side of a torus; "
         "*doubling* is that of whole buffers, *all-pairs* one-shot and two-shot. "
         f"`best / ours` below 1 would be a textbook faster than the search: {slower} of {len(rows)} rows."

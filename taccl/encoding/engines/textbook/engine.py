@@ -18,7 +18,14 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
-from taccl.encoding.engines.textbook.transfer import backwards, decisions, estimate_us, timed
+from taccl.encoding.engines.textbook.transfer import (
+    MOST_TO_REORDER,
+    backwards,
+    decisions,
+    estimate_us,
+    timed,
+)
+from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -33,6 +40,8 @@ _SURELY_WRITTEN, _SURELY_TIMED = 40_000, 8_000
 _SOON_WRITTEN = 10_000
 #: Writing down a send of so many parts, and timing one of so many chunks, takes twice as long as of none.
 _PARTS_AS_WRITTEN, _CHUNKS_AS_TIMED = 30, 4
+#: Sends in columns take so many times less.
+_WIDE_AS_WRITTEN = 6
 #: Dealing a chunk to its part takes as long as writing down so many sends.
 _DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
@@ -56,8 +65,9 @@ class Candidate:
 
     @property
     def sends(self) -> int:
-        """About how many sends there are."""
-        return self.batches * self.algorithm.shares * self.algorithm.moves
+        """About how many sends there are, those in columns counted as so many fewer as they take."""
+        sends = self.batches * self.algorithm.shares * self.algorithm.moves
+        return sends // _WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
 
     @property
     def name(self) -> str:
@@ -138,8 +148,7 @@ def written(
     for algorithm in sorted(named, key=_size):
         batches, least_us = 1, float("inf")
         while work.allows(sends := max(_written(algorithm, batches * algorithm.shares), dealt)):
-            made = algorithm.built(parts, batches)
-            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
+            time_us = _estimate_us(asked, parts, algorithm, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
             work.did(sends)
@@ -158,7 +167,23 @@ def _size(algorithm: Algorithm) -> int:
 
 def _written(algorithm: Algorithm, batches: int) -> int:
     """About how much there is to write down for so many batches, in sends."""
-    return batches * (algorithm.moves + algorithm.rows // _PARTS_AS_WRITTEN)
+    sends = batches * (algorithm.moves + algorithm.rows // _PARTS_AS_WRITTEN)
+    return sends // _WIDE_AS_WRITTEN if _as_columns(algorithm, batches) else sends
+
+
+def _as_columns(algorithm: Algorithm, batches: int) -> bool:
+    """Whether so many batches are written down as columns: no second order of so many sends is tried."""
+    return algorithm.wide is not None and batches * algorithm.moves > MOST_TO_REORDER
+
+
+def _estimate_us(asked: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
+    """About how long so many batches take; None if they cannot be."""
+    if algorithm.wide is not None and _as_columns(algorithm, batches):
+        cut = algorithm.cut(parts, batches)
+        sends = algorithm.wide(cut)
+        return None if sends is None else estimate_wide_us(asked, sends, cut, batches)
+    made = algorithm.built(parts, batches)
+    return None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
 
 
 def _copying(instance: Instance) -> Instance:
@@ -171,7 +196,13 @@ def _schedule(
     problem: Problem, asked: Problem, parts: Parts, candidate: Candidate, seen: set[int]
 ) -> Schedule | None:
     """What a candidate comes to; None if it cannot be, or is the same as one before."""
-    made = candidate.algorithm.built(parts, candidate.batches)
+    algorithm, batches = candidate.algorithm, candidate.batches
+    if algorithm.wide is not None and _as_columns(algorithm, batches):
+        cut = algorithm.cut(parts, batches)
+        columns = algorithm.wide(cut)
+        schedule = None if columns is None else timed_wide(asked, columns, cut)
+        return schedule if schedule is None or asked is problem else backwards(problem, schedule)
+    made = algorithm.built(parts, batches)
     sends = None if made is None else decisions(asked, made[1], made[0].chunks)
     if sends is None or hash(tuple(sends)) in seen:
         return None

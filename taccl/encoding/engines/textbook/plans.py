@@ -23,6 +23,7 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
+from taccl.encoding.engines.textbook.wide import is_wide, written_wide
 from taccl.problem import Problem
 
 #: One algorithm as plans: one for each variant.
@@ -57,7 +58,8 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
         ways = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
         rows = max(_rows(plan, parts) for plan in plans)
         moves = min(rows, sum(_moves(plan, parts) for plan in plans))
-        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves)
+        wide = partial(written_wide, plans, parts.kind) if is_wide(problem, plans, parts.kind) else None
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves, wide=wide)
 
 
 def _name(plans: Plans) -> str:
