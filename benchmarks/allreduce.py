@@ -184,9 +184,9 @@ def _write(rows: list[Row]) -> None:
     slower = sum(row.is_slower for row in rows)
     intro = (
         f"AllReduce with `--chunks auto`, search limit {limits} a row, beside what the books have: each "
-        "column is the fastest of its kind (us), built where the machine has the links, with 1, 4 or 16 chunks "
-        "per rank. *Hierarchical* is an algorithm along each level of the machine or each side of a torus; "
-        "*doubling* is that of whole buffers, *all-pairs* one-shot and two-shot. "
+        "column is the fastest of its kind (us), built where the machine has the links, with 1, 4 or 16 "
+        "chunks per rank. *Hierarchical* is an algorithm along each level of the machine or each side of a "
+        "torus; *doubling* is that of whole buffers, *all-pairs* one-shot and two-shot. "
         f"`best / ours` below 1 would be a textbook faster than the search: {slower} of {len(rows)} rows."
     )
     table = report.table((*header, "best / ours", "CPU s"), [_shown(row) for row in rows])

@@ -2,8 +2,8 @@
 
 Whether a graph has one is hard to say in general, and easy on machines: rank order is a cycle, or nodes are
 strung together, each passed from the rank that lets in to the rank that lets out, or the rows of a grid are,
-or a walk that prefers fast links and ranks with few ways left (Warnsdorff's rule, as for knights' tours) finds
-one after few wrong turns.
+or a walk that prefers fast links and ranks with few ways left (Warnsdorff's rule, as for knights' tours)
+finds one after few wrong turns.
 """
 
 from __future__ import annotations
