@@ -36,14 +36,41 @@ class Derivation:
 
 
 def derive(schedule: Schedule) -> Derivation:
-    """What every row and output of a schedule with `sums` is made of."""
+    """What every row and output of a schedule with `sums` is made of.
+
+    Chunks whose rows are the same, as of those that always travel together, are looked at once.
+    """
     collective = schedule.problem.collective
     holdings, whole = Holdings(schedule.problem), contributors(collective)
     sets = sets_of_rows(schedule, whole)
-    rows: dict[int, tuple[int, ...]] = {}
     summed = np.flatnonzero(collective.reduces[schedule.chunk])
-    order = np.lexsort((schedule.end_us[summed], schedule.start_us[summed]))
-    waiting = summed[order].tolist()
+    ordered: list[int] = summed[np.lexsort((schedule.end_us[summed], schedule.start_us[summed]))].tolist()
+    alike = _Alike(schedule, ordered, sets, whole)
+    made = _made_of(schedule, holdings, [row for row in ordered if alike.is_first(row)], sets)
+    rows = {}
+    for row in ordered:
+        first = alike.first_row[row]
+        if first in made:
+            rows[row] = made[first] if first == row else alike.carried_over(made[first], row)
+    outputs: dict[tuple[int, int], tuple[int, ...]] = {}
+    missing: dict[tuple[int, int], list[int]] = {}
+    for c, rank in zip(collective.outputs.chunk.tolist(), collective.outputs.rank.tolist(), strict=True):
+        if not collective.reduces[c]:
+            continue
+        first = alike.first_chunk[c]
+        made_of = holdings.sources(first, rank, whole[c])
+        if made_of is None:
+            missing[c, rank] = ranks_of(whole[c] & ~holdings.known(first, rank))
+        else:
+            outputs[c, rank] = made_of if first == c else alike.rows_for(made_of, c)
+    return Derivation(rows, outputs, [row for row in ordered if row not in rows], missing)
+
+
+def _made_of(
+    schedule: Schedule, holdings: Holdings, waiting: list[int], sets: list[int]
+) -> dict[int, tuple[int, ...]]:
+    """What each of some rows is made of, as far as it can be; `waiting` : in the order of their starts."""
+    rows: dict[int, tuple[int, ...]] = {}
     chunk, src, dst = schedule.chunk.tolist(), schedule.src.tolist(), schedule.dst.tolist()
     arrives_us: list[float] = over_us(schedule.end_us, schedule.end_us - schedule.start_us).tolist()
     # One pass is enough, but for links that take no time: there a row may stand before what it takes on.
@@ -59,16 +86,46 @@ def derive(schedule: Schedule) -> Derivation:
             rows[row] = made_of
             holdings.receive(chunk[row], dst[row], sets[row], row, arrives_us[row])
         waiting = later
-    outputs: dict[tuple[int, int], tuple[int, ...]] = {}
-    missing: dict[tuple[int, int], list[int]] = {}
-    for c, rank in zip(collective.outputs.chunk.tolist(), collective.outputs.rank.tolist(), strict=True):
-        if collective.reduces[c]:
-            made_of = holdings.sources(c, rank, whole[c])
-            if made_of is None:
-                missing[c, rank] = ranks_of(whole[c] & ~holdings.known(c, rank))
-            else:
-                outputs[c, rank] = made_of
-    return Derivation(rows, outputs, waiting, missing)
+    return rows
+
+
+class _Alike:
+    """Chunks with the same contributors and the same rows, but for their own number.
+
+    `first_chunk` and `first_row` name for each chunk the first that is like it, and for each of its rows that
+    one's row.
+    """
+
+    def __init__(self, schedule: Schedule, ordered: list[int], sets: list[int], whole: list[int]) -> None:
+        link, chunk = schedule.link.tolist(), schedule.chunk.tolist()
+        start_us, end_us = schedule.start_us.tolist(), schedule.end_us.tolist()
+        self._rows: list[list[int]] = [[] for _ in whole]
+        for row in ordered:
+            self._rows[chunk[row]].append(row)
+        self._chunk, self._place = chunk, dict[int, int]()
+        self.first_chunk, self.first_row = list(range(len(whole))), dict[int, int]()
+        seen: dict[tuple[object, ...], int] = {}
+        differ = bool(schedule.problem.ready_at)  # then own contributions are there at different times
+        for c, rows in enumerate(self._rows):
+            key = (whole[c], c if differ else -1, *[(link[i], start_us[i], end_us[i], sets[i]) for i in rows])
+            first = seen.setdefault(key, c)
+            self.first_chunk[c] = first
+            self.first_row.update(zip(rows, self._rows[first], strict=True))
+            if first == c:
+                self._place.update((row, place) for place, row in enumerate(rows))
+
+    def is_first(self, row: int) -> bool:
+        """Whether a row is of a chunk that is the first of its kind."""
+        return self.first_row[row] == row
+
+    def carried_over(self, parts: tuple[int, ...], row: int) -> tuple[int, ...]:
+        """Rows of the first chunk of a kind as rows of the chunk of `row`."""
+        return self.rows_for(parts, self._chunk[row])
+
+    def rows_for(self, parts: tuple[int, ...], chunk: int) -> tuple[int, ...]:
+        """Rows of the first chunk of a kind as rows of another chunk."""
+        rows = self._rows[chunk]
+        return tuple([OWN if part == OWN else rows[self._place[part]] for part in parts])
 
 
 def sets_of_rows(schedule: Schedule, whole: list[int]) -> list[int]:

@@ -148,6 +148,13 @@ def disjoint_union(whole: int, parts: Iterable[int]) -> tuple[int, ...] | None:
     inside = sorted((part for part in parts if part & ~whole == 0), key=lambda part: -part.bit_count())
     if inside and inside[0] == whole:
         return (whole,)
+    taken, left = [], whole
+    for part in inside:  # where sums double, the largest that fit are all that is needed
+        if part & ~left == 0:
+            taken.append(part)
+            left ^= part
+    if whole and not left:
+        return tuple(taken)
     by_rank: dict[int, list[int]] = {}
     for part in inside:
         for rank in ranks_of(part):

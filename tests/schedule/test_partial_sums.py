@@ -86,6 +86,24 @@ def test_each_output_holds_each_contribution_once() -> None:
     assert any("never gets all contributions" in finding for finding in findings(dropped))
 
 
+def test_chunks_that_travel_together_are_made_of_their_own_rows() -> None:
+    """Looked at once for all of them, and told for each."""
+    schedule = recursive_doubling(switch(4))
+    found, sums = derive(schedule), schedule.sums
+    assert sums is not None and not found.impossible
+    assert sorted(found.rows) == list(range(len(schedule)))
+    made = {(row, int(schedule.src[row])): parts for row, parts in found.rows.items()}
+    for (row, rank), parts in made.items():
+        for part in parts:
+            assert part == OWN or (schedule.chunk[part] == schedule.chunk[row] and schedule.dst[part] == rank)
+        carried = [sums.sets()[part] if part != OWN else 1 << rank for part in parts]
+        assert sum(carried) == sums.sets()[row]
+    for (chunk, rank), parts in found.outputs.items():
+        assert all(
+            part == OWN or (schedule.chunk[part], schedule.dst[part]) == (chunk, rank) for part in parts
+        )
+
+
 def test_overlapping_sums_do_not_add_up() -> None:
     problem = switch(4)
     index = problem.topology.link_index

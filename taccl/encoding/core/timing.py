@@ -223,6 +223,7 @@ def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> l
     collective = problem.collective
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
     holdings, whole = Holdings(problem), contributors(collective)
+    twins = _like_others(problem, decisions)
     copy_into: dict[tuple[int, int], int] = {}
     before = []
     for index, (decision, waits) in enumerate(
@@ -230,6 +231,8 @@ def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> l
     ):
         sender, receiver = src[decision.link], dst[decision.link]
         for chunk, named in zip(decision.chunks, decision.sums or (0,) * len(decision.chunks), strict=True):
+            if chunk in twins:
+                continue
             if not collective.reduces[chunk]:
                 if (chunk, sender) in copy_into:
                     waits.add(copy_into[chunk, sender])
@@ -246,6 +249,22 @@ def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> l
             holdings.receive(chunk, receiver, carried, index)
         before.append(sorted(waits))
     return before
+
+
+def _like_others(problem: Problem, decisions: Sequence[Decision]) -> set[int]:
+    """Sums that always travel with another of the same contributors: what holds for that holds for them."""
+    travels: list[list[tuple[int, int]]] = [[] for _ in range(problem.num_chunks)]
+    for index, decision in enumerate(decisions):
+        for chunk, named in zip(decision.chunks, decision.sums or (0,) * len(decision.chunks), strict=True):
+            travels[chunk].append((index, named))
+    whole, seen = contributors(problem.collective), set[tuple[object, ...]]()
+    twins = set[int]()
+    for chunk in np.flatnonzero(problem.collective.reduces).tolist():
+        key = (whole[chunk], *travels[chunk])
+        if key in seen:
+            twins.add(chunk)
+        seen.add(key)
+    return twins
 
 
 def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[set[int]]:

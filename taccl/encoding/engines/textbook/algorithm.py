@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, together
+from taccl.encoding.engines.textbook.wide import WideSends
 
 #: What some units of a cut do; None where the algorithm is not for so many ranks.
 Way = Callable[[Cut, list[int]], Steps | None]
@@ -23,24 +24,30 @@ class Algorithm:
     rows : about how many transfers of one part it makes.
     ways : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into so many units a way is given each part, of each batch.
-    moves : about how much there is to write down, whatever the parts are.
+    wide : the same as all ways together, as columns, for very many sends; None: it is not written so.
     """
 
     name: str
     rows: int
     ways: tuple[Way, ...]
     first: IntArray
+    moves: int
     shares: int = 1
-    moves: int = 0
+    wide: Callable[[Cut], WideSends | None] | None = None
 
     def most_batches(self, parts: Parts) -> int:
         """Into so many batches can the pieces be split that a variant has of a part."""
         return -(-parts.most_pieces // (len(self.ways) * self.shares))
 
+    def cut(self, parts: Parts, batches: int) -> Cut:
+        """Each part cut into so many batches, its pieces dealt to the variants."""
+        return parts.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
+
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Steps] | None:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
-        cut = parts.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
+        cut = self.cut(parts, batches)
         streams = []
         for batch, variant, units in cut.streams(self.shares):
             steps = self.ways[variant](cut, units)

@@ -1,8 +1,9 @@
 """Rings and chains that a machine has the links for: Hamiltonian cycles and paths, found by bounded search.
 
 Whether a graph has one is hard to say in general, and easy on machines: rank order is a cycle, or nodes are
-strung together, each passed from the rank that lets in to the rank that lets out, or a walk that prefers fast
-links and ranks with few ways left (Warnsdorff's rule, as for knights' tours) finds one after few wrong turns.
+strung together, each passed from the rank that lets in to the rank that lets out, or the rows of a grid are,
+or a walk that prefers fast links and ranks with few ways left (Warnsdorff's rule, as for knights' tours)
+finds one after few wrong turns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from taccl.collective import IntArray
+from taccl.encoding.engines.textbook.layouts import sides
 from taccl.problem import Problem
 
 #: Steps of one walk, wrong turns included, for each rank.
@@ -73,6 +76,10 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
     index = problem.topology.link_index
     if all(pair in index for pair in zip(ranks, (*ranks[1:], ranks[0]), strict=True)):
         yield ranks
+    if len(ranks) == problem.num_ranks:
+        for snake in snakes(problem.num_ranks):
+            if all(pair in index for pair in zip(snake, (*snake[1:], snake[0]), strict=True)):
+                yield snake
     if not _is_searchable(problem):
         return
     if len(ranks) == problem.num_ranks:
@@ -86,6 +93,28 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
                 break
             yield cycle
             used |= set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+
+
+def snakes(num_ranks: int) -> Iterator[Cycle]:
+    """Rings on the grids that ranks may be numbered along: row after row, and back along the first column.
+
+    They need an even number of rows, and no links round the edges. In more than two dimensions a row is the
+    way past all that has one position on the first axis.
+    """
+    for grid in sides(num_ranks):
+        for axis in range(grid.ndim):
+            rows = _way_past_all(np.moveaxis(grid, axis, 0))
+            if len(rows) % 2 == 0 and rows.shape[1] > 1:
+                turns = [row[1:][:: 1 - 2 * (number % 2)] for number, row in enumerate(rows)]
+                yield tuple(np.concatenate([*turns, rows[::-1, 0]]).tolist())
+
+
+def _way_past_all(grid: IntArray) -> IntArray:
+    """The rows of a grid of any number of axes, each as a way from neighbour to neighbour."""
+    if grid.ndim <= 2:
+        return grid
+    ways = [_way_past_all(part) for part in np.moveaxis(grid, 1, 0)]
+    return np.concatenate([way[:, :: 1 - 2 * (number % 2)] for number, way in enumerate(ways)], axis=1)
 
 
 def through_doors(problem: Problem) -> list[Cycle]:

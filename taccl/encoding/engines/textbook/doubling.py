@@ -73,4 +73,6 @@ DOUBLING = LineAlgorithm(
     mean_hops=lambda n: n.bit_length() / 2,
     reaches=_partners,
 )
-DOUBLING_FAR_FIRST = LineAlgorithm("recursive doubling, far first", spread=_far_first, reaches=_partners)
+DOUBLING_FAR_FIRST = LineAlgorithm(
+    "recursive doubling, far first", spread=_far_first, reaches=_partners, is_variant=True
+)

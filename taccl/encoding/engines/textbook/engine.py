@@ -8,7 +8,7 @@ and what the time is too short for is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
@@ -18,30 +18,41 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
-from taccl.encoding.engines.textbook.transfer import backwards, decisions, estimate_us, timed
+from taccl.encoding.engines.textbook.transfer import (
+    MOST_TO_REORDER,
+    backwards,
+    decisions,
+    estimate_us,
+    timed,
+)
+from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.schedule.derivation import compacted
 
-#: About so many transfers of one part are written down in a second, and so many of one chunk are timed.
-_WRITTEN_PER_S, _TIMED_PER_S = 300_000, 50_000
+#: About so many sends are written down in a second, and so many timed.
+_WRITTEN_PER_S, _TIMED_PER_S = 400_000, 100_000
 #: So many are written down and timed even without any time, so that a busy machine has textbook schedules
 #: too.
-_SURELY_WRITTEN, _SURELY_TIMED = 40_000, 10_000
-#: Algorithms of at most so many transfers take no time worth counting, and come in the order of the books.
+_SURELY_WRITTEN, _SURELY_TIMED = 40_000, 8_000
+#: Algorithms of at most so many sends take no time worth counting, and come in the order of the books.
 _SOON_WRITTEN = 10_000
-#: Dealing a chunk to its part takes as long as writing down so many transfers.
+#: Writing down a send of so many parts, and timing one of so many chunks, takes twice as long as of none.
+_PARTS_AS_WRITTEN, _CHUNKS_AS_TIMED = 30, 4
+#: Sends in columns take so many times less.
+_WIDE_AS_WRITTEN = 6
+#: Dealing a chunk to its part takes as long as writing down so many sends.
 _DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
-_MOST_ROWS = 1_000_000
+_MOST_ROWS = 3_000_000
 #: The part of the time for writing down.
-_WRITING = 0.3
+_WRITING = 0.5
 #: More batches are tried as long as they promise no more than so many times the time of fewer.
 _PROMISING = 1.3
-#: After so many transfers were timed, the engine ends when so many candidates in a row were no better, or
+#: After so many sends were timed, the engine ends when so many candidates in a row were no better, or
 #: when the estimate of the next is so many times the best time.
-_BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 20_000, 30, 1.3
+_BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 40_000, 30, 1.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,24 +64,29 @@ class Candidate:
     estimate_us: float
 
     @property
+    def sends(self) -> int:
+        """About how many sends there are, those in columns counted as so many fewer as they take."""
+        sends = self.batches * self.algorithm.shares * self.algorithm.moves
+        return sends // _WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
+
+    @property
     def name(self) -> str:
         return self.algorithm.name + (f", {self.batches} batches" if self.batches > 1 else "")
 
 
 class _Work:
-    """Rows done so far: so many are always allowed, more while there is time, at so many a second."""
+    """Sends done so far: so many are always allowed, more while there is time, at so many a second."""
 
     def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
         self.done = 0
         self._budget, self._surely, self._per_s = budget, surely, per_s
 
-    def allows(self, rows: int) -> bool:
-        surely = self.done + rows <= self._surely
-        return rows <= _MOST_ROWS and (surely or rows <= self._per_s * self._budget.remaining_s())
+    def allows(self, sends: int) -> bool:
+        return self.done + sends <= self._surely or sends <= self._per_s * self._budget.remaining_s()
 
-    def did(self, rows: int) -> None:
-        self.done += rows
-        self._budget.spend(rows / self._per_s * UNITS_PER_S)
+    def did(self, sends: int) -> None:
+        self.done += sends
+        self._budget.spend(sends / self._per_s * UNITS_PER_S)
 
 
 def textbook(
@@ -91,13 +107,19 @@ def serves(instance: Instance) -> Verdict:
     return YES
 
 
-def built(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
-    """Schedules with the names of their algorithms, the most promising first."""
+def built(
+    instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, Schedule]]:
+    """Schedules with the names of their algorithms, the most promising first.
+
+    `wanted` : whether an algorithm of that name is.
+    """
     copying = _copying(instance)
     parts, asked = copying.once(parts_of), copying.problem
     if parts is None:
         return
-    candidates = sorted(written(asked, parts, budget.share(_WRITING)), key=lambda each: each.estimate_us)
+    every = written(asked, parts, budget.share(_WRITING), wanted)
+    candidates = sorted(every, key=lambda each: each.estimate_us)
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
     in_vain = 0
     for candidate in candidates:
@@ -105,28 +127,31 @@ def built(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
         if hopeless and work.done > _BEFORE_HOPELESS:
             return
         rows = candidate.algorithm.rows * parts.most_pieces
-        if not work.allows(rows):
+        sends = candidate.sends + rows // _CHUNKS_AS_TIMED
+        if rows > _MOST_ROWS or not work.allows(sends):
             continue
         schedule = _schedule(instance.problem, asked, parts, candidate, seen)
         if schedule is not None:
-            work.did(rows)
+            work.did(sends)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
             yield candidate.name, schedule
 
 
-def written(asked: Problem, parts: Parts, budget: Budget) -> Iterator[Candidate]:
+def written(
+    asked: Problem, parts: Parts, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     dealt = _DEALT_AS_WRITTEN * len(parts.begin)
-    for algorithm in sorted(algorithms(asked, parts), key=_size):
+    named = (algorithm for algorithm in algorithms(asked, parts) if wanted(algorithm.name))
+    for algorithm in sorted(named, key=_size):
         batches, least_us = 1, float("inf")
-        while work.allows(rows := max(algorithm.rows * batches * algorithm.shares, algorithm.moves, dealt)):
-            made = algorithm.built(parts, batches)
-            time_us = None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
+        while work.allows(sends := max(_written(algorithm, batches * algorithm.shares), dealt)):
+            time_us = _estimate_us(asked, parts, algorithm, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
-            work.did(rows)
+            work.did(sends)
             yield Candidate(algorithm, batches, time_us)
             most = algorithm.most_batches(parts)
             if batches == most:
@@ -136,8 +161,29 @@ def written(asked: Problem, parts: Parts, budget: Budget) -> Iterator[Candidate]
 
 def _size(algorithm: Algorithm) -> int:
     """A key to sort by: what takes long to write down comes last; the others keep their order."""
-    size = max(algorithm.rows, algorithm.moves)
+    size = _written(algorithm, algorithm.shares)
     return size if size > _SOON_WRITTEN else 0
+
+
+def _written(algorithm: Algorithm, batches: int) -> int:
+    """About how much there is to write down for so many batches, in sends."""
+    sends = batches * (algorithm.moves + algorithm.rows // _PARTS_AS_WRITTEN)
+    return sends // _WIDE_AS_WRITTEN if _as_columns(algorithm, batches) else sends
+
+
+def _as_columns(algorithm: Algorithm, batches: int) -> bool:
+    """Whether so many batches are written down as columns: no second order of so many sends is tried."""
+    return algorithm.wide is not None and batches * algorithm.moves > MOST_TO_REORDER
+
+
+def _estimate_us(asked: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
+    """About how long so many batches take; None if they cannot be."""
+    if algorithm.wide is not None and _as_columns(algorithm, batches):
+        cut = algorithm.cut(parts, batches)
+        sends = algorithm.wide(cut)
+        return None if sends is None else estimate_wide_us(asked, sends, cut, batches)
+    made = algorithm.built(parts, batches)
+    return None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
 
 
 def _copying(instance: Instance) -> Instance:
@@ -150,7 +196,13 @@ def _schedule(
     problem: Problem, asked: Problem, parts: Parts, candidate: Candidate, seen: set[int]
 ) -> Schedule | None:
     """What a candidate comes to; None if it cannot be, or is the same as one before."""
-    made = candidate.algorithm.built(parts, candidate.batches)
+    algorithm, batches = candidate.algorithm, candidate.batches
+    if algorithm.wide is not None and _as_columns(algorithm, batches):
+        cut = algorithm.cut(parts, batches)
+        columns = algorithm.wide(cut)
+        schedule = None if columns is None else timed_wide(asked, columns, cut)
+        return schedule if schedule is None or asked is problem else backwards(problem, schedule)
+    made = algorithm.built(parts, batches)
     sends = None if made is None else decisions(asked, made[1], made[0].chunks)
     if sends is None or hash(tuple(sends)) in seen:
         return None

@@ -54,12 +54,17 @@ class Plan:
         return lines
 
     def has_links(self, index: Container[tuple[int, int]]) -> bool:
-        """Whether the first rank of each line has the links of the stages, if all have something for all."""
+        """Whether the first rank of each line has the links of the stages, if all have something for all.
+
+        Of what goes round, every rank.
+        """
         for axis, algorithm in self.stages:
             size = self.grid.shape[axis]
             reached = list(algorithm.reaches(size)) if size > 1 else []
-            for line in np.moveaxis(self.grid, axis, -1).reshape(-1, size):
-                if any((int(line[0]), int(line[position])) not in index for position in reached):
+            first = range(size if algorithm.repeats(size) > 1 else 1)
+            for line in self.lines(axis):
+                ends = ((line[at], line[(at + ahead) % size]) for at in first for ahead in reached)
+                if not all(pair in index for pair in ends):
                     return False
         return True
 

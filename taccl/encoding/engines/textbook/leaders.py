@@ -67,12 +67,14 @@ def by_leaders(
                 if across.name == "all-pairs" or not alone:
                     way = partial(_spread, team, nodes.tolist(), across)
                     rows = parts.num_parts * ranks
-                    yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks))
+                    moves = 2 * ranks + len(nodes) * across.sends(len(nodes))
+                    yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks), moves)
         elif not alone:
             for across in totals:
                 way = partial(_summed, team, across)
                 rows = 2 * parts.num_parts * ranks
-                yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks))
+                moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
+                yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks), moves)
 
 
 def _teams(problem: Problem, nodes: list[list[int]]) -> Iterator[_Team]:

@@ -36,7 +36,9 @@ class LineAlgorithm:
         together share a send; None: not for this n.
     adds : n -> how often each position sends in `total`.
     mean_hops : n -> how many hops a block has on average, about.
+    repeats : n -> how often each position sends to each of those, at most.
     is_at_once : whether no hop waits for another one, so that their steps only order them.
+    is_variant : whether there is another that is mostly as good, so that this one may come later.
     reaches : n -> where position 0 sends to in `spread` and `hops`, if all have something for all.
     """
 
@@ -47,7 +49,13 @@ class LineAlgorithm:
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
     reaches: Callable[[int], Iterable[int]] = lambda n: ()
+    repeats: Callable[[int], int] = lambda n: 1
     is_at_once: bool = False
+    is_variant: bool = False
+
+    def sends(self, n: int) -> int:
+        """How many sends each position makes at most, if all have something for all."""
+        return self.repeats(n) * len(tuple(self.reaches(n)))
 
 
 def is_power_of_two(n: int) -> bool:

@@ -23,6 +23,7 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
+from taccl.encoding.engines.textbook.wide import is_wide, written_wide
 from taccl.problem import Problem
 
 #: One algorithm as plans: one for each variant.
@@ -32,13 +33,20 @@ Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
 def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
-    """All that there are, whether or not the machine has the links; the best known first."""
+    """All that there are, whether or not the machine has the links; the best known first, variants last."""
     ranks, nodes = problem.num_ranks, problem.topology.num_nodes
     yield from _of_plans(problem, parts, _on_lines(problem, parts))
     yield from on_trees(problem, parts)
+    on_grids = list(_on_grids(problem, parts))
+    yield from _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
     yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
-    yield from _of_plans(problem, parts, _on_grids(problem, parts))
+    yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
+
+
+def _is_variant(plans: Plans) -> bool:
+    """Whether other plans are mostly as good."""
+    return any(algorithm.is_variant for _, algorithm in (*plans[0].stages, *plans[0].whole))
 
 
 def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:
@@ -49,8 +57,9 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
             continue
         ways = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
         rows = max(_rows(plan, parts) for plan in plans)
-        moves = sum(plans[0].grid.size * size for size in plans[0].grid.shape)
-        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves=moves)
+        moves = min(rows, sum(_moves(plan, parts) for plan in plans))
+        wide = partial(written_wide, plans, parts.kind) if is_wide(problem, plans, parts.kind) else None
+        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves, wide=wide)
 
 
 def _name(plans: Plans) -> str:
@@ -78,6 +87,14 @@ def _rows(plan: Plan, parts: Parts) -> int:
     for axis, algorithm in plan.whole:
         rows += math.ceil(many * ranks / shares * algorithm.adds(shape[axis]))
     return rows
+
+
+def _moves(plan: Plan, parts: Parts) -> int:
+    """About how many sends a plan makes, however many parts each carries."""
+    shape = plan.grid.shape
+    staged = sum(algorithm.sends(shape[axis]) for axis, algorithm in plan.stages)
+    whole = sum(algorithm.adds(shape[axis]) for axis, algorithm in plan.whole)
+    return plan.grid.size * ((2 if parts.kind == "summed" else 1) * staged + whole)
 
 
 def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
@@ -119,11 +136,11 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
                 yield grid, grid.ndim == 2
         return
     yield nodes, True
-    for inside in _ring_orders(problem, nodes):
-        yield nodes[:, inside], True
     for grid in sides(nodes.shape[1]):
         if grid.ndim == 2:
             yield nodes.reshape(-1, *grid.shape), False
+    for inside in _ring_orders(problem, nodes):
+        yield nodes[:, inside], True
 
 
 def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:

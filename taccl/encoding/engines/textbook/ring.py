@@ -45,7 +45,14 @@ def _shorter_way_hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
 
 
 #: n - 1 steps, over links from each position to the next.
-RING = LineAlgorithm("ring", spread=_round, hops=_hops, mean_hops=lambda n: n / 2, reaches=lambda n: (1,))
+RING = LineAlgorithm(
+    "ring",
+    spread=_round,
+    hops=_hops,
+    mean_hops=lambda n: n / 2,
+    reaches=lambda n: (1,),
+    repeats=lambda n: n - 1,
+)
 #: Half as many steps, over the links back too.
 RING_BOTH_WAYS = LineAlgorithm(
     "ring both ways",
@@ -53,4 +60,6 @@ RING_BOTH_WAYS = LineAlgorithm(
     hops=_shorter_way_hops,
     mean_hops=lambda n: n / 4,
     reaches=lambda n: (1, n - 1) if n > 2 else (1,),
+    repeats=lambda n: n // 2,
+    is_variant=True,
 )

@@ -42,7 +42,7 @@ def by_scattering(
     for route, after in product(routes, spreads):
         plans = Plan(line, ((0, route),)), Plan(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"
-        yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), shares, ranks * ranks)
+        yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
 
 
 def _way(scatter: Plan, gather: Plan, cut: Cut, units: list[int]) -> Steps | None:

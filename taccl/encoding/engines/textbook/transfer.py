@@ -14,7 +14,7 @@ from taccl.schedule import Schedule
 
 _ROUNDING = 1e-9
 #: With more sends than this, trying a second order of them takes longer than it is worth.
-_MOST_TO_REORDER = 40_000
+MOST_TO_REORDER = 40_000
 
 
 class Transfer(NamedTuple):
@@ -137,7 +137,7 @@ def timed(problem: Problem, made: list[Decision]) -> Schedule | None:
     if problem.limits.own_first is not None:
         schedule = list_schedule(problem, made)
         return schedule if len(schedule) == sum(len(decision.chunks) for decision in made) else None
-    if len(made) > _MOST_TO_REORDER:
+    if len(made) > MOST_TO_REORDER:
         return in_order(problem, made)
     before = predecessors(problem, made)
     schedule = in_order(problem, made, before)
