@@ -71,7 +71,7 @@ def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     topology = problem.topology
     num_ranks, num_nodes = topology.num_ranks, topology.num_nodes
     yield Partition(np.arange(num_ranks), f"{num_ranks} ranks")
-    node = _numbered(topology.node_of)
+    node = numbered(topology.node_of)
     if num_nodes > 1:
         yield Partition(node, f"{num_nodes} nodes")
         for joined in (2, 4, 8):
@@ -87,10 +87,10 @@ def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
 def sides_of(problem: Problem, cut: Cut) -> Partition:
     """A cut's set and the rest."""
     one = cut.name.removeprefix("into ").removeprefix("out of ")
-    return Partition(_numbered(members(problem.num_ranks, cut.ranks).astype(np.int64)), f"{one} and the rest")
+    return Partition(numbered(members(problem.num_ranks, cut.ranks).astype(np.int64)), f"{one} and the rest")
 
 
-def _numbered(label: IntArray) -> IntArray:
+def numbered(label: IntArray) -> IntArray:
     """The same parts, numbered in the order in which they come up."""
     _, first, part = np.unique(label, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[part.ravel()], dtype=np.int64)
@@ -102,7 +102,7 @@ def _places(node: IntArray) -> Partition:
     for number in range(int(node.max()) + 1):
         ranks = np.flatnonzero(node == number)
         place[ranks] = np.arange(len(ranks))
-    return Partition(_numbered(place), f"{int(place.max()) + 1} places in the nodes")
+    return Partition(numbered(place), f"{int(place.max()) + 1} places in the nodes")
 
 
 def _by_speed(problem: Problem) -> Iterator[Partition]:
@@ -118,8 +118,8 @@ def _by_speed(problem: Problem) -> Iterator[Partition]:
             least = np.minimum(part[topology.src[fast]], part[topology.dst[fast]])
             np.minimum.at(part, topology.src[fast], least)
             np.minimum.at(part, topology.dst[fast], least)
-        numbered = _numbered(part)
-        yield Partition(numbered, f"{int(numbered.max()) + 1} groups joined by links under {beta:g} us/MB")
+        parts = numbered(part)
+        yield Partition(parts, f"{int(parts.max()) + 1} groups joined by links under {beta:g} us/MB")
 
 
 class Counts:

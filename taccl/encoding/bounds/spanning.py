@@ -1,0 +1,214 @@
+r"""What has to span which ranks, and the least that costs at weights of the links.
+
+It knows networks, demands and trees of least weight; it must not know where weights come from.
+
+Take any partition of the ranks. Of a chunk that is copied from one rank, one transfer for each part that wants
+it, but the first, crosses between parts; of a sum, one for each part but one with a contributor, and one for
+each part but one that wants it (`partitions`). So the transfers of a chunk, counted on pairs of ranks without
+regard to direction, satisfy for each of these sets of *members* every partition inequality
+
+    transfers between the parts  >=  (number of parts with members) - 1.
+
+Where all ranks are members, these inequalities describe all that is at least some mean of spanning trees
+(Tutte 1961, Nash-Williams 1961; the dominant of the spanning tree polytope: Edmonds 1971). Hence, at any weights
+w of the pairs, transfers weigh at least as much as a tree of least weight. Kruskal's algorithm (1956) has the
+proof: with P_i the parts that pairs of less than the level w_i join,
+
+    sum of w * transfers  >=  sum over i of (w_i - w_(i-1)) * ((parts of P_i with members) - 1),
+
+which holds for some members, too: there a pair that joins a part without members costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
+from taccl.collective import BoolArray, IntArray
+from taccl.encoding.bounds.views import View
+from taccl.encoding.instance import Instance
+from taccl.network import FloatArray, LogicalTopology
+
+#: More kinds of chunks than this are not looked at: each takes a tree of its own.
+_MOST_KINDS = 64
+#: Weights that differ by no more than this part of them are the same.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of least weight.
+
+    Parameters
+    ----------
+    num_ranks : that it spans, or as many of them as links join.
+    ends : shape (2, n); the ends of its pairs, by ascending weight.
+    levels : shape (n,); their weights.
+    counts : shape (n,); whether a pair joins two parts that have members.
+    links : shape (num_links,); how often each link is used, by the lighter direction of each pair that counts,
+        half and half of equal ones.
+    either_way : the same with both directions of each pair that has two used alike.
+    """
+
+    num_ranks: int
+    ends: IntArray
+    levels: FloatArray
+    counts: BoolArray
+    links: FloatArray
+    either_way: FloatArray
+
+    @property
+    def weight(self) -> float:
+        """Of the pairs that count: what the members cost."""
+        return float(self.levels[self.counts].sum())
+
+    def parts(self) -> Iterator[tuple[float, IntArray]]:
+        """The partitions that prove the weight: which part of it each does, and the part of each rank."""
+        before = 0.0
+        for level in np.unique(self.levels[self.counts]).tolist():
+            if level <= before * (1 + _SAME):
+                continue
+            joined = self.levels <= before * (1 + _SAME)
+            rest = int((self.counts & ~joined).sum())
+            graph = csr_array((np.ones(joined.sum()), self.ends[:, joined]), shape=(self.num_ranks,) * 2)
+            part_of = connected_components(graph, directed=False)[1]
+            yield (level - before) * rest / self.weight, np.asarray(part_of, dtype=np.int64)
+            before = level
+
+
+class Pairs:
+    """Pairs of ranks that links join in one direction or in both."""
+
+    def __init__(self, topology: LogicalTopology, usable: IntArray) -> None:
+        self._ranks, self._num_links = topology.num_ranks, topology.num_links
+        src, dst = topology.src[usable], topology.dst[usable]
+        key = np.minimum(src, dst) * self._ranks + np.maximum(src, dst)
+        order = np.argsort(key, kind="stable")
+        keys, first = np.unique(key[order], return_index=True)
+        self._ends = np.stack(np.divmod(keys, self._ranks))
+        self._one, self._other = usable[order][first], usable[order][np.append(first[1:], len(key)) - 1]
+
+    def tree(self, weight: FloatArray, members: BoolArray) -> Tree:
+        """The tree of least weight, and what it costs to span the members; `weight` has shape (num_links,)."""
+        one, other = weight[self._one], weight[self._other]
+        least = np.minimum(one, other)
+        order = np.argsort(least, kind="stable")
+        place = np.empty(len(order))
+        place[order] = np.arange(1, len(order) + 1)  # in place of weights: none is 0, and no two are equal
+        graph = csr_array((place, self._ends), shape=(self._ranks, self._ranks))
+        chosen = order[np.sort(minimum_spanning_tree(graph).data).astype(np.int64) - 1]
+        ends = self._ends[:, chosen]
+        counts = np.ones(len(chosen), dtype=np.bool_) if members.all() else _joins_members(ends, members)
+        links, either_way = np.zeros((2, self._num_links))
+        used = chosen[counts]
+        tie = np.abs(one - other)[used] <= _SAME * least[used]
+        share = np.where(tie, 0.5, np.where(one[used] < other[used], 1.0, 0.0))
+        for direction, part in ((self._one, share), (self._other, 1.0 - share)):
+            np.add.at(links, direction[used], part)
+            np.add.at(either_way, direction[used], 0.5)
+        return Tree(self._ranks, ends, least[chosen], counts, links, either_way)
+
+
+def _joins_members(ends: IntArray, members: BoolArray) -> BoolArray:
+    """Of pairs by ascending weight, those that join two parts that have members, shape (n,)."""
+    above = list(range(len(members)))
+    has = members.tolist()
+    counts = np.zeros(ends.shape[1], dtype=np.bool_)
+    for number, (one, other) in enumerate(ends.T.tolist()):
+        one, other = _top(above, one), _top(above, other)
+        counts[number] = has[one] and has[other]
+        above[other] = one
+        has[one] = has[one] or has[other]
+    return counts
+
+
+def _top(above: list[int], rank: int) -> int:
+    while above[rank] != rank:
+        above[rank] = above[above[rank]]
+        rank = above[rank]
+    return rank
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Chunks that have to span the same ranks, over the same links.
+
+    Parameters
+    ----------
+    members : shape (num_ranks,); the ranks to be spanned.
+    mb : how much, of all its chunks together; a sum counts for its contributors and for those who want it.
+    chunks : the same in whole chunks.
+    pairs : the links that they may use.
+    """
+
+    members: BoolArray
+    mb: float
+    chunks: int
+    pairs: Pairs
+
+
+def kinds(view: View) -> list[Kind]:
+    """What has to span ranks; empty where nothing has to span more than two, or where that is too much.
+
+    Copies of what starts at several ranks are left out.
+    """
+    instance = view.instance
+    counted = _counted(instance, np.ones(instance.problem.num_chunks) if view.units is None else view.units)
+    pairs: dict[int, Pairs] = {}
+    found = []
+    for (members, owner), (units, chunks) in counted.items():
+        if owner not in pairs:
+            pairs[owner] = Pairs(instance.problem.topology, _usable(instance, owner))
+        inside = np.frombuffer(members, dtype=np.bool_)
+        found.append(Kind(inside, units * instance.problem.chunk_mb, chunks, pairs[owner]))
+    return found if any(kind.members.sum() > 2 for kind in found) else []
+
+
+def _usable(instance: Instance, owner: int) -> IntArray:
+    """The links that chunks of an owner may use."""
+    limits, topology = instance.problem.limits.may_use, instance.problem.topology
+    return np.arange(topology.num_links) if limits is None else np.flatnonzero(limits[owner])
+
+
+def _counted(instance: Instance, units: FloatArray) -> dict[tuple[bytes, int], tuple[float, int]]:
+    """For each set of members, and an owner whose limits are theirs, how many units and chunks."""
+    limits, collective = instance.problem.limits.may_use, instance.problem.collective
+    alike = np.zeros(instance.problem.num_ranks, dtype=np.int64)
+    if limits is not None:
+        _, first, kind = np.unique(limits, axis=0, return_index=True, return_inverse=True)
+        alike = first[kind.ravel()]
+    counted: dict[tuple[bytes, int], tuple[float, int]] = {}
+    for chunk, members in _members(instance):
+        key = members, int(alike[collective.owner[chunk]])
+        mb, many = counted.get(key, (0.0, 0))
+        counted[key] = mb + float(units[chunk]), many + 1
+        if len(counted) > _MOST_KINDS:
+            return {}
+    return counted
+
+
+def _members(instance: Instance) -> Iterator[tuple[int, bytes]]:
+    """Each chunk with a set of ranks that it has to span; sums have two."""
+    demand = instance.demand
+    every = np.arange(demand.num_chunks + 1)
+    starts, wants = (np.searchsorted(pairs.chunk, every) for pairs in (demand.starts, demand.wants))
+    for chunk, reduces in enumerate(demand.reduces.tolist()):
+        sources = demand.starts.rank[starts[chunk] : starts[chunk + 1]]
+        targets = demand.wants.rank[wants[chunk] : wants[chunk + 1]]
+        if not len(sources) or not len(targets):
+            continue
+        if reduces:
+            yield chunk, _inside(demand.num_ranks, sources)
+            yield chunk, _inside(demand.num_ranks, targets)
+        elif len(sources) == 1:
+            yield chunk, _inside(demand.num_ranks, np.append(targets, sources))
+
+
+def _inside(num_ranks: int, ranks: IntArray) -> bytes:
+    inside = np.zeros(num_ranks, dtype=np.bool_)
+    inside[ranks] = True
+    return inside.tobytes()
