@@ -120,13 +120,14 @@ def synthesize(
         All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
         machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
-    scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well: engines,
-        seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
+    scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
+        engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
 
     Raises
     ------
+    ClusterError : no scheduler answers at the address, or none of its workers can be used.
     TacclError : the subclass says whether the request is wrong (exit code 2), no schedule exists or
         none was found in time (3), or something made here failed its check (4).
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
@@ -155,7 +156,8 @@ def synthesize(
         return synthesize_request(request, options, output, on_progress)
     began = time.monotonic()
     with connected(scheduler) as cluster:
-        sharing, left = Sharing(cluster), _with_what_is_left(options, began)
+        left = _with_what_is_left(options, began)
+        sharing = Sharing(cluster, left.limit_s)
         result = synthesize_request(request, left, output, on_progress, sharing)
         return replace(result, options=options)
 
@@ -209,7 +211,11 @@ def synthesize_request(
         notes=(
             *choice.notes,
             *_notes_on(choice.found),
-            *(() if sharing is None else sharing.notes_on(choice.found)),
+            *(
+                ()
+                if sharing is None
+                else sharing.notes_on(choice.found, counts_work=options.effort is not None)
+            ),
         ),
         scheduler=None if sharing is None else sharing.cluster.address,
         tasks=() if sharing is None else tuple(sharing.runs),

@@ -194,7 +194,7 @@ class Searcher(Protocol):
 
 
 class Alone:
-    """This process alone."""
+    """Carries out searches in this process alone."""
 
     def search(
         self,

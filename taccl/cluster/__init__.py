@@ -1,9 +1,9 @@
 """Searches shared out over the worker processes of a Dask cluster, and merged again here.
 
-`task` says what is shared out, `work` carries one task out on a worker, `connection` finds the cluster, `pool`
-hands tasks to its workers, `plan` says which tasks there are, and `sharing` merges what comes back as one
-search. Workers are believed nothing: their schedules are checked here, their bounds proved here or told as
-theirs. Dask is loaded where an address is given, and nowhere else.
+`task` says what is shared out, `work` carries one task out on a worker, `connection` finds the cluster,
+`pool` hands tasks to its workers, `plan` says which tasks there are, and `sharing` merges what comes back as
+one search. Workers are believed nothing: their schedules are checked here, and their bounds are proved here or
+told as theirs. Dask is loaded where an address is given, and nowhere else.
 """
 
 from __future__ import annotations

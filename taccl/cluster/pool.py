@@ -51,8 +51,9 @@ class Pool:
         self._refused: dict[str, str] = {}
         self._waiting: deque[Task] = deque()
         self._running: dict[str, tuple[Task, str, Any]] = {}
+        self._ended: list[Ended] = []
         self._own = about()
-        self._heard_s = time.monotonic()
+        self._heard_s = self._had_workers_s = time.monotonic()
         self._closing = threading.Event()
         self.is_gone = False
         threading.Thread(target=self._watch, daemon=True, name="taccl-cluster-watch").start()
@@ -95,6 +96,8 @@ class Pool:
                 break
         if self._ready:
             return
+        if self.is_gone:
+            raise ClusterError("the scheduler went away", hint="dask scheduler starts one")
         if not self._threads:
             raise ClusterError("the scheduler has no workers", hint="dask worker ADDRESS --nthreads 1")
         if self._refused:
@@ -111,17 +114,19 @@ class Pool:
     def submit(self, tasks: Iterable[Task]) -> None:
         """Let tasks wait for a free worker, in this order."""
         self._waiting.extend(tasks)
+        if self.is_gone:
+            self._end_waiting("lost: the scheduler went away")
         self._hand_out()
 
     def ended(self, seconds: float) -> list[Ended]:
         """Tasks that came to an end; empty if none did for so many seconds."""
         end_s = time.monotonic() + seconds
-        ended: list[Ended] = []
         while True:
-            left_s = end_s - time.monotonic()
-            news = self._hear(0.0 if ended else max(0.0, left_s), ended)
-            if news is None and (ended or left_s <= 0):
-                return ended
+            left_s = 0.0 if self._ended else max(0.0, end_s - time.monotonic())
+            if self._hear(left_s) is None and left_s <= 0:
+                break
+        ended, self._ended = self._ended, []
+        return ended
 
     def drop(self, tasks: Iterable[Task]) -> list[Ended]:
         """Give up tasks that wait or run; what they were."""
@@ -163,32 +168,41 @@ class Pool:
                 return
             self._closing.wait(_LOOK_S)
 
-    def _hear(self, seconds: float, ended: list[Ended] | None = None) -> str | None:
+    def _hear(self, seconds: float) -> str | None:
         """Take one piece of news, if there is one in time; its kind."""
         try:
             kind, what, value = self._news.get(timeout=seconds) if seconds > 0 else self._news.get_nowait()
         except queue.Empty:
-            if time.monotonic() - self._heard_s > _GONE_S:
-                self._lose_all(ended)
+            self._give_up_hope()
             return None
         if kind == "workers":
             self._heard_s = time.monotonic()
-            self._see(what, ended)
+            self._see(what)
         elif kind == "gone":
-            self._lose_all(ended)
+            self._lose_all("the scheduler went away")
         elif kind == "about":
             self._meet(what, value)
         elif kind == "answer" and what in self._running:
             task, worker, _ = self._running.pop(what)
-            if ended is not None:
-                is_answer = isinstance(value, Answer)
-                ended.append(
-                    Ended(task, worker, value if is_answer else None, "" if is_answer else str(value))
-                )
+            if isinstance(value, Answer):
+                self._ended.append(Ended(task, worker, value.made_sane()))
+            else:
+                self._ended.append(Ended(task, worker, None, str(value)))
         self._hand_out()
+        self._give_up_hope()
         return str(kind)
 
-    def _see(self, threads: dict[str, int], ended: list[Ended] | None) -> None:
+    def _give_up_hope(self) -> None:
+        """Nothing waits longer than seconds for a scheduler or for workers that are not there."""
+        now_s = time.monotonic()
+        if self.slots:
+            self._had_workers_s = now_s
+        if now_s - self._heard_s > _GONE_S:
+            self._lose_all("the scheduler went away")
+        elif self._waiting and now_s - self._had_workers_s > _GONE_S:
+            self._end_waiting("lost: no worker is left")
+
+    def _see(self, threads: dict[str, int]) -> None:
         """Note which workers there are now; tasks of those that are gone are lost."""
         for address in set(threads) - set(self._threads):
             future = self._client.submit(
@@ -201,21 +215,23 @@ class Pool:
             self._refused.pop(address, None)
             self._cancel(self._asked.pop(address, None))
         self._threads = threads
-        self._lose([key for key, (_, worker, _) in self._running.items() if worker not in threads], ended)
+        dead = [key for key, (_, worker, _) in self._running.items() if worker not in threads]
+        self._lose(dead, "its worker died")
 
-    def _lose(self, keys: Iterable[str], ended: list[Ended] | None, why: str = "its worker died") -> None:
+    def _lose(self, keys: Iterable[str], why: str) -> None:
         for key in keys:
             task, worker, future = self._running.pop(key)
             self._cancel(future)
-            if ended is not None:
-                ended.append(Ended(task, worker, None, f"lost: {why}"))
+            self._ended.append(Ended(task, worker, None, f"lost: {why}"))
 
-    def _lose_all(self, ended: list[Ended] | None) -> None:
+    def _lose_all(self, why: str) -> None:
         self.is_gone = True
         self._ready.clear()
-        self._lose(list(self._running), ended, "the scheduler went away")
-        if ended is not None:
-            ended += [Ended(task, "", None, "the scheduler went away") for task in self._waiting]
+        self._lose(list(self._running), why)
+        self._end_waiting(f"lost: {why}")
+
+    def _end_waiting(self, remark: str) -> None:
+        self._ended += [Ended(task, "", None, remark) for task in self._waiting]
         self._waiting.clear()
 
     def _meet(self, address: str, value: object) -> None:

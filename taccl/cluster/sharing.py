@@ -9,8 +9,8 @@ stays above is told as the workers'.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import time
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -25,6 +25,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.solve import solve
+from taccl.encoding.portfolio.stages import is_huge
 from taccl.errors import ScheduleError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
@@ -40,7 +41,14 @@ _TURN, _UNCUT_S = 0.5, 3.0
 _WAY, _WAY_S = 0.05, 0.2
 #: Where work is counted, a search is so many tasks, however many workers there are.
 _TASKS_BY_WORK = 8
-#: Seconds between two looks at the budget; and for what has ended already.
+#: And with fewer units of work there is none.
+_LEAST_UNITS = 100
+#: While this process has a short trial of each number of chunks, a worker has at least so many seconds for
+#: one; where work is counted, this part of what all of them may take here.
+_LEAST_AHEAD_S, _AHEAD_BY_WORK = 1.0, 0.25
+#: So many tasks in a row may fail or be lost, and one for each worker, until it is no use.
+_SOME = 4
+#: Seconds between two looks at the budget.
 _LOOK_S = 0.2
 
 
@@ -54,11 +62,13 @@ class _Claim:
 class Sharing:
     """Searches of one call that are shared out over a cluster.
 
+    `limit_s` : seconds after which nobody is waited for, also where work is counted.
     `runs` are the tasks that ended so far, in the order in which they were merged.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, limit_s: float = math.inf) -> None:
         self.cluster = cluster
+        self._end_s = time.monotonic() + limit_s
         self.runs: list[TaskRun] = []
         self._pool = cluster.pool
         self._number = 0
@@ -81,21 +91,28 @@ class Sharing:
         """
         journal, budget = Journal(), budget or options.budget()
         shared = _Shared(self, instance, options, budget, journal)
-        with closing(shared.updates()) as updates:
+        updates = shared.updates()
+        try:
             return heard(updates, options, journal, on_progress)
+        finally:
+            updates.close()
 
     def begin(self, problems: Iterable[Problem], options: SearchOptions, budget: Budget) -> None:
         """Hand out one task for each problem, which are one problem with several numbers of chunks.
 
         Their answers are kept for the searches of these problems; `budget` is for all of them together.
         """
-        asked = list(problems)
-        rounds = math.ceil(len(asked) / max(1, self._pool.slots))
-        tasks = []
-        for problem in asked:
-            trying = _for_a_part(replace(options, known=None), budget, 1 / rounds)
-            tasks.append(self.task(problem, trying))
-            self._ahead.setdefault(tasks[-1].chunks, []).append(tasks[-1])
+        asked, options = list(problems), replace(options, known=None)
+        if budget.counts_work:
+            trying = _for_a_part(options, budget, _AHEAD_BY_WORK)
+        else:
+            most = max(1, int(budget.remaining_s() / _LEAST_AHEAD_S)) * self._pool.slots
+            asked = asked[:most]
+            turns = math.ceil(len(asked) / max(1, self._pool.slots))
+            trying = _for_a_part(options, budget, 1 / max(1, turns), uncut_s=0.0)
+        tasks = [self.task(problem, trying) for problem in asked]
+        for task in tasks:
+            self._ahead.setdefault(task.chunks, []).append(task)
         self._pool.submit(tasks)
 
     def heard_of(self, budget: Budget) -> tuple[int, ...]:
@@ -103,13 +120,19 @@ class Sharing:
 
         What has not ended then is given up. Where work is counted, it waits for all.
         """
-        while any(self._ahead.values()) and budget.remaining_s() and self._pool.unfinished:
+        while any(self._ahead.values()) and self.waits_within(budget):
             self.take_ended(_LOOK_S)
         late = [task for tasks in self._ahead.values() for task in tasks]
         for ended in self._pool.drop(late):
             self.note(ended, None)
         self._ahead.clear()
         return tuple(sorted(number for number, ended in self._stash.items() if ended))
+
+    def waits_within(self, budget: Budget) -> bool:
+        """Whether there is time to wait for others. Waiting is no work, so it spends none."""
+        if budget.counts_work:
+            return time.monotonic() < self._end_s
+        return budget.remaining_s() > 0
 
     def take_ended(self, seconds: float) -> list[Ended]:
         """What ended of the tasks of a search; of those that were begun ahead, it is kept."""
@@ -158,12 +181,18 @@ class Sharing:
         """The largest bound that a worker claims for a number of chunks; 0: none."""
         return self._claims[chunks].bound_us if chunks in self._claims else 0.0
 
-    def notes_on(self, found: Found) -> tuple[str, ...]:
-        """What the user should know: about the cluster, its tasks, and claims that are not proved here."""
-        notes = [f"{len(self.runs)} tasks at {self.cluster.address}", *self.cluster.notes]
+    def notes_on(self, found: Found, *, counts_work: bool) -> tuple[str, ...]:
+        """What the user should know: about the cluster, its tasks, and claims that are not proved here.
+
+        `counts_work` : whether the answer should be the same each time.
+        """
+        answered = sum(run.time_us is not None for run in self.runs)
+        notes = [f"{answered} of {len(self.runs)} tasks at {self.cluster.address} gave a valid schedule"]
+        notes += self.cluster.notes
         lost = sum(run.remark.startswith("lost") for run in self.runs)
         if lost:
-            notes.append(f"{lost} tasks were lost with their workers, and nothing else")
+            what = ", so another run may find another schedule" if counts_work else ", and nothing else"
+            notes.append(f"tasks lost with their workers: {lost}{what}")
         claim = self._claims.get(found.schedule.problem.collective.chunks_per_rank)
         if claim is not None and is_above(claim.bound_us, found.lower_bound_us):
             notes.append(
@@ -186,9 +215,10 @@ class _Shared:
         self._best: Schedule | None = options.known
         self._mine: list[Task] = []
         self._is_settled = self._has_proved = False
-        self._in_vain = 0
+        self._in_vain = self._failed = 0
+        self._most_in_vain = self._most_failed = 0
 
-    def updates(self) -> Iterator[Update]:
+    def updates(self) -> Generator[Update, None, None]:
         """What is found here and there, as it comes; where work is counted, in the order of the tasks."""
         try:
             if self._budget.counts_work:
@@ -201,23 +231,26 @@ class _Shared:
 
     def _by_the_clock(self) -> Iterator[Update]:
         plan = self._plan()
-        here = self._kept(solve(self._instance, self._options, self._journal, self._budget.share(_HERE)))
-        first = next(here)
-        yield first
-        for ended in self._sharing.kept_for(self._chunks):
-            yield from self._merged(ended)
-        self._hand_out(plan)
-        for update in here:
-            yield update
-            yield from self._ended_by_now(0.0)
+        if is_huge(self._instance):  # the first schedule takes long, and others need not wait for it
             self._hand_out(plan)
+        here = solve(self._instance, self._options, self._journal, self._budget.share(_HERE))
+        yield from self._beside(here, plan)
         while self._goes_on():
             yield from self._ended_by_now(min(_LOOK_S, self._budget.remaining_s()))
             yield from self._proved_here()
             self._hand_out(plan)
-        if self._pool.is_gone or not self._pool.slots:  # nobody is left, so the search goes on here
-            rest = replace(self._options, known=self._best)
-            yield from self._kept(solve(self._instance, rest, self._journal, self._budget))
+        if not self._is_settled and (not self._pool.slots or self._failed > self._most_failed):
+            rest = replace(self._options, known=self._best)  # there is nobody else, so it goes on here
+            yield from self._beside(solve(self._instance, rest, self._journal, self._budget), plan)
+
+    def _beside(self, here: Iterator[Update], plan: Iterator[SearchOptions]) -> Iterator[Update]:
+        """What is found here, and what ends elsewhere meanwhile."""
+        for update in self._kept(here):
+            yield update
+            for ended in self._sharing.kept_for(self._chunks):
+                yield from self._merged(ended)
+            yield from self._ended_by_now(0.0)
+            self._hand_out(plan)
 
     def _by_work(self) -> Iterator[Update]:
         """The same tasks on any cluster, merged in their order, so that the answer is the same."""
@@ -228,13 +261,15 @@ class _Shared:
             yield from self._merged(ended)
         units = max(1, round(min(share, self._budget.remaining_s()) * UNITS_PER_S))
         limit_s = self._options.time_limit_s
-        for options in islice(self._plan(), _TASKS_BY_WORK):
-            options = replace(options, effort=units, time_limit_s=limit_s, known=self._best)
-            self._mine.append(self._sharing.task(self._instance.problem, options))
+        if units < _LEAST_UNITS:
+            return
+        for each in islice(self._plan(), _TASKS_BY_WORK):
+            trying = replace(each, effort=units, time_limit_s=limit_s, known=self._best)
+            self._mine.append(self._sharing.task(self._instance.problem, trying))
         self._pool.submit(self._mine)
         ended_by_number: dict[int, Ended] = {}
         for task in list(self._mine):
-            while task.number not in ended_by_number and self._budget.remaining_s():
+            while task.number not in ended_by_number and self._sharing.waits_within(self._budget):
                 for ended in self._sharing.take_ended(_LOOK_S):
                     ended_by_number[ended.task.number] = ended
             if task.number in ended_by_number:
@@ -244,12 +279,13 @@ class _Shared:
 
     def _plan(self) -> Iterator[SearchOptions]:
         engines = engines_for(self._instance, self._options.engine, self._journal)
-        self._most_in_vain = 2 * len(engines) + self._pool.slots
+        self._most_failed = self._pool.slots + _SOME
+        self._most_in_vain = 2 * len(engines) + self._most_failed
         return variations(self._options, engines)
 
     def _hand_out(self, plan: Iterator[SearchOptions]) -> None:
         """A task for each free thread, from the best that is known."""
-        tasks = []
+        tasks: list[Task] = []
         while self._goes_on(but_for_tasks=True) and len(tasks) < self._pool.free:
             options = _for_a_part(next(plan), self._budget, _TURN)
             if options.time_limit_s == 0:
@@ -263,7 +299,7 @@ class _Shared:
         """Whether there is time, somebody to work, and something to gain."""
         if self._pool.is_gone or not self._budget.remaining_s() or self._is_settled:
             return False
-        if self._in_vain > self._most_in_vain:
+        if self._in_vain > self._most_in_vain or self._failed > self._most_failed:
             return False
         return but_for_tasks or bool(self._pool.slots) or bool(self._pool.unfinished)
 
@@ -287,9 +323,11 @@ class _Shared:
         """What a task came to, as news; it is noted with what the check here says."""
         answer, name = ended.answer, f"{ended.task.name} at {ended.worker or self._sharing.cluster.address}"
         self._mine = [task for task in self._mine if task is not ended.task]
+        self._failed += 1
         if answer is None:
             self._sharing.note(ended, None)
-            self._journal.fails(name, TacclError(ended.remark))
+            if not ended.remark.startswith("lost"):
+                self._journal.fails(name, TacclError(ended.remark))
             return
         for failure in answer.failures:
             self._journal.fails(name, TacclError(failure))
@@ -309,6 +347,7 @@ class _Shared:
         if not is_valid:
             self._sharing.note(ended, None, "refused: its schedule is not valid")
             return
+        self._failed = 0
         improved = self._best_us < before_us * (1 - OPTIMAL_GAP)
         ended_by_itself = answer.status in ("optimal", "gap reached", "finished", "engine failed")
         self._in_vain = 0 if improved or not ended_by_itself else self._in_vain + 1
@@ -317,7 +356,7 @@ class _Shared:
 
     def _hear_claim(self, ended: Ended) -> None:
         answer = ended.answer
-        if answer is None or not isinstance(answer.claimed_us, float) or not math.isfinite(answer.claimed_us):
+        if answer is None:
             return
         if contradicts(answer.claimed_us, self._best_us):
             fault = TacclError(f"it claims a bound of {answer.claimed_us:.6f} us, above a valid schedule")
@@ -325,7 +364,7 @@ class _Shared:
             return
         self._sharing.claims(self._chunks, _Claim(answer.claimed_us, answer.claimed_source, ended.worker))
         gap = max(self._options.gap, OPTIMAL_GAP)
-        # Whoever claims that it cannot be faster would go on in vain: believed for stopping, and told as a claim.
+        # Whoever claims that nothing is faster would go on in vain: believed for that, and told as a claim.
         self._is_settled = self._is_settled or is_optimal(self._best_us, answer.claimed_us, gap)
 
     def _proved_here(self) -> Iterator[Update]:
@@ -336,10 +375,12 @@ class _Shared:
         yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(_PROVE)))
 
 
-def _for_a_part(options: SearchOptions, budget: Budget, part: float) -> SearchOptions:
+def _for_a_part(
+    options: SearchOptions, budget: Budget, part: float, uncut_s: float = _UNCUT_S
+) -> SearchOptions:
     """The options of a task with a part of what is left, less its way to the worker and back."""
     left_s = budget.remaining_s()
     if budget.counts_work:
         return replace(options, effort=max(1, round(left_s * part * UNITS_PER_S)))
-    seconds = left_s if left_s <= _UNCUT_S else max(left_s * part, _UNCUT_S)
+    seconds = left_s if left_s <= uncut_s else max(left_s * part, uncut_s)
     return replace(options, time_limit_s=max(0.0, seconds - _WAY * seconds - _WAY_S))

@@ -5,19 +5,27 @@ It knows problems, options and schedules as columns; it must not know how tasks 
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taccl.arguments import is_number
+from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import ScheduleError
+from taccl.network import FloatArray
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 from taccl.schedule.partial_sums import PartialSums
 from taccl.search import Found, Status
+
+#: So much of what a worker says is told.
+_SHOWN, _MOST_FAILURES = 160, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +71,14 @@ def _bare(problem: Problem) -> Problem:
 class Columns:
     """The columns of a schedule without its problem, as `Schedule` has them."""
 
-    chunk: NDArray[np.int64]
-    link: NDArray[np.int64]
-    start_us: NDArray[np.float64]
-    end_us: NDArray[np.float64]
-    reduce: NDArray[np.bool_]
-    group: NDArray[np.int64]
-    sum_of_row: NDArray[np.int64] | None = None
-    sum_members: NDArray[np.bool_] | None = None
+    chunk: IntArray
+    link: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+    reduce: BoolArray
+    group: IntArray
+    sum_of_row: IntArray | None = None
+    sum_members: BoolArray | None = None
 
     @staticmethod
     def of(schedule: Schedule) -> Columns:
@@ -117,7 +125,7 @@ class Columns:
 
 def _column(
     name: str, values: object, kind: str, limit: int | None, rows: int | None = None, least: int = 0
-) -> NDArray[np.generic]:
+) -> NDArray[Any]:
     column = np.asarray(values)
     if column.ndim != 1 or column.dtype.kind != kind or rows not in (None, len(column)):
         raise _refused(f"column {name} has the wrong type or length")
@@ -152,6 +160,19 @@ class Answer:
     seconds: float = 0.0
     failures: tuple[str, ...] = ()
 
+    def made_sane(self) -> Answer:
+        """The same with figures and texts that can be told, whatever a worker put in their place."""
+        claimed_us = _figure(self.claimed_us)
+        failures = self.failures if isinstance(self.failures, tuple) else ()
+        return Answer(
+            columns=self.columns if isinstance(self.columns, Columns) else None,
+            claimed_us=claimed_us,
+            claimed_source=_line(self.claimed_source) if claimed_us else "",
+            status=self.status if self.status in get_args(Status) else None,
+            seconds=_figure(self.seconds),
+            failures=tuple(_line(each) for each in failures[:_MOST_FAILURES]),
+        )
+
     @staticmethod
     def of(found: Found, seconds: float) -> Answer:
         """What a search found."""
@@ -159,6 +180,15 @@ class Answer:
         columns = Columns.of(found.schedule)
         bound_us, source = found.lower_bound_us, found.bound_source
         return Answer(columns, bound_us, source, found.status, seconds, failures)
+
+
+def _figure(value: object) -> float:
+    return float(value) if is_number(value) and 0 <= value < math.inf else 0.0
+
+
+def _line(text: object) -> str:
+    words = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a worker does: it says what it is made of, and carries out one task.
 
-It knows searches and nothing of Dask, so a task can also be carried out in this process. Engines are loaded
-with the first task.
+It knows searches, and asks Dask one thing: whether anybody still waits for the task. So a task can also be
+carried out in this process. Engines are loaded with the first task.
 """
 
 from __future__ import annotations
@@ -61,11 +61,23 @@ def carried_out(payload: bytes) -> Answer:
 
 
 def _carried_out(payload: bytes, began_s: float) -> Answer:
-    from taccl.search import search
+    from taccl.search import STOP, search
 
     problem, options = pickle.loads(payload)
     if options.time_limit_s is not None:
         left_s = options.time_limit_s - (time.monotonic() - began_s)
         options = replace(options, time_limit_s=max(left_s, _LEAST_S))
-    found = search(problem, options)
+    found = search(problem, options, lambda _: STOP if _is_given_up() else None)
     return Answer.of(found, time.monotonic() - began_s)
+
+
+def _is_given_up() -> bool:
+    """Whether nobody waits for the task of this thread any more: whoever asked stopped, or is gone."""
+    try:
+        from distributed import get_worker
+        from distributed.core import thread_state
+
+        task = get_worker().state.tasks.get(thread_state.key)
+        return task is None or task.state == "cancelled"
+    except Exception:  # no worker's thread; or a Dask that keeps this elsewhere: then it ends with its time
+        return False
