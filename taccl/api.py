@@ -18,7 +18,8 @@ from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBloc
 from taccl.backend.targets import find_target
 from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
 from taccl.chunking import choose_chunks
-from taccl.cluster import Sharing, connected
+from taccl.cluster.connection import connected
+from taccl.cluster.sharing import Sharing
 from taccl.collective import Collective
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions

@@ -10,7 +10,7 @@ from taccl import units
 from taccl.backend.target import AnyTarget
 from taccl.choosing import FileTried
 from taccl.chunking import ChunksTried
-from taccl.cluster import TaskRun
+from taccl.cluster.task import TaskRun
 from taccl.collective import Collective
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
@@ -299,7 +299,7 @@ class Result:
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
             ],
             "scheduler": self.scheduler,
-            "tasks": [asdict(task) for task in self.tasks],
+            "tasks": [task.to_dict() for task in self.tasks],
         }
 
     def to_pandas(self) -> DataFrame:

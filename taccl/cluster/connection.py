@@ -7,8 +7,9 @@ not know what tasks are about.
 from __future__ import annotations
 
 import logging
+import queue
 import re
-import time
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ from taccl.errors import ClusterError
 
 #: Seconds: for reaching the scheduler, for its workers to say what they are, and for saying good-bye.
 _REACH_S, _ANSWER_S, _CLOSE_S = 5.0, 15.0, 2.0
+#: So much later than its own limit Dask may say that it was reached.
+_LATE_S = 1.0
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):(\d{1,5})/?")
 _HINT = "--scheduler tcp://HOST:8786, as `dask scheduler` prints it"
 
@@ -64,7 +67,7 @@ def check_address(address: object) -> str:
 def connected(
     address: str,
     *,
-    work: Callable[[bytes], Answer] = carried_out,
+    work: Callable[[bytes, str], Answer] = carried_out,
     reach_s: float = _REACH_S,
     answer_s: float = _ANSWER_S,
 ) -> Iterator[Cluster]:
@@ -108,20 +111,26 @@ def _distributed() -> Any:
 
 def _client(distributed: Any, address: str, reach_s: float) -> tuple[Any, tuple[str, ...]]:
     """A client of the scheduler, and what it says about versions."""
-    began_s = time.monotonic()
+    made: queue.SimpleQueue[tuple[Any, str]] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            made.put((distributed.Client(address, timeout=reach_s, set_as_default=False), ""))
+        except Exception as fault:  # Dask has no kind of its own for an address where no scheduler is
+            lines = str(fault).strip().splitlines()
+            made.put((None, lines[0] if lines else type(fault).__name__))
+
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        # Dask waits for ever where something listens and says nothing, whatever its timeout is.
+        threading.Thread(target=make, daemon=True, name="taccl-cluster-connect").start()
         try:
-            client = distributed.Client(address, timeout=reach_s, set_as_default=False)
-        except Exception as fault:  # Dask has no kind of its own for an address where no scheduler is
-            took_s = time.monotonic() - began_s
-            text = str(fault).strip().splitlines()
-            raise ClusterError(
-                f"no Dask scheduler answers at {address} within {took_s:.0f} s: "
-                f"{text[0] if text else type(fault).__name__}",
-                hint=_HINT,
-            ) from None
-    mismatches = [str(each.message) for each in said if "Mismatch" in each.category.__name__]
+            client, why = made.get(timeout=reach_s + _LATE_S)
+        except queue.Empty:
+            client, why = None, "something listens there, and says nothing"
+    if client is None:
+        raise ClusterError(f"no Dask scheduler answers at {address} within {reach_s:g} s: {why}", hint=_HINT)
+    mismatches = (str(each.message) for each in said if "Mismatch" in each.category.__name__)
     return client, tuple(" ".join(each.split()) for each in mismatches)
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from taccl.cluster.task import About, Answer, Task
-from taccl.cluster.work import about
+from taccl.cluster.task import Answer, Task
+from taccl.cluster.versions import About, about
 from taccl.errors import ClusterError
 
 #: Seconds between two looks at which workers there are, after which without a look the scheduler is gone,
@@ -42,7 +43,7 @@ class Pool:
     All is done in the thread that calls; two others only bring news into a queue.
     """
 
-    def __init__(self, client: Any, work: Callable[[bytes], Answer]) -> None:
+    def __init__(self, client: Any, work: Callable[[bytes, str], Answer]) -> None:
         self._client, self._work = client, work
         self._news: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
         self._asked: dict[str, Any] = {}
@@ -263,11 +264,17 @@ class Pool:
             self._begin(self._waiting.popleft(), address)
 
     def _begin(self, task: Task, address: str) -> None:
+        key = f"taccl-{uuid.uuid4().hex}"
         future = self._client.submit(
-            self._work, task.payload, workers=[address], allow_other_workers=False, pure=False, retries=0
+            *(self._work, task.payload, key),
+            key=key,
+            workers=[address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
         )
-        self._running[future.key] = (task, address, future)
-        future.add_done_callback(lambda done: self._bring("answer", done.key, done))
+        self._running[key] = (task, address, future)
+        future.add_done_callback(lambda done: self._bring("answer", key, done))
 
     def _bring(self, kind: str, what: str, future: Any) -> None:
         """Called in a thread of Dask: fetch what a task gave, and put it into the queue."""

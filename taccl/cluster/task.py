@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -192,22 +192,6 @@ def _line(text: object) -> str:
 
 
 @dataclass(frozen=True)
-class About:
-    """What a worker is made of, told before it gets a task: version of taccl, of Python and of NumPy.
-
-    `source` tells copies of taccl with the same version and other contents apart.
-    """
-
-    taccl: str
-    source: str
-    python: str
-    numpy: str
-
-    def __str__(self) -> str:
-        return f"taccl {self.taccl} ({self.source}), Python {self.python}, NumPy {self.numpy}"
-
-
-@dataclass(frozen=True)
 class TaskRun:
     """What became of a task, for people and for JSON.
 
@@ -230,3 +214,8 @@ class TaskRun:
     claimed_bound_us: float
     claimed_source: str
     remark: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON, units in their keys."""
+        values = asdict(self)
+        return values | {"solve_s": values.pop("seconds")}
