@@ -137,7 +137,8 @@ def _client(distributed: Any, address: str, reach_s: float) -> tuple[Any, tuple[
 @contextmanager
 def _silent() -> Iterator[None]:
     """Dask logs on standard error what is told here in other ways; it is quiet meanwhile."""
-    logs = [logging.getLogger(name) for name in ("distributed", "tornado.application", "asyncio")]
+    known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    logs = [logging.getLogger(name) for name in {*known, "distributed", "tornado.application", "asyncio"}]
     before = [log.level for log in logs]
     for log in logs:
         log.setLevel(logging.CRITICAL + 1)

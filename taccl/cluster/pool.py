@@ -279,6 +279,8 @@ class Pool:
     def _bring(self, kind: str, what: str, future: Any) -> None:
         """Called in a thread of Dask: fetch what a task gave, and put it into the queue."""
         value: object
+        if self._closing.is_set():
+            return
         if future.status == "finished":
             try:
                 value = future.result(timeout=_FETCH_S)

@@ -42,7 +42,7 @@ _WAY, _WAY_S = 0.05, 0.2
 #: Where work is counted, a search is so many tasks, however many workers there are.
 _TASKS_BY_WORK = 8
 #: And with fewer units of work there is none.
-_LEAST_UNITS = 100
+_LEAST_UNITS = 20
 #: While this process has a short trial of each number of chunks, a worker has at least so many seconds for
 #: one; where work is counted, this part of what all of them may take here.
 _LEAST_AHEAD_S, _AHEAD_BY_WORK = 1.0, 0.25
@@ -259,7 +259,7 @@ class _Shared:
         yield from self._kept(solve(self._instance, self._options, self._journal, here))
         for ended in self._sharing.kept_for(self._chunks):
             yield from self._merged(ended)
-        units = max(1, round(min(share, self._budget.remaining_s()) * UNITS_PER_S))
+        units = round(share * UNITS_PER_S)
         limit_s = self._options.time_limit_s
         if units < _LEAST_UNITS:
             return

@@ -31,18 +31,11 @@ class About:
 def about() -> About:
     """What this process is made of."""
     return About(
-        taccl=_version("taccl"),
+        taccl=metadata.version("taccl"),
         source=_source(),
         python=".".join(platform.python_version_tuple()[:2]),
-        numpy=_version("numpy"),
+        numpy=metadata.version("numpy"),
     )
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # a checkout that is on the path and not installed
-        return "of a checkout"
 
 
 def _source() -> str:

@@ -50,7 +50,11 @@ def test_nobody_listens(listening: socket.socket) -> None:
 def test_a_cluster_without_workers_is_told() -> None:
     with (
         distributed.LocalCluster(
-            n_workers=0, processes=True, dashboard_address=None, scheduler_port=0, silence_logs=100
+            n_workers=0,
+            processes=True,
+            scheduler_port=0,
+            dashboard_address=":0",
+            silence_logs=100,
         ) as cluster,
         pytest.raises(ClusterError, match="the scheduler has no workers"),
         connected(cluster.scheduler_address),

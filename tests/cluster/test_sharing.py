@@ -31,7 +31,7 @@ from taccl.search import Found, Observer, Progress
 Work = Callable[[bytes, str], Answer]
 
 #: So many units of work for the whole, of which each of eight tasks has three quarters.
-WORK = SearchOptions(engine="greedy", effort=200)
+WORK = SearchOptions(engine="greedy", effort=40)
 CLOCK = SearchOptions(engine="greedy", time_limit_s=30.0)
 
 
@@ -41,8 +41,8 @@ def address() -> Iterator[str]:
         n_workers=2,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
         scheduler_port=0,
+        dashboard_address=":0",
         silence_logs=100,
     ) as cluster:
         yield cluster.scheduler_address
@@ -69,7 +69,7 @@ def searched(
 def test_the_command_tells_what_became_of_each_task(address: str) -> None:
     words = "synthesize --collective allreduce --topology mesh:2x3 --size 6MB --chunks 1 --engine greedy"
     ran = CliRunner().invoke(
-        main, [*words.split(), "--effort", "200", "--scheduler", address, "--no-xml", "--json", "-q"]
+        main, [*words.split(), "--effort", "40", "--scheduler", address, "--no-xml", "--json", "-q"]
     )
     assert ran.exit_code == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -96,10 +96,10 @@ def test_numbers_of_chunks_are_tasks_too(address: str) -> None:
     result = synthesize(
         "allreduce",
         topology="mesh:2x3",
-        size="6MB",
+        size="18KB",
         chunks="auto",
         engine="greedy",
-        effort=600,
+        effort=100,
         scheduler=address,
         xml=False,
     )
