@@ -18,6 +18,8 @@ from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBloc
 from taccl.backend.targets import find_target
 from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
 from taccl.chunking import choose_chunks
+from taccl.cluster.connection import connected
+from taccl.cluster.sharing import Sharing
 from taccl.collective import Collective
 from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
@@ -35,7 +37,7 @@ from taccl.request import AnyCollective, Request, RequestKeywords, Symmetry, req
 from taccl.resolved import Resolved, resolve
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
-from taccl.search import Found, Observer, search
+from taccl.search import Alone, Found, Observer, Searcher
 from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
 from taccl.topologies import PhysicalTopology
 
@@ -94,6 +96,7 @@ def synthesize(
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
+    scheduler: str | None = None,
     on_progress: Observer | None = None,
     **asked: Unpack[RequestKeywords],
 ) -> Result:
@@ -118,11 +121,14 @@ def synthesize(
         All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
         machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
+    scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
+        engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
 
     Raises
     ------
+    ClusterError : no scheduler answers at the address, or none of its workers can be used.
     TacclError : the subclass says whether the request is wrong (exit code 2), no schedule exists or
         none was found in time (3), or something made here failed its check (4).
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
@@ -146,13 +152,25 @@ def synthesize(
         min_bytes=min_bytes,
         max_bytes=max_bytes,
     )
-    return synthesize_request(request_of(collective, asked), options, output, on_progress)
+    request = request_of(collective, asked)
+    if scheduler is None:
+        return synthesize_request(request, options, output, on_progress)
+    began = time.monotonic()
+    with connected(scheduler) as cluster:
+        left = _with_what_is_left(options, began)
+        sharing = Sharing(cluster, left.limit_s)
+        result = synthesize_request(request, left, output, on_progress, sharing)
+        return replace(result, options=options)
 
 
 def synthesize_request(
-    request: Request, options: SearchOptions, output: OutputOptions, on_progress: Observer | None = None
+    request: Request,
+    options: SearchOptions,
+    output: OutputOptions,
+    on_progress: Observer | None = None,
+    sharing: Sharing | None = None,
 ) -> Result:
-    """`synthesize`, for a request and options that are made already."""
+    """`synthesize`, for a request and options that are made already, and a cluster that is found."""
     began = time.monotonic()
     target = find_target(request.target)
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
@@ -177,6 +195,7 @@ def synthesize_request(
         resolved=resolved,
         network=network,
         can_be_used=lowered if output.xml and not is_predicted else None,
+        searcher=Alone() if sharing is None else sharing,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:
@@ -190,7 +209,17 @@ def synthesize_request(
         topology=choice.stated.topology.name,
         sketch=None if choice.stated.sketch is None else choice.stated.sketch.name,
         asked_for_file=output.xml,
-        notes=(*choice.notes, *_notes_on(choice.found)),
+        notes=(
+            *choice.notes,
+            *_notes_on(choice.found),
+            *(
+                ()
+                if sharing is None
+                else sharing.notes_on(choice.found, counts_work=options.effort is not None)
+            ),
+        ),
+        scheduler=None if sharing is None else sharing.cluster.address,
+        tasks=() if sharing is None else tuple(sharing.runs),
         chunks_tried=choice.chunks_tried,
         protocol=choice.way.protocol,
         instances=choice.way.instances,
@@ -296,12 +325,14 @@ class _Searching:
     """Searches for a request under the costs of any way to make the file.
 
     `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
+    `searcher` : who carries out the searches.
     """
 
     request: Request
     resolved: Resolved
     network: SketchedNetwork
     can_be_used: Callable[[Schedule, Way], object] | None
+    searcher: Searcher
 
     def __call__(
         self,
@@ -320,7 +351,8 @@ class _Searching:
         instance = Instance(stated.problem)
         if quick and engine_named("greedy").can(instance):
             options = replace(options, engine="greedy")
-        found = search(instance, options, on_progress, budget)
+        searcher = Alone() if quick else self.searcher
+        found = searcher.search(instance, options, on_progress, budget)
         return Searched(way, stated, found, ((stated, found),))
 
     def _with_chunks(
@@ -342,6 +374,7 @@ class _Searching:
             on_progress,
             None if usable is None else lambda schedule: usable(schedule, way),
             budget,
+            self.searcher,
         )
         return Searched(
             way, choice.stated, choice.found, choice.all_found, choice.tried, self.resolved.notes, choice.note

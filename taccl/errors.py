@@ -75,6 +75,10 @@ class SolverError(TacclError):
     """A solver or engine that is unknown or not installed, or that failed."""
 
 
+class ClusterError(TacclError):
+    """A cluster that cannot be reached, or whose workers cannot be used."""
+
+
 class XmlError(TacclError):
     """A file that is not MSCCL-XML, or that no reader can take apart."""
 

@@ -10,6 +10,7 @@ from taccl import units
 from taccl.backend.target import AnyTarget
 from taccl.choosing import FileTried
 from taccl.chunking import ChunksTried
+from taccl.cluster.task import TaskRun
 from taccl.collective import Collective
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
@@ -73,6 +74,7 @@ class Result:
         executor runs it; None where the machine does not say what executing costs.
     files_tried : the protocols and instances that were compared, where they were open.
     machine : its network as it is, where the schedule's costs are those of thread blocks.
+    scheduler, tasks : the address of the cluster that searched as well, and what became of its tasks.
     """
 
     found: Found
@@ -91,6 +93,8 @@ class Result:
     execution: Execution | None = None
     files_tried: tuple[FileTried, ...] = ()
     machine: LogicalTopology | None = None
+    scheduler: str | None = None
+    tasks: tuple[TaskRun, ...] = ()
 
     @property
     def schedule(self) -> Schedule:
@@ -302,6 +306,8 @@ class Result:
             "chunks_tried": [
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
             ],
+            "scheduler": self.scheduler,
+            "tasks": [task.to_dict() for task in self.tasks],
         }
 
     def to_pandas(self) -> DataFrame:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -137,10 +137,23 @@ def search(
     ScheduleError : the only schedules that engines handed over are not valid.
     """
     journal = Journal()
+    return heard(solve(problem, options, journal, budget), options, journal, on_progress)
+
+
+def heard(
+    updates: Iterator[Update],
+    options: SearchOptions,
+    journal: Journal,
+    on_progress: Observer | None = None,
+) -> Found:
+    """Listen to updates until the gap is reached, the time is up, the observer says stop, or Ctrl-C.
+
+    `journal` is where those who yield them note what they did. It raises what `search` raises.
+    """
     listener = _Listener(options, on_progress, journal)
     cut_short: Status | None = None
     try:
-        for update in solve(problem, options, journal, budget):
+        for update in updates:
             if listener.take(update) == STOP:
                 cut_short = "interrupted"
                 break
@@ -156,6 +169,47 @@ def search(
         journal.fails("search", fault)
         cut_short = "engine failed"
     return listener.found(cut_short)
+
+
+class Searcher(Protocol):
+    """Whoever carries out the searches of a call: this process alone, or others with it."""
+
+    def search(
+        self,
+        instance: Instance,
+        options: SearchOptions,
+        on_progress: Observer | None = None,
+        budget: Budget | None = None,
+    ) -> Found:
+        """What `search` says."""
+        ...
+
+    def begin(self, problems: Sequence[Problem], options: SearchOptions, budget: Budget) -> None:
+        """Others may begin with one problem that has several numbers of chunks, within the budget."""
+        ...
+
+    def heard_of(self, budget: Budget) -> tuple[int, ...]:
+        """The numbers of chunks that others found something for; the next search for each tells of it."""
+        ...
+
+
+class Alone:
+    """Carries out searches in this process alone."""
+
+    def search(
+        self,
+        instance: Instance,
+        options: SearchOptions,
+        on_progress: Observer | None = None,
+        budget: Budget | None = None,
+    ) -> Found:
+        return search(instance, options, on_progress, budget)
+
+    def begin(self, problems: Sequence[Problem], options: SearchOptions, budget: Budget) -> None:
+        pass
+
+    def heard_of(self, budget: Budget) -> tuple[int, ...]:
+        return ()
 
 
 class _Listener:

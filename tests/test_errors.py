@@ -46,6 +46,7 @@ def test_each_error_has_the_exit_code_of_its_meaning() -> None:
         "SketchError": 2,
         "CollectiveError": 2,
         "SolverError": 2,
+        "ClusterError": 2,
         "XmlError": 2,
         "InfeasibleError": 3,
         "NoScheduleInTime": 3,

@@ -49,6 +49,7 @@ TOP = (
     "request",
     "resolved",
     "search",
+    "cluster",
     "chunking",
     "output_options",
     "executed",

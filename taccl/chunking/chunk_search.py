@@ -22,7 +22,7 @@ from taccl.encoding.portfolio.solve import engine_asked_for
 from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.search import STOP, Answer, Found, Observer, Progress, relative_gap, search, status_of
+from taccl.search import STOP, Alone, Answer, Found, Observer, Progress, Searcher, relative_gap, status_of
 from taccl.tolerance import OPTIMAL_GAP, contradicts
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
@@ -47,6 +47,9 @@ _MOST_TRANSFERS = 10_000_000
 #: Larger schedules are not refined only to be told.
 _MOST_CARRIED = 100_000
 
+#: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
+_AHEAD, _MOST_CELLS = 0.05, 5_000_000
+
 #: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
 _STATING, _LOWERING = 1e-3, 2e-2
 
@@ -57,6 +60,7 @@ def choose_chunks(
     on_progress: Observer | None = None,
     can_be_used: Callable[[Schedule], object] | None = None,
     budget: Budget | None = None,
+    searcher: Searcher | None = None,
 ) -> Choice[Stated]:
     """Search the number of chunks, and with most of the time the schedule for the best number.
 
@@ -68,6 +72,7 @@ def choose_chunks(
     options : as for `search`; the budget is for everything together, the gap for the number chosen.
     can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
     budget : for everything together; None: what the options say.
+    searcher : carries out the searches; None: this process alone.
 
     Raises
     ------
@@ -77,9 +82,11 @@ def choose_chunks(
     """
     if options.engine != "auto":
         engine_named(options.engine)
-    searching = ChunkSearch(state, options, on_progress, can_be_used, budget)
+    searching = ChunkSearch(state, options, on_progress, can_be_used, budget, searcher)
     try:
+        searching.begin_elsewhere()
         searching.first_round()
+        searching.hear_elsewhere()
         searching.second_round()
         searching.last_round()
     except KeyboardInterrupt:
@@ -102,7 +109,9 @@ class ChunkSearch(Generic[Stated]):
         on_progress: Observer | None,
         can_be_used: Callable[[Schedule], object] | None,
         budget: Budget | None = None,
+        searcher: Searcher | None = None,
     ) -> None:
+        self._searcher = Alone() if searcher is None else searcher
         self._began = time.monotonic()
         self._budget = options.budget() if budget is None else budget
         self._total_s = self._budget.remaining_s()
@@ -135,6 +144,37 @@ class ChunkSearch(Generic[Stated]):
             except Exception as fault:
                 self._fails(f"bound {bound.name}", fault)
         return sorted(proved, key=lambda proof: -proof.value_us)
+
+    def begin_elsewhere(self) -> None:
+        """Let others try each number meanwhile, where there are others."""
+        if isinstance(self._searcher, Alone):
+            return
+        end_s, problems = self._elapsed_s + _AHEAD * self._total_s, [self._coarsest.problem]
+        try:
+            for number in self._untried[1:]:
+                if (
+                    self._elapsed_s > end_s
+                    or number * problems[0].num_chunks * problems[0].num_ranks > _MOST_CELLS
+                ):
+                    break
+                problems.append(self._state(number).problem)
+        except (CollectiveError, MemoryError):  # the trial of that number says so
+            pass
+        options = self._options_for(0.0, self._options.engine, None)
+        self._searcher.begin(problems, options, self._budget.share(_FIRST_ROUND))
+
+    def hear_elsewhere(self) -> None:
+        """Take what others found for each number meanwhile."""
+        for number in self._searcher.heard_of(self._budget.at_most(_FIRST_ROUND * self._total_s)):
+            trial = next((each for each in self.trials if each.chunks == number), None)
+            if trial is not None:
+                self._improve(trial, _A_MOMENT_S)
+            elif number in self._untried:
+                self._untried.remove(number)
+                self._untried.insert(0, number)
+                self._try_next(_A_MOMENT_S)
+        self._untried.sort()
+        self.trials.sort(key=lambda trial: trial.chunks)
 
     def first_round(self) -> None:
         """A short trial of each number, coarsest first, until finer ones only get slower."""
@@ -325,7 +365,7 @@ class ChunkSearch(Generic[Stated]):
             self.interrupted = self.interrupted or answer == STOP
             return answer
 
-        found = search(instance, options, tell, self._budget.at_most(seconds))
+        found = self._searcher.search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
         self._forget_wrong_bounds(instance, found.schedule.makespan_us)
         known = self._coarsest_bound if instance is self._instance else self._any_chunks

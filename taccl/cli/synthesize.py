@@ -100,6 +100,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Longest ways that MILP and CP consider, relative to the shortest. Default: 1, then more.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="A Dask scheduler whose workers search as well, such as tcp://10.0.0.1:8786.",
+)
 @protocol_option
 @click.option(
     "--instances",

@@ -1,0 +1,53 @@
+"""Which tasks a search is made of: engines and seeds, in the order in which they are handed out.
+
+It knows the registry of engines; it must not know how many workers there are, so the same seed makes the
+same tasks on any cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.encoding.core.options import MAX_SEED, SearchOptions
+from taccl.encoding.engines.registry import all_engines, verdict_of
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import Journal
+from taccl.encoding.portfolio.stages import is_huge
+
+#: Engines that every search asks anyway, or that only take what no other engine takes.
+_NOT_ALONE = ("textbook", "orders", "shortest")
+
+
+def engines_for(instance: Instance, asked: str, journal: Journal) -> tuple[str, ...]:
+    """What is worth a task of its own for an instance: `auto`, then each engine that serves it."""
+    if asked != "auto" or is_huge(instance):
+        return (asked,)
+    return (asked, *_serving(instance, journal))
+
+
+def _serving(instance: Instance, journal: Journal) -> Iterator[str]:
+    for engine in all_engines(journal.fails):
+        if engine.part_of or engine.name in _NOT_ALONE:
+            continue
+        try:
+            if verdict_of(engine, instance):
+                yield engine.name
+        except Exception as fault:  # of another package, and no other engine has to pay for it
+            journal.fails(engine.name, fault)
+
+
+def variations(options: SearchOptions, engines: tuple[str, ...]) -> Iterator[SearchOptions]:
+    """The options with each engine in turn, then again with the next seed, without end.
+
+    Between any two engines `auto` comes with a seed of its own, so half of all tasks are as a search without
+    a cluster is.
+    """
+    seed = options.seed
+    while True:
+        for name in engines:
+            if name != engines[0]:
+                yield replace(options, engine=name, seed=seed)
+                seed = (seed + 1) % (MAX_SEED + 1)
+            yield replace(options, engine=engines[0], seed=seed)
+        seed = (seed + 1) % (MAX_SEED + 1)
