@@ -175,7 +175,18 @@ class _Search:
         problem = self.problem
         period_us = float(trees.load_us.max()) / max(1, problem.num_chunks)
         most = min(problem.max_group, int(np.diff(batches.first).max()))
-        rows = scheduled(trees, self.arcs, self.costs, batches, problem.chunk_mb, wave * period_us, most)
+        kind = self.kind[batches.chunk[batches.first[:-1]]]
+        rows = scheduled(
+            trees,
+            self.arcs,
+            self.costs,
+            self.allowed,
+            kind,
+            batches,
+            problem.chunk_mb,
+            wave * period_us,
+            most,
+        )
         _, group = np.unique(rows.leader, return_inverse=True)
         return Schedule(
             problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()
