@@ -83,7 +83,7 @@ def scheduled(
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
     start = np.full((many, 2, num_ranks), -1.0)
     end = np.zeros((many, 2, num_ranks))
-    leader, via = np.full((many, 2, num_ranks), -1), np.full((many, 2, num_ranks), NO_LINK, np.int32)
+    leader, via = np.full((many, 2, num_ranks), -1), np.full((many, 2, num_ranks), NO_LINK)
     first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if (arcs.down != NO_LINK).all() else many
     _run(
         arcs, costs, forest.root, forest.arc, allowed, kind, batches.first, batch_of, chunk_mb, wave_us, most,
