@@ -1,6 +1,7 @@
 """The network as a tree sees it: from which rank to which it may grow, and over which links.
 
-It knows links, ports and their costs; it must not know chunks. Its tuples of columns go into compiled functions.
+It knows links, ports and their costs; it must not know chunks. Its tuples of columns go into compiled
+functions.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ from taccl.network import FloatArray
 
 #: Roots that are tried for a tree whose root may be any rank: fewer on large networks.
 _MOST_ROOTS, _LEAST_ROOTS, _ROOT_ARCS = 16, 2, 4_000
+#: So many pairs of a tree and an arc, and at least so many trees, are enough to balance loads.
+_TREE_ARCS, _LEAST_TREES = 1_000_000, 256
 #: How much dearer a tree may be for each rank on its longest way.
 _DEPTH = 0.03
 #: Below this exponent a price is as good as none.
@@ -74,6 +76,8 @@ def choose(
 ) -> Forest | None:
     """A tree for each batch of chunks; None if one cannot reach all ranks.
 
+    Batches of one kind, root and size use the same trees by turns where there are very many of them.
+
     Parameters
     ----------
     allowed : shape (num_kinds, num_arcs); the arcs that batches of a kind may use.
@@ -81,14 +85,29 @@ def choose(
     blend : how much the way from the root counts beside the price of an arc: 0 for least prices, 1 for
         least ways.
     """
-    many, num_ranks = len(root), len(arcs.first) - 1
-    arc = np.full((many, num_ranks), -1, dtype=np.int64)
+    tree = _turns(kind, root, mb, max(_LEAST_TREES, _TREE_ARCS // max(len(arcs.child), 1)))
+    _, first, times = np.unique(tree, return_index=True, return_counts=True)
+    arc = np.full((len(first), len(arcs.first) - 1), -1, dtype=np.int64)
     load = np.zeros(costs.num_ports)
-    roots = root.copy()
+    roots = root[first]
     whole = _choose(
-        arcs, costs, allowed, kind, roots, root == ANYWHERE, mb, blend, seed, arc, load,
+        arcs, costs, allowed, kind[first], roots, roots == ANYWHERE, mb[first], times.astype(np.float64),
+        blend, seed, arc, load,
     )  # fmt: skip
-    return Forest(roots, arc, load) if whole else None
+    return Forest(roots[tree], arc[tree], load) if whole else None
+
+
+def _turns(kind: IntArray, root: IntArray, mb: FloatArray, most: int) -> IntArray:
+    """The tree of each batch, by number, in the order of their first batches: some `most` different ones."""
+    _, alike = np.unique(np.stack([kind, root, mb]), axis=1, return_inverse=True)
+    alike = alike.ravel()
+    each = max(1, most // (int(alike.max()) + 1))
+    order = np.argsort(alike, kind="stable")
+    place = np.arange(len(alike)) - np.searchsorted(alike[order], alike[order])
+    tree = np.empty(len(alike), dtype=np.int64)
+    tree[order] = alike[order] * each + place % each
+    _, first, number = np.unique(tree, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number.ravel()]
 
 
 def choosing_is_compiled() -> bool:
@@ -98,19 +117,19 @@ def choosing_is_compiled() -> bool:
 
 @compiled
 def _use(
-    sign: float,
+    times: float,
     a: int,
     mb: float,
     arcs: Any,
     costs: Any,
     load: Any,
 ) -> None:
-    """Add what an arc keeps busy to the load of each of its ports, or take it off."""
+    """Add what an arc keeps busy, so many times, to the load of each of its ports."""
     for link in (arcs.up[a], arcs.down[a]):
         if link == NO_LINK:
             continue
         for pair in range(costs.first[link], costs.first[link + 1]):
-            load[costs.port[pair]] += sign * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
+            load[costs.port[pair]] += times * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
 
 
 @compiled
@@ -139,6 +158,7 @@ def _grow(
     allowed: Any,
     root: int,
     mb: float,
+    times: float,
     blend: float,
     slope: float,
     most: float,
@@ -181,7 +201,7 @@ def _grow(
             way[rank], depth[rank] = way[above] + weight, depth[above] + 1.0
             cost += weight
             deepest = max(deepest, depth[rank])
-            _use(1.0, a, mb, arcs, costs, load)
+            _use(times, a, mb, arcs, costs, load)
             for link in (arcs.up[a], arcs.down[a]):
                 if link == NO_LINK:
                     continue
@@ -207,6 +227,7 @@ def _choose(
     root: Any,
     is_free: Any,
     mb: Any,
+    times: Any,
     blend: float,
     seed: int,
     arc: Any,
@@ -222,7 +243,7 @@ def _choose(
         if number >= many:
             for a in arc[tree]:
                 if a >= 0:
-                    _use(-1.0, a, mb[tree], arcs, costs, load)
+                    _use(-times[tree], a, mb[tree], arcs, costs, load)
         most = load.max()
         slope = min(number + 1, many) / max(most, 1e-300) * _SHARPNESS[number // many]
         for p in range(len(load)):
@@ -236,8 +257,8 @@ def _choose(
             trial_load[:] = load
             trial_price[:] = price
             cost = _grow(
-                arcs, costs, allowed[kind[tree]], start, mb[tree], blend, slope, most, (tree + seed) * _PLASTIC,
-                trial, trial_load, trial_price,
+                arcs, costs, allowed[kind[tree]], start, mb[tree], times[tree], blend, slope, most,
+                (tree + seed) * _PLASTIC, trial, trial_load, trial_price,
             )  # fmt: skip
             if cost < least:
                 least, chosen = cost, start
@@ -248,5 +269,5 @@ def _choose(
         arc[tree] = best
         for a in best:
             if a >= 0:
-                _use(1.0, a, mb[tree], arcs, costs, load)
+                _use(times[tree], a, mb[tree], arcs, costs, load)
     return True

@@ -22,6 +22,7 @@ from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, costs_of, spans
 from taccl.encoding.engines.forest.choose import Forest, choose, choosing_is_compiled
 from taccl.encoding.engines.forest.demand import spread_of
 from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled
+from taccl.encoding.engines.forest.promise import promise_of
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -29,8 +30,12 @@ from taccl.schedule import TOLERANCE_US, Schedule
 _BLENDS = (0.3, 0.05)
 #: The most chunks that share a tree, so that they can share sends.
 _MOST_TOGETHER = 64
-#: Waves, in parts of the time that a chunk keeps the busiest port busy, the likeliest first.
-_WAVES = (0.3, 0.0, 0.1, 0.03, 0.6, 1.0)
+#: Waves, in parts of the time that a chunk keeps the busiest port busy, the likeliest first: where chunks go
+#: up and down, and where they go one way.
+_WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
+_WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
+#: Trees by which groupings are compared before all are chosen.
+_SCOUTS = 32
 #: A way that is worse than the best by more than this part with the wave that was best is given up.
 _WORSE = 0.03
 #: How often all ways are tried, with other trees each time.
@@ -106,7 +111,8 @@ class _Search:
 
     def schedules(self, budget: Budget) -> Iterator[Schedule]:
         """Schedules of all ways, with the waves that promise most; the first even without time."""
-        best_us, waves = np.inf, list(_WAVES)
+        best_us = np.inf
+        waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
         for grouping, blend, seed in self._ways():
             batches = self._batches(grouping)
             trees = self._trees(batches, blend, seed)
@@ -126,15 +132,29 @@ class _Search:
                     break
 
     def _ways(self) -> Iterator[tuple[Grouping, float, int]]:
-        """How chunks are put together, how trees are chosen, and a seed."""
+        """How chunks are put together, what promises most first, how trees are chosen, and a seed."""
         most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
         sizes = [1 << power for power in range(most.bit_length())]
         groupings = [
             Grouping(size, tapered) for size in sizes for tapered in (False, True) if size > 1 or not tapered
         ]
+        scouts = self._scouts()
+        if scouts is not None:
+            promise = promise_of(
+                scouts, self.arcs, self.costs, self.problem.chunk_mb, self.problem.num_chunks
+            )
+            groupings.sort(key=lambda each: (each.tapered, promise.time_us(self.problem.chunk_mb, each.size)))
         for number in range(_SEEDS):
             for grouping, blend in product(groupings, _BLENDS):
                 yield grouping, blend, self.seed + number
+
+    def _scouts(self) -> Forest | None:
+        """The trees of a few chunks."""
+        many = self.problem.num_chunks
+        some = np.unique(np.linspace(0, many - 1, min(many, _SCOUTS)).astype(np.int64))
+        mb = np.full(len(some), self.problem.chunk_mb)
+        root = self.spread.root[some]
+        return choose(self.arcs, self.costs, self.allowed, self.kind[some], root, mb, _BLENDS[0], self.seed)
 
     def _kinds(self) -> tuple[IntArray, BoolArray]:
         """The kind of each chunk, and the arcs that chunks of each kind may use."""
@@ -175,7 +195,18 @@ class _Search:
         problem = self.problem
         period_us = float(trees.load_us.max()) / max(1, problem.num_chunks)
         most = min(problem.max_group, int(np.diff(batches.first).max()))
-        rows = scheduled(trees, self.arcs, self.costs, batches, problem.chunk_mb, wave * period_us, most)
+        kind = self.kind[batches.chunk[batches.first[:-1]]]
+        rows = scheduled(
+            trees,
+            self.arcs,
+            self.costs,
+            self.allowed,
+            kind,
+            batches,
+            problem.chunk_mb,
+            wave * period_us,
+            most,
+        )
         _, group = np.unique(rows.leader, return_inverse=True)
         return Schedule(
             problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()
