@@ -20,7 +20,7 @@ NOUNS = (
         "errors",
         "plugins",
         "arguments",
-    "compiled",
+        "compiled",
         "reading",
         "buildable",
         "units",

@@ -138,7 +138,8 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
         ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
         tail_us=None if problem.tail_us is None else problem.tail_us[chosen[outputs]],
     )
-    return Quotient(problem, part, growing.images_of_chunks(np.flatnonzero(chosen)), growing.links, growing.is_exact)
+    images = growing.images_of_chunks(np.flatnonzero(chosen))
+    return Quotient(problem, part, images, growing.links, growing.is_exact)
 
 
 def _only(collective: Collective, chosen: BoolArray) -> Collective:
