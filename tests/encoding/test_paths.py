@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,8 +17,10 @@ from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.paths import engine as paths_engine
-from taccl.encoding.engines.paths import paths, serves
+from taccl.encoding.engines.paths import paths, paths_at_once, serves
+from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio import stages
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -149,3 +153,22 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     one, other = (fastest(of("torus:3x3")) for _ in range(2))
     assert np.array_equal(one.start_us, other.start_us)
     assert np.array_equal(one.link, other.link)
+
+
+def test_the_first_schedule_takes_no_budget() -> None:
+    for asked in (of("torus:3x3"), problem(machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 3.0)]), "alltoall")):
+        updates = list(paths_at_once(Instance(asked), SearchOptions(), Budget(0.0), None))
+        assert len(updates) == 1
+        assert updates[0].schedule is not None
+        updates[0].schedule.check()
+    assert not list(
+        paths_at_once(Instance(problem(full(3), "allgather")), SearchOptions(), Budget(0.0), None)
+    )
+
+
+def test_a_very_large_problem_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_MANY_CHUNKS", 8)
+    instance = Instance(problem(ring(3), "alltoall"))
+    slow = replace(engine_named("greedy"), is_quick=lambda _: False)
+    monkeypatch.setattr(stages, "engine_named", lambda name: slow if name == "greedy" else engine_named(name))
+    assert [engine.name for engine in stages.first_engines(instance)] == ["paths", "along-trees"]

@@ -80,6 +80,18 @@ def paths(
         yield Update("paths", schedule)
 
 
+def paths_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield the first schedule, of the quotient where there is one, compiled now if need be."""
+    if not serves(instance):
+        return
+    quotient, small = instance.quotient, instance.quotient_instance
+    for schedule in _Search(small or instance, options.seed).schedules(budget, np.inf):
+        yield Update("paths", schedule if quotient is None else quotient.lifted(schedule))
+        return
+
+
 def _is_compiled() -> bool:
     return choosing_is_compiled() and scheduling_is_compiled()
 
