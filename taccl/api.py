@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
+from taccl.buildable import MANY_CHUNKS, MAX_TRANSFERS, check_transfers
 from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
 from taccl.chunking import choose_chunks
 from taccl.cluster.connection import connected
 from taccl.cluster.sharing import Sharing
 from taccl.collective import Collective
 from taccl.encoding.core.budget import Budget, check_time_limit
+from taccl.encoding.core.hops import least_transfers
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
@@ -411,6 +413,8 @@ def _stated(
         )
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
+    if problem.num_chunks > MANY_CHUNKS:
+        check_transfers(problem.collective.name, least_transfers(problem, MAX_TRANSFERS + 1))
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)

@@ -19,6 +19,10 @@ MAX_PLACES_COMPOSED = 2**24
 MAX_CELLS = 2**28
 #: Collectives in which every chunk goes from one rank to one.
 _PAIRWISE = ("alltoall", "gather", "scatter")
+#: The most transfers of a schedule. Each takes some 50 bytes, and several times that while it is made.
+MAX_TRANSFERS = 2**25
+#: Of collectives with no more chunks, nobody counts the transfers.
+MANY_CHUNKS = 2**16
 #: The most links between ranks, as among 512 that all reach each other.
 MAX_LINKS = 2**18
 
@@ -54,6 +58,15 @@ def check_table(num_chunks: int, num_ranks: int) -> None:
             f"a table of {shown(num_chunks)} chunks times {shown(num_ranks)} ranks is too large to build: "
             f"{MAX_CELLS} cells fit",
             hint="fewer ranks, or fewer --chunks",
+        )
+
+
+def check_transfers(name: str, least: int) -> None:
+    """Raise CollectiveError if a collective takes more than MAX_TRANSFERS transfers: `least` or more."""
+    if least > MAX_TRANSFERS:
+        raise CollectiveError(
+            f"{name} takes more than {MAX_TRANSFERS} transfers on this machine, which is too large to build",
+            hint="fewer ranks, fewer --chunks, or a machine with shorter ways from rank to rank",
         )
 
 

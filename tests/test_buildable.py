@@ -28,15 +28,15 @@ def test_the_number_of_chunks_that_would_fit_is_the_largest_that_does(name: str,
             continue
         assert fits
         assert len(collective.inputs) <= MAX_PLACES
-        assert collective.num_chunks * ranks <= MAX_CELLS
+        if name not in ("alltoall", "gather", "scatter"):  # of which nobody has a table
+            assert collective.num_chunks * ranks <= MAX_CELLS
 
 
 @pytest.mark.parametrize(
     ("request_", "words", "hint"),
     [
-        ({"topology": "ring:4096", "collective": "alltoall"}, "16777216 chunks", "645 ranks or fewer"),
+        ({"topology": "ring:4096", "collective": "alltoall"}, "16777216 chunks", "2048 ranks or fewer"),
         ({"topology": "ring:4096"}, "allgather on 4096 ranks", "2048 ranks or fewer"),
-        ({"topology": "ring:1024", "collective": "alltoall"}, "1048576 chunks", "645 ranks or fewer"),
         ({"topology": "ring:4", "chunks": 10**6}, "in 1000000 chunks per rank", "--chunks 262144 or fewer"),
         ({"topology": "ring:4", "chunks": 10**5000}, "more than 60 digits", "--chunks 262144 or fewer"),
         ({"topology": "full:1000"}, "full:1000 has 999000 links", "full:512 or smaller"),
@@ -68,3 +68,14 @@ def test_chunks_of_a_collective_from_a_file_are_counted_too(tmp_path: Path) -> N
     path.write_text("collective: c\nranks: 4\nchunks:\n  - {from: {0: 99999999999999999999}, to: 1}\n")
     with pytest.raises(CollectiveError, match=r"c\.yaml:4: .* must be 2.14748e\+09 or less"):
         taccl.make_problem(path, topology="ring:4", size="1MB")
+
+
+def test_more_transfers_than_anyone_could_order_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of 8 ranks on a one-way ring each sends 1 + 2 + ... + 7 transfers.
+    for name, most in (("taccl.api.MANY_CHUNKS", 10), ("taccl.api.MAX_TRANSFERS", 223)):
+        monkeypatch.setattr(name, most)
+    monkeypatch.setattr("taccl.buildable.MAX_TRANSFERS", 223)
+    with pytest.raises(CollectiveError, match="more than 223 transfers on this machine") as refused:
+        taccl.make_problem("alltoall", topology="ring-oneway:8", size="1MB", chunks=1)
+    assert "fewer ranks" in (refused.value.hint or "")
+    taccl.make_problem("alltoall", topology="ring:8", size="1MB", chunks=1)  # shorter ways

@@ -25,7 +25,7 @@ def arrivals_us(schedule: Schedule) -> FloatArray:
     starts = (collective.inputs.chunk * ranks + collective.inputs.rank).tolist()
     for cell, ready_us in zip(starts, ready.tolist(), strict=True):
         there[cell] = ready_us
-    into = (schedule.chunk * ranks + schedule.dst).tolist()
+    into = (schedule.chunk.astype(np.int64) * ranks + schedule.dst).tolist()
     ends = schedule.end_us.tolist()
     copied: dict[int, float] = {}
     for cell, adds, end_us in zip(into, schedule.reduce.tolist(), ends, strict=True):

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from registered import flows, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl import units
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.bounds.flow import flow_bound
+from taccl.encoding.bounds.flow import even_flow_bound, flow_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
@@ -184,3 +185,23 @@ def test_on_any_network_the_paths_carry_every_chunk_once(topology: LogicalTopolo
     small = problem(topology, "alltoall", 2)
     schedule = best(small, 0.0)
     assert lower_bound(small).value_us <= schedule.makespan_us + 1e-6
+
+
+@settings(max_examples=20, deadline=None)
+@given(networks(), st.sampled_from(["alltoall", "gather", "scatter"]), st.integers(1, 2))
+def test_the_bound_at_even_prices_is_no_higher_than_the_program(topology, name, chunks) -> None:
+    instance = Instance(problem(topology, name, chunks))
+    even = even_flow_bound(instance, Budget(10.0)).value_us
+    assert even <= flow_bound(instance, Budget(10.0)).value_us * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("topology", "bound"),
+    [
+        (ring(4, alpha_us=0.0, both=True), 16 / 8),  # 1 + 2 + 1 links from each rank, on 8 links of 1 us
+        (full(4, alpha_us=0.0), 1.0),
+    ],
+)
+def test_where_all_links_are_alike_even_prices_are_best(topology, bound) -> None:
+    instance = Instance(problem(topology, "alltoall"))
+    assert even_flow_bound(instance, Budget(10.0)).value_us == pytest.approx(bound)

@@ -13,11 +13,11 @@ from small_problems import full, machine, networks, problem, ring, two_nodes
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
 from taccl.encoding.engines.forest import forest, serves
 from taccl.encoding.engines.forest.engine import _Search
-from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule

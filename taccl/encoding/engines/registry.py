@@ -162,6 +162,7 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=paths.serves,
         run=paths.paths,
+        at_once=paths.paths_at_once,
     ),
     Engine(
         name="orders",

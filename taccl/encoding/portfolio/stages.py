@@ -56,6 +56,8 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
+#: With more chunks that go from one rank to one, paths are there sooner than a step for each transfer takes.
+_MANY_CHUNKS = 500_000
 #: A problem with so many pairs of a chunk and a link is small: CP may be expected to end the search in
 #: seconds.
 _SMALL = 2_000
@@ -372,6 +374,8 @@ def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine,
     composed = engine_named("hierarchical")
     if not _has_not_too_many_places(instance):
         return (composed,) if composed.can(instance) else ()
+    if instance.problem.num_chunks > _MANY_CHUNKS and (paths := engine_named("paths")).can(instance):
+        return (paths, along_trees) if along_trees.can(instance) else (paths, greedy)
     large = tuple(engine for engine in (composed, along_trees) if engine.can(instance))
     return large or (combining, greedy)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,24 +49,22 @@ class Compositions:
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def images(self, maps: Sequence[IntArray], things: IntArray | int) -> IntArray:
+    def images(self, maps: Sequence[IntArray], things: IntArray | int, narrow: bool = False) -> IntArray:
         """Where each element takes each of some things, or of so many, shape (num_elements, things).
 
-        `maps` says where the permutations take all of them, in their order. Numbers are of 32 bits where they
-        fit.
+        Parameters
+        ----------
+        maps : where the permutations take all of them, in their order.
+        narrow : in numbers of 32 bits, which is half the memory.
         """
         first = np.arange(things) if isinstance(things, int) else things
-        maps = [each.astype(_narrow(len(each))) for each in maps]
-        images = np.empty((len(self), len(first)), dtype=_narrow(max([len(first), *map(len, maps)])))
+        if narrow:
+            first = first.astype(np.int32)
+        images: IntArray = np.empty((len(self), len(first)), dtype=first.dtype)
         images[0] = first
         for element in range(1, len(self)):
-            np.take(maps[self.last[element]], images[self.before[element]], out=images[element])
+            images[element] = maps[self.last[element]][images[self.before[element]]]
         return images
-
-
-def _narrow(size: int) -> type[np.signedinteger[Any]]:
-    """The smallest kind of numbers for so many things."""
-    return np.int32 if size < 2**31 else np.int64
 
 
 def compositions(

@@ -161,8 +161,14 @@ class Growing:
         return self.elements.images([each.chunks for each in self.generators], self.problem.num_chunks)
 
     def images_of_chunks(self, chunks: IntArray) -> IntArray:
-        """Where each element takes some of the chunks, shape (num_elements, len(chunks))."""
-        return self.elements.images([each.chunks for each in self.generators], chunks)
+        """Where each element takes some of the chunks, shape (num_elements, len(chunks)), of 32 bits."""
+        return self.elements.images([each.chunks for each in self.generators], chunks, narrow=True)
+
+    @property
+    def images_of_links(self) -> IntArray:
+        """The same of all links."""
+        links = self.problem.topology.num_links
+        return self.elements.images([each.links for each in self.generators], links, narrow=True)
 
     @property
     def is_least_chunk(self) -> BoolArray:

@@ -48,8 +48,8 @@ class Quotient:
     ----------
     whole : what is asked.
     problem : one chunk of each orbit, one port for each orbit of ports; no symmetry left.
-    chunk_map : shape (num_elements, chunks of `problem`); images, as chunks of `whole`.
-    link_map : shape (num_elements, num_links).
+    chunk_map : shape (num_elements, chunks of `problem`); images, as chunks of `whole`, of 32 bits.
+    link_map : shape (num_elements, num_links), of 32 bits.
     is_exact : whether all costs are to the last bit those of their images.
     """
 
@@ -66,8 +66,8 @@ class Quotient:
         # All images of a row stand together, so rows in order of time still are, which makes sorting cheap.
         lifted = Schedule(
             problem=self.whole,
-            chunk=self.chunk_map[:, schedule.chunk].T.astype(np.int64).ravel(),
-            link=self.link_map[:, schedule.link].T.astype(np.int64).ravel(),
+            chunk=self.chunk_map[:, schedule.chunk].T.ravel(),
+            link=self.link_map[:, schedule.link].T.ravel(),
             start_us=np.repeat(schedule.start_us, images),
             end_us=np.repeat(schedule.end_us, images),
             reduce=np.repeat(schedule.reduce, images),
@@ -138,7 +138,8 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
         ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
         tail_us=None if problem.tail_us is None else problem.tail_us[chosen[outputs]],
     )
-    return Quotient(problem, part, growing.images_of_chunks(np.flatnonzero(chosen)), growing.links, growing.is_exact)
+    images = growing.images_of_chunks(np.flatnonzero(chosen))
+    return Quotient(problem, part, images, growing.images_of_links, growing.is_exact)
 
 
 def _only(collective: Collective, chosen: BoolArray) -> Collective:

@@ -1,7 +1,6 @@
 """The network as a tree sees it: from which rank to which it may grow, and over which links.
 
-It knows links, ports and their costs; it must not know chunks. Its tuples of columns go into compiled
-functions.
+It knows links; it must not know chunks. Its tuples of columns go into compiled functions.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.engines.forest.demand import Spread
-from taccl.network import FloatArray, LogicalTopology
+from taccl.network import LogicalTopology
 
 #: In place of a link that no chunk uses.
 NO_LINK = -1
@@ -36,25 +35,6 @@ class Arcs(NamedTuple):
     down: IntArray
 
 
-class Costs(NamedTuple):
-    """What a send of k MB costs: alpha and k times beta, on a link and at each of its ports.
-
-    Parameters
-    ----------
-    first, port : shapes (num_links + 1,) and (num_pairs,); the ports of each link.
-    alpha_us, beta_us : shape (num_links,); from its start to its end.
-    busy_alpha_us, busy_beta_us : shape (num_pairs,); how long it keeps a port busy.
-    """
-
-    num_ports: int
-    first: IntArray
-    port: IntArray
-    alpha_us: FloatArray
-    beta_us: FloatArray
-    busy_alpha_us: FloatArray
-    busy_beta_us: FloatArray
-
-
 def arcs_of(topology: LogicalTopology, spread: Spread) -> Arcs:
     """The arcs over which sums can go up, or copies down, or both, as the demand needs it."""
     # A tree that sums grows against its links.
@@ -75,21 +55,6 @@ def arcs_of(topology: LogicalTopology, spread: Spread) -> Arcs:
     order = np.argsort(parent, kind="stable")
     first = np.searchsorted(parent[order], np.arange(topology.num_ranks + 1))
     return Arcs(first, parent[order], child[order], up[order], down[order])
-
-
-def costs_of(topology: LogicalTopology) -> Costs:
-    """The costs of all links and ports, for sizes in MB."""
-    pairs, links = np.arange(topology.num_pairs), np.arange(topology.num_links)
-    alone = topology.port_busy_us(pairs, 0.0)
-    return Costs(
-        topology.num_ports,
-        topology.first_pair,
-        topology.incidence[1],
-        topology.duration_us(links, 0.0),
-        topology.beta_us_per_mb,
-        alone,
-        topology.pair_betas,
-    )
 
 
 def spans(arcs: Arcs, root: int) -> bool:

@@ -24,9 +24,10 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
-from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
+from taccl.encoding.core.costs import Costs
+from taccl.encoding.core.heaps import pop, push
+from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.demand import ANYWHERE
-from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.network import FloatArray
 
 #: Roots that are tried for a tree whose root may be any rank: fewer on large networks.

@@ -14,11 +14,12 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, costs_of, spans
+from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, spans
 from taccl.encoding.engines.forest.choose import Forest, choose, choosing_is_compiled
 from taccl.encoding.engines.forest.demand import spread_of
 from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled

@@ -26,9 +26,10 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
-from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
+from taccl.encoding.core.costs import Costs
+from taccl.encoding.core.heaps import pop, push
+from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
-from taccl.encoding.engines.forest.heaps import pop, push
 from taccl.network import FloatArray
 
 #: Kinds of transfers: what a rank sends to its parent, and what it gets from there.

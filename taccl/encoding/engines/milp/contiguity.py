@@ -241,7 +241,7 @@ def _presence(schedule: Schedule) -> IntArray:
 def _orbits(schedule: Schedule, symmetry: SymmetryGroup) -> IntArray:
     """The orbit of each row, numbered from 0; every row is its own if the schedule is not symmetric."""
     links = schedule.problem.topology.num_links
-    key = schedule.chunk * links + schedule.link
+    key = schedule.chunk.astype(np.int64) * links + schedule.link
     row_of_key = dict(zip(key.tolist(), range(len(key)), strict=True))
     alone = np.arange(len(key))
     if len(row_of_key) < len(key):

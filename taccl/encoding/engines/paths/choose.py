@@ -2,7 +2,8 @@ r"""A path for each chunk, so that together they use no port much more than othe
 
 Chunks of one source are routed in portions, each along a tree from the source: one of least paths (Dijkstra
 1959), or one that enters a node once and goes on inside it, so that chunks may share sends (between Prim's
-tree, 1957, and Dijkstra's; Alpert et al. 1995 weigh the two so). Port p has a price that rises with what it carries already,
+tree, 1957, and Dijkstra's; Alpert et al. 1995 weigh the two so). Port p has a price that rises with what it
+carries already,
 
     y_p = exp(sharpness * (load_p / largest load - 1)),
 
@@ -23,8 +24,8 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
-from taccl.encoding.engines.forest.arcs import Costs
-from taccl.encoding.engines.forest.heaps import pop, push
+from taccl.encoding.core.costs import Costs
+from taccl.encoding.core.heaps import pop, push
 from taccl.network import FloatArray, LogicalTopology
 
 #: About so many links are looked at in a round; the portions are as small as that allows.
@@ -64,7 +65,7 @@ class Paths:
 
     Parameters
     ----------
-    first : shape (num_moving + 1,); the links of moving chunk i, in order, are those from `link[first[i]]` on.
+    first : shape (num_moving + 1,); the links of moving chunk i, in order, begin at `link[first[i]]`.
     link : shape (num_steps,).
     load_us : shape (num_ports,); how long all chunks together keep each port busy.
     """

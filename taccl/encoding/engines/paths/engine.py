@@ -1,6 +1,6 @@
-"""The paths engine: a path for each chunk at balanced loads, then all transfers in one pipeline, in several ways.
+"""The paths engine: a path for each chunk at balanced loads, then all transfers in one pipeline.
 
-It serves problems in which every chunk goes from one rank to one rank (AlltoAll, Gather, Scatter), at any size: the
+It serves problems in which each chunk goes from one rank to one (AlltoAll, Gather, Scatter), at any size: its
 work grows with the number of transfers. Where ranks are in one orbit, it answers the quotient first.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.forest.arcs import costs_of
 from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is_compiled
 from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
 from taccl.encoding.instance import Instance
@@ -31,6 +31,8 @@ _POWERS = (0.0, 1.0, 2.0, 8.0)
 _BLENDS = (0.3, 1.0)
 #: By what part chance changes how urgent a step is.
 _CHANCE = 1e-3
+#: A problem with more chunks than this is left at its quotient, where there is one.
+_MOST_TWICE = 20_000
 #: How often all ways are tried, with other paths each time.
 _SEEDS = 8
 #: Compiling takes no longer, seconds.
@@ -66,17 +68,28 @@ def paths(
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     asks = bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
-    quotient = instance.quotient if asks else None
-    parts = [instance]
-    if quotient is not None and instance.quotient_instance is not None:
-        parts = [instance.quotient_instance, *([] if instance.problem.symmetry else parts)]
-    for number, part in enumerate(parts):
-        share = budget.share(1 / (len(parts) - number))
-        for schedule in _Search(part, options.seed).schedules(share, best_us):
-            if schedule.makespan_us < best_us - TOLERANCE_US:
-                best_us = schedule.makespan_us
-                is_part = part is not instance and quotient is not None
-                yield Update("paths", quotient.lifted(schedule) if is_part and quotient else schedule)
+    quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
+    if quotient is not None and small is not None:
+        is_all = instance.problem.symmetry or instance.problem.num_chunks > _MOST_TWICE
+        for schedule in _Search(small, options.seed).schedules(budget.share(1.0 if is_all else 0.5), best_us):
+            best_us = schedule.makespan_us
+            yield Update("paths", quotient.lifted(schedule))
+        if is_all:
+            return
+    for schedule in _Search(instance, options.seed).schedules(budget, best_us):
+        yield Update("paths", schedule)
+
+
+def paths_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield the first schedule, of the quotient where there is one, compiled now if need be."""
+    if not serves(instance):
+        return
+    quotient, small = instance.quotient, instance.quotient_instance
+    for schedule in _Search(small or instance, options.seed).schedules(budget, np.inf):
+        yield Update("paths", schedule if quotient is None else quotient.lifted(schedule))
+        return
 
 
 def _is_compiled() -> bool:
@@ -94,25 +107,24 @@ class _Search:
         self.ends = self._ends(chunks, kind)
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
-        """Schedules of all ways, each better than all before; the first even without time."""
-        powers, has_one = list(_POWERS), False
+        """Schedules of all ways, each better than all before; the first way is tried even without time."""
+        powers, takes_s = list(_POWERS), 0.0
         for blend, seed in self._ways():
-            if has_one and not budget.remaining_s():
+            if takes_s and not budget.remaining_s() > takes_s:
                 return
             chosen = choose(
                 self.problem.topology, self.costs, self.usable, self.ends, self.problem.chunk_mb, blend, seed
             )
             if chosen is None:
                 return
-            best_of_these = np.inf
             for size, power in product(self._sizes(), list(powers)):
-                if has_one and not budget.remaining_s():
+                if takes_s and not budget.remaining_s() > takes_s:
                     return
+                began_s = budget.read_s()
                 schedule = self._schedule(chosen, size, power, seed)
                 budget.spend(_UNITS * len(schedule))
-                has_one = True
-                best_of_these = min(best_of_these, schedule.makespan_us)
-                if schedule.makespan_us < best_us:
+                takes_s = max(budget.read_s() - began_s, 1e-9)
+                if schedule.makespan_us < best_us - TOLERANCE_US:
                     best_us = schedule.makespan_us
                     powers.remove(power)
                     powers.insert(0, power)

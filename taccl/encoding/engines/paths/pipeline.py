@@ -3,22 +3,21 @@ r"""All transfers along paths, scheduled: whatever can go goes, and of several t
 A transfer starts as soon as its chunk is there and all ports of its link are free. Of those that wait for a
 port the one with the least key goes first: the longer the rest of its way, the less.
 
-Chunks that wait for the same link as the one that goes, go with it, at most `most` at a time: so alpha is paid
-less often, and nothing waits for company.
+Chunks that wait for the same link as the one that goes, go with it, at most `most` at a time: so alpha is
+paid less often, and nothing waits for company.
 It knows paths and costs; it must not know how the paths were chosen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from taccl.collective import IntArray
 from taccl.compiled import compiled, is_at_hand
-from taccl.encoding.engines.forest.arcs import Costs
-from taccl.encoding.engines.forest.heaps import pop, push
+from taccl.encoding.core.costs import Costs
+from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.engines.paths.choose import Paths
 from taccl.network import FloatArray
 
@@ -31,7 +30,7 @@ def chunks_of(paths: Paths) -> IntArray:
 def remaining(paths: Paths, weight: FloatArray) -> FloatArray:
     """The sum of a weight over the rest of each step's way, with that step; `weight` is one for each link."""
     so_far = np.concatenate([[0.0], np.cumsum(weight[paths.link])])
-    return so_far[np.repeat(paths.first[1:], np.diff(paths.first))] - so_far[:-1]
+    return np.asarray(so_far[np.repeat(paths.first[1:], np.diff(paths.first))] - so_far[:-1])
 
 
 def scheduled(
