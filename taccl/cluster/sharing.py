@@ -18,6 +18,7 @@ from taccl.cluster.connection import Cluster
 from taccl.cluster.plan import engines_for, variations
 from taccl.cluster.pool import Ended
 from taccl.cluster.task import Task, TaskRun
+from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -74,6 +75,7 @@ class Sharing:
         self._number = 0
         self._claims: dict[int, _Claim] = {}
         self._ahead: dict[int, list[Task]] = {}
+        self._ahead_budget: Budget | None = None
         self._stash: dict[int, list[Ended]] = {}
 
     def search(
@@ -102,6 +104,7 @@ class Sharing:
 
         Their answers are kept for the searches of these problems; `budget` is for all of them together.
         """
+        self._ahead_budget = budget
         asked, options = list(problems), replace(options, known=None)
         if budget.counts_work:
             trying = _for_a_part(options, budget, _AHEAD_BY_WORK)
@@ -115,12 +118,13 @@ class Sharing:
             self._ahead.setdefault(task.chunks, []).append(task)
         self._pool.submit(tasks)
 
-    def heard_of(self, budget: Budget) -> tuple[int, ...]:
-        """The numbers of chunks that tasks of `begin` answered for; it waits for them within the budget.
+    def heard_of(self) -> tuple[int, ...]:
+        """The numbers of chunks that tasks of `begin` answered for, once the budget of that is spent.
 
         What has not ended then is given up. Where work is counted, it waits for all.
         """
-        while any(self._ahead.values()) and self.waits_within(budget):
+        budget = self._ahead_budget
+        while budget is not None and any(self._ahead.values()) and self.waits_within(budget):
             self.take_ended(_LOOK_S)
         late = [task for tasks in self._ahead.values() for task in tasks]
         for ended in self._pool.drop(late):
@@ -221,6 +225,7 @@ class _Shared:
     def updates(self) -> Generator[Update, None, None]:
         """What is found here and there, as it comes; where work is counted, in the order of the tasks."""
         try:
+            yield from self._known_ahead()
             if self._budget.counts_work:
                 yield from self._by_work()
             else:
@@ -228,6 +233,17 @@ class _Shared:
         finally:
             for ended in self._pool.drop(self._mine):
                 self._sharing.note(ended, None)
+
+    def _known_ahead(self) -> Iterator[Update]:
+        """What tasks that were begun ahead found; with it, no first schedule has to be made here."""
+        kept = self._sharing.kept_for(self._chunks)
+        for ended in kept:
+            yield from self._merged(ended)
+        if kept and self._best is not None:
+            proof = quick_bound(self._instance)
+            self._instance.proves(proof.value_us)
+            yield Update("bound", None, proof.value_us, proof.witness)
+            self._options = replace(self._options, known=self._best)
 
     def _by_the_clock(self) -> Iterator[Update]:
         plan = self._plan()
@@ -237,7 +253,7 @@ class _Shared:
         yield from self._beside(here, plan)
         while self._goes_on():
             yield from self._ended_by_now(min(_LOOK_S, self._budget.remaining_s()))
-            yield from self._proved_here()
+            yield from self._proved_here(_PROVE)
             self._hand_out(plan)
         if not self._is_settled and (not self._pool.slots or self._failed > self._most_failed):
             rest = replace(self._options, known=self._best)  # there is nobody else, so it goes on here
@@ -247,8 +263,6 @@ class _Shared:
         """What is found here, and what ends elsewhere meanwhile."""
         for update in self._kept(here):
             yield update
-            for ended in self._sharing.kept_for(self._chunks):
-                yield from self._merged(ended)
             yield from self._ended_by_now(0.0)
             self._hand_out(plan)
 
@@ -257,8 +271,6 @@ class _Shared:
         share = self._budget.remaining_s() * (1 - _HERE)
         here = self._budget.share(_HERE)
         yield from self._kept(solve(self._instance, self._options, self._journal, here))
-        for ended in self._sharing.kept_for(self._chunks):
-            yield from self._merged(ended)
         units = round(share * UNITS_PER_S)
         limit_s = self._options.time_limit_s
         if units < _LEAST_UNITS:
@@ -274,7 +286,7 @@ class _Shared:
                     ended_by_number[ended.task.number] = ended
             if task.number in ended_by_number:
                 yield from self._merged(ended_by_number.pop(task.number))
-        yield from self._proved_here()
+        yield from self._proved_here(1.0)
         self._budget.spend(units)
 
     def _plan(self) -> Iterator[SearchOptions]:
@@ -367,12 +379,12 @@ class _Shared:
         # Whoever claims that nothing is faster would go on in vain: believed for that, and told as a claim.
         self._is_settled = self._is_settled or is_optimal(self._best_us, answer.claimed_us, gap)
 
-    def _proved_here(self) -> Iterator[Update]:
-        """The bounds once more, where workers claim more than is proved."""
+    def _proved_here(self, part: float) -> Iterator[Update]:
+        """The bounds once more, with a part of what is left, where workers claim more than is proved."""
         if self._has_proved or not is_above(self._sharing.claimed_us(self._chunks), self._instance.bound_us):
             return
         self._has_proved = True
-        yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(_PROVE)))
+        yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(part)))
 
 
 def _for_a_part(
