@@ -73,7 +73,7 @@ class Sharing:
         self.runs: list[TaskRun] = []
         self._pool = cluster.pool
         self._number = 0
-        self._claims: dict[int, _Claim] = {}
+        self._claims: dict[Problem, _Claim] = {}
         self._ahead: dict[int, list[Task]] = {}
         self._ahead_budget: Budget | None = None
         self._stash: dict[int, list[Ended]] = {}
@@ -105,6 +105,7 @@ class Sharing:
         Their answers are kept for the searches of these problems; `budget` is for all of them together.
         """
         self._ahead_budget = budget
+        self._stash.clear()  # of an earlier search, which may have had other costs
         asked, options = list(problems), replace(options, known=None)
         if budget.counts_work:
             trying = _for_a_part(options, budget, _AHEAD_BY_WORK)
@@ -176,14 +177,14 @@ class Sharing:
             )
         )
 
-    def claims(self, chunks: int, claim: _Claim) -> None:
-        """Keep the largest claim about a number of chunks."""
-        if claim.bound_us > self.claimed_us(chunks):
-            self._claims[chunks] = claim
+    def claims(self, problem: Problem, claim: _Claim) -> None:
+        """Keep the largest claim about a problem."""
+        if claim.bound_us > self.claimed_us(problem):
+            self._claims[problem] = claim
 
-    def claimed_us(self, chunks: int) -> float:
-        """The largest bound that a worker claims for a number of chunks; 0: none."""
-        return self._claims[chunks].bound_us if chunks in self._claims else 0.0
+    def claimed_us(self, problem: Problem) -> float:
+        """The largest bound that a worker claims for a problem; 0: none."""
+        return self._claims[problem].bound_us if problem in self._claims else 0.0
 
     def notes_on(self, found: Found, *, counts_work: bool) -> tuple[str, ...]:
         """What the user should know: about the cluster, its tasks, and claims that are not proved here.
@@ -197,7 +198,7 @@ class Sharing:
         if lost:
             what = ", so another run may find another schedule" if counts_work else ", and nothing else"
             notes.append(f"tasks lost with their workers: {lost}{what}")
-        claim = self._claims.get(found.schedule.problem.collective.chunks_per_rank)
+        claim = self._claims.get(found.schedule.problem)
         if claim is not None and is_above(claim.bound_us, found.lower_bound_us):
             notes.append(
                 f"the worker {claim.worker} claims a bound of {claim.bound_us:.2f} us ({claim.source}), "
@@ -329,7 +330,10 @@ class _Shared:
 
     def _ended_by_now(self, seconds: float) -> Iterator[Update]:
         for ended in self._sharing.take_ended(seconds):
-            yield from self._merged(ended)
+            if any(task is ended.task for task in self._mine):
+                yield from self._merged(ended)
+            else:
+                self._sharing.note(ended, None, "ended after its search did")
 
     def _merged(self, ended: Ended) -> Iterator[Update]:
         """What a task came to, as news; it is noted with what the check here says."""
@@ -374,14 +378,18 @@ class _Shared:
             fault = TacclError(f"it claims a bound of {answer.claimed_us:.6f} us, above a valid schedule")
             self._journal.fails(f"{ended.task.name} at {ended.worker}", fault)
             return
-        self._sharing.claims(self._chunks, _Claim(answer.claimed_us, answer.claimed_source, ended.worker))
+        self._sharing.claims(
+            self._instance.problem, _Claim(answer.claimed_us, answer.claimed_source, ended.worker)
+        )
         gap = max(self._options.gap, OPTIMAL_GAP)
         # Whoever claims that nothing is faster would go on in vain: believed for that, and told as a claim.
         self._is_settled = self._is_settled or is_optimal(self._best_us, answer.claimed_us, gap)
 
     def _proved_here(self, part: float) -> Iterator[Update]:
         """The bounds once more, with a part of what is left, where workers claim more than is proved."""
-        if self._has_proved or not is_above(self._sharing.claimed_us(self._chunks), self._instance.bound_us):
+        if self._has_proved or not is_above(
+            self._sharing.claimed_us(self._instance.problem), self._instance.bound_us
+        ):
             return
         self._has_proved = True
         yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(part)))
