@@ -188,8 +188,11 @@ class Searcher(Protocol):
         """Others may begin with one problem that has several numbers of chunks, within the budget."""
         ...
 
-    def heard_of(self, budget: Budget) -> tuple[int, ...]:
-        """The numbers of chunks that others found something for; the next search for each tells of it."""
+    def heard_of(self) -> tuple[int, ...]:
+        """The numbers of chunks that others found something for by the end of that budget.
+
+        The next search for each tells of it.
+        """
         ...
 
 
@@ -208,7 +211,7 @@ class Alone:
     def begin(self, problems: Sequence[Problem], options: SearchOptions, budget: Budget) -> None:
         pass
 
-    def heard_of(self, budget: Budget) -> tuple[int, ...]:
+    def heard_of(self) -> tuple[int, ...]:
         return ()
 
 

@@ -165,7 +165,7 @@ class ChunkSearch(Generic[Stated]):
 
     def hear_elsewhere(self) -> None:
         """Take what others found for each number meanwhile."""
-        for number in self._searcher.heard_of(self._budget.at_most(_FIRST_ROUND * self._total_s)):
+        for number in self._searcher.heard_of():
             trial = next((each for each in self.trials if each.chunks == number), None)
             if trial is not None:
                 self._improve(trial, _A_MOMENT_S)

@@ -18,6 +18,7 @@ from taccl.cluster.connection import Cluster
 from taccl.cluster.plan import engines_for, variations
 from taccl.cluster.pool import Ended
 from taccl.cluster.task import Task, TaskRun
+from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -72,8 +73,9 @@ class Sharing:
         self.runs: list[TaskRun] = []
         self._pool = cluster.pool
         self._number = 0
-        self._claims: dict[int, _Claim] = {}
+        self._claims: dict[Problem, _Claim] = {}
         self._ahead: dict[int, list[Task]] = {}
+        self._ahead_budget: Budget | None = None
         self._stash: dict[int, list[Ended]] = {}
 
     def search(
@@ -102,6 +104,8 @@ class Sharing:
 
         Their answers are kept for the searches of these problems; `budget` is for all of them together.
         """
+        self._ahead_budget = budget
+        self._stash.clear()  # of an earlier search, which may have had other costs
         asked, options = list(problems), replace(options, known=None)
         if budget.counts_work:
             trying = _for_a_part(options, budget, _AHEAD_BY_WORK)
@@ -115,12 +119,13 @@ class Sharing:
             self._ahead.setdefault(task.chunks, []).append(task)
         self._pool.submit(tasks)
 
-    def heard_of(self, budget: Budget) -> tuple[int, ...]:
-        """The numbers of chunks that tasks of `begin` answered for; it waits for them within the budget.
+    def heard_of(self) -> tuple[int, ...]:
+        """The numbers of chunks that tasks of `begin` answered for, once the budget of that is spent.
 
         What has not ended then is given up. Where work is counted, it waits for all.
         """
-        while any(self._ahead.values()) and self.waits_within(budget):
+        budget = self._ahead_budget
+        while budget is not None and any(self._ahead.values()) and self.waits_within(budget):
             self.take_ended(_LOOK_S)
         late = [task for tasks in self._ahead.values() for task in tasks]
         for ended in self._pool.drop(late):
@@ -172,14 +177,14 @@ class Sharing:
             )
         )
 
-    def claims(self, chunks: int, claim: _Claim) -> None:
-        """Keep the largest claim about a number of chunks."""
-        if claim.bound_us > self.claimed_us(chunks):
-            self._claims[chunks] = claim
+    def claims(self, problem: Problem, claim: _Claim) -> None:
+        """Keep the largest claim about a problem."""
+        if claim.bound_us > self.claimed_us(problem):
+            self._claims[problem] = claim
 
-    def claimed_us(self, chunks: int) -> float:
-        """The largest bound that a worker claims for a number of chunks; 0: none."""
-        return self._claims[chunks].bound_us if chunks in self._claims else 0.0
+    def claimed_us(self, problem: Problem) -> float:
+        """The largest bound that a worker claims for a problem; 0: none."""
+        return self._claims[problem].bound_us if problem in self._claims else 0.0
 
     def notes_on(self, found: Found, *, counts_work: bool) -> tuple[str, ...]:
         """What the user should know: about the cluster, its tasks, and claims that are not proved here.
@@ -193,7 +198,7 @@ class Sharing:
         if lost:
             what = ", so another run may find another schedule" if counts_work else ", and nothing else"
             notes.append(f"tasks lost with their workers: {lost}{what}")
-        claim = self._claims.get(found.schedule.problem.collective.chunks_per_rank)
+        claim = self._claims.get(found.schedule.problem)
         if claim is not None and is_above(claim.bound_us, found.lower_bound_us):
             notes.append(
                 f"the worker {claim.worker} claims a bound of {claim.bound_us:.2f} us ({claim.source}), "
@@ -221,6 +226,7 @@ class _Shared:
     def updates(self) -> Generator[Update, None, None]:
         """What is found here and there, as it comes; where work is counted, in the order of the tasks."""
         try:
+            yield from self._known_ahead()
             if self._budget.counts_work:
                 yield from self._by_work()
             else:
@@ -228,6 +234,17 @@ class _Shared:
         finally:
             for ended in self._pool.drop(self._mine):
                 self._sharing.note(ended, None)
+
+    def _known_ahead(self) -> Iterator[Update]:
+        """What tasks that were begun ahead found; with it, no first schedule has to be made here."""
+        kept = self._sharing.kept_for(self._chunks)
+        for ended in kept:
+            yield from self._merged(ended)
+        if kept and self._best is not None:
+            proof = quick_bound(self._instance)
+            self._instance.proves(proof.value_us)
+            yield Update("bound", None, proof.value_us, proof.witness)
+            self._options = replace(self._options, known=self._best)
 
     def _by_the_clock(self) -> Iterator[Update]:
         plan = self._plan()
@@ -237,7 +254,7 @@ class _Shared:
         yield from self._beside(here, plan)
         while self._goes_on():
             yield from self._ended_by_now(min(_LOOK_S, self._budget.remaining_s()))
-            yield from self._proved_here()
+            yield from self._proved_here(_PROVE)
             self._hand_out(plan)
         if not self._is_settled and (not self._pool.slots or self._failed > self._most_failed):
             rest = replace(self._options, known=self._best)  # there is nobody else, so it goes on here
@@ -247,8 +264,6 @@ class _Shared:
         """What is found here, and what ends elsewhere meanwhile."""
         for update in self._kept(here):
             yield update
-            for ended in self._sharing.kept_for(self._chunks):
-                yield from self._merged(ended)
             yield from self._ended_by_now(0.0)
             self._hand_out(plan)
 
@@ -257,8 +272,6 @@ class _Shared:
         share = self._budget.remaining_s() * (1 - _HERE)
         here = self._budget.share(_HERE)
         yield from self._kept(solve(self._instance, self._options, self._journal, here))
-        for ended in self._sharing.kept_for(self._chunks):
-            yield from self._merged(ended)
         units = round(share * UNITS_PER_S)
         limit_s = self._options.time_limit_s
         if units < _LEAST_UNITS:
@@ -274,7 +287,7 @@ class _Shared:
                     ended_by_number[ended.task.number] = ended
             if task.number in ended_by_number:
                 yield from self._merged(ended_by_number.pop(task.number))
-        yield from self._proved_here()
+        yield from self._proved_here(1.0)
         self._budget.spend(units)
 
     def _plan(self) -> Iterator[SearchOptions]:
@@ -317,7 +330,10 @@ class _Shared:
 
     def _ended_by_now(self, seconds: float) -> Iterator[Update]:
         for ended in self._sharing.take_ended(seconds):
-            yield from self._merged(ended)
+            if any(task is ended.task for task in self._mine):
+                yield from self._merged(ended)
+            else:
+                self._sharing.note(ended, None, "ended after its search did")
 
     def _merged(self, ended: Ended) -> Iterator[Update]:
         """What a task came to, as news; it is noted with what the check here says."""
@@ -362,17 +378,21 @@ class _Shared:
             fault = TacclError(f"it claims a bound of {answer.claimed_us:.6f} us, above a valid schedule")
             self._journal.fails(f"{ended.task.name} at {ended.worker}", fault)
             return
-        self._sharing.claims(self._chunks, _Claim(answer.claimed_us, answer.claimed_source, ended.worker))
+        self._sharing.claims(
+            self._instance.problem, _Claim(answer.claimed_us, answer.claimed_source, ended.worker)
+        )
         gap = max(self._options.gap, OPTIMAL_GAP)
         # Whoever claims that nothing is faster would go on in vain: believed for that, and told as a claim.
         self._is_settled = self._is_settled or is_optimal(self._best_us, answer.claimed_us, gap)
 
-    def _proved_here(self) -> Iterator[Update]:
-        """The bounds once more, where workers claim more than is proved."""
-        if self._has_proved or not is_above(self._sharing.claimed_us(self._chunks), self._instance.bound_us):
+    def _proved_here(self, part: float) -> Iterator[Update]:
+        """The bounds once more, with a part of what is left, where workers claim more than is proved."""
+        if self._has_proved or not is_above(
+            self._sharing.claimed_us(self._instance.problem), self._instance.bound_us
+        ):
             return
         self._has_proved = True
-        yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(_PROVE)))
+        yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(part)))
 
 
 def _for_a_part(

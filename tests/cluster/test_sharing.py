@@ -2,6 +2,9 @@
 
 import json
 import os
+import pickle
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 pytest.importorskip("distributed")
 
+import cloudpickle
 from distributed import LocalCluster
 
 from taccl.api import make_problem, synthesize
@@ -22,11 +26,12 @@ from taccl.cluster.sharing import Sharing
 from taccl.cluster.task import Answer
 from taccl.cluster.versions import about
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.errors import ClusterError
 from taccl.problem import Problem
 from taccl.schemas import json_schema
-from taccl.search import Found, Observer, Progress
+from taccl.search import Found, Observer, Progress, search
 
 Work = Callable[[bytes, str], Answer]
 
@@ -35,8 +40,17 @@ WORK = SearchOptions(engine="greedy", effort=40)
 CLOCK = SearchOptions(engine="greedy", time_limit_s=30.0)
 
 
+def until_given_up(payload: bytes, key: str) -> Answer:
+    """Work until nobody waits any more."""
+    while not work._is_given_up(key):
+        time.sleep(0.02)
+    return Answer(None)
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)  # workers cannot import a module of tests
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -46,6 +60,7 @@ def address() -> Iterator[str]:
         silence_logs=100,
     ) as cluster:
         yield cluster.scheduler_address
+    cloudpickle.unregister_pickle_by_value(here)
 
 
 @pytest.fixture
@@ -109,54 +124,7 @@ def test_numbers_of_chunks_are_tasks_too(address: str) -> None:
     assert result.time_us == min(task.time_us for task in result.tasks if task.time_us is not None)
 
 
-def test_a_schedule_that_is_not_valid_here_is_refused(address: str, problem: Problem) -> None:
-    def in_half_the_time(payload: bytes, key: str) -> Answer:
-        answer = work.carried_out(payload, key)
-        columns = answer.columns
-        return replace(
-            answer, columns=replace(columns, start_us=columns.start_us / 2, end_us=columns.end_us / 2)
-        )
-
-    found, sharing = searched(address, problem, carried_out=in_half_the_time)
-    assert {run.remark for run in sharing.runs} == {"refused: its schedule is not valid"}
-    assert all(run.time_us is None for run in sharing.runs)
-    assert "the schedule is not valid" in found.failures[0].text
-    found.schedule.check()
-
-
-def test_what_is_no_answer_costs_its_task_only(address: str, problem: Problem) -> None:
-    def something(payload: bytes, key: str) -> object:
-        if key < "taccl-8":
-            raise ZeroDivisionError("half of them\nfail")
-        return "fast"
-
-    found, sharing = searched(address, problem, carried_out=something)
-    assert {run.remark for run in sharing.runs} <= {"fast", "ZeroDivisionError: half of them"}
-    assert len(found.failures) == 8
-    found.schedule.check()
-
-
-@pytest.mark.parametrize("part", [0.999, 2.0])
-def test_a_bound_of_a_worker_is_told_as_its_claim_or_not_at_all(
-    address: str, problem: Problem, part: float
-) -> None:
-    def claims(payload: bytes, key: str) -> Answer:
-        answer = work.carried_out(payload, key)
-        return replace(answer, claimed_us=part * answer.columns.end_us.max(), claimed_source="I say\nso")
-
-    found, sharing = searched(address, problem, carried_out=claims)
-    notes = " ".join(sharing.notes_on(found, counts_work=True))
-    assert found.lower_bound_us < 0.999 * found.schedule.makespan_us
-    assert ("claims a bound of" in notes and "(I say so), which is not proved here" in notes) == (part < 1)
-    assert any("above a valid schedule" in each.text for each in found.failures) == (part > 1)
-
-
 def test_an_interruption_keeps_the_best_and_frees_the_workers(address: str, problem: Problem) -> None:
-    def until_given_up(payload: bytes, key: str) -> Answer:
-        while not work._is_given_up(key):
-            time.sleep(0.02)
-        return Answer(None)
-
     def interrupt(progress: Progress) -> None:
         if progress.stage == "bound":
             raise KeyboardInterrupt
@@ -169,11 +137,6 @@ def test_an_interruption_keeps_the_best_and_frees_the_workers(address: str, prob
 
 
 def test_who_does_not_answer_in_time_is_not_waited_for(address: str, problem: Problem) -> None:
-    def until_given_up(payload: bytes, key: str) -> Answer:
-        while not work._is_given_up(key):
-            time.sleep(0.02)
-        return Answer(None)
-
     found, sharing = searched(address, problem, replace(CLOCK, time_limit_s=1.0), until_given_up)
     assert found.status == "time limit"
     assert {run.remark for run in sharing.runs} == {"given up when the search ended"}
@@ -194,18 +157,90 @@ def test_a_worker_with_another_taccl_is_told_and_not_used(
     assert "the same taccl" in str(refused.value.hint)
 
 
-def test_a_worker_that_dies_loses_its_task_and_nothing_else(address: str, problem: Problem) -> None:
-    def dies_of_seed_1(payload: bytes, key: str) -> Answer:
-        import pickle
-        import signal
+def test_a_faster_schedule_of_a_worker_is_the_answer(
+    address: str, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_late(instance: Instance, *rest: object) -> Iterator[Update]:
+        schedule = search(instance.problem, WORK).schedule
+        start_us, end_us = schedule.start_us + 100, schedule.end_us + 100
+        yield Update("late", replace(schedule, start_us=start_us, end_us=end_us))
 
-        if pickle.loads(payload)[1].seed == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return work.carried_out(payload, key)
+    monkeypatch.setattr("taccl.cluster.sharing.solve", found_late)
+    found, sharing = searched(address, problem)
+    alone = search(problem, WORK)
+    assert found.schedule.makespan_us == alone.schedule.makespan_us
+    assert [run.remark for run in sharing.runs] == ["faster", *["not faster"] * 7]
+    assert 0 < found.lower_bound_us <= alone.lower_bound_us
 
-    found, sharing = searched(address, problem, carried_out=dies_of_seed_1)
-    lost = [run for run in sharing.runs if run.time_us is None]
-    assert [(run.seed, run.remark) for run in lost] == [(1, "lost: its worker died")]
-    assert len(sharing.runs) == 8
-    assert "tasks lost with their workers: 1" in " ".join(sharing.notes_on(found, counts_work=True))
+
+#: What workers make of tasks, by seed, and what is told of each.
+STRANGE = {
+    0: "refused: its schedule is not valid",
+    1: "ZeroDivisionError: one line",
+    2: "fast",
+    3: "not faster",
+    4: "not faster",
+    5: "refused: it is no schedule of the problem",
+    6: "SolverError: no such solver",
+    7: "lost: its worker died",
+}
+
+
+def strange(payload: bytes, key: str) -> object:
+    """What a worker could say."""
+    seed = pickle.loads(payload)[1].seed
+    if seed == 1:
+        raise ZeroDivisionError("one line\nand another")
+    if seed == 2:
+        return "fast"
+    if seed == 6:
+        return Answer(None, failures=("SolverError: no such solver",))
+    if seed == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer = work.carried_out(payload, key)
+    columns = answer.columns
+    assert columns is not None
+    if seed == 0:
+        columns = replace(columns, start_us=columns.start_us / 2, end_us=columns.end_us / 2)
+    elif seed == 5:
+        columns = replace(columns, link=columns.link + 1000)
+    part = {3: 0.999, 4: 2.0}.get(seed, 0.0)
+    claimed_us = part * float(columns.end_us.max())
+    return replace(answer, columns=columns, claimed_us=claimed_us, claimed_source="I say\nso")
+
+
+@pytest.fixture(scope="module")
+def by_strangers(address: str) -> tuple[Found, Sharing]:
+    """A search whose tasks all go wrong in another way; one ends its worker."""
+    problem = make_problem("allreduce", topology="mesh:2x3", size="6MB").problem
+    return searched(address, problem, carried_out=strange)
+
+
+def test_what_goes_wrong_with_a_task_costs_that_task(by_strangers: tuple[Found, Sharing]) -> None:
+    found, sharing = by_strangers
+    assert {run.seed: run.remark for run in sharing.runs} == STRANGE
+    assert [run.seed for run in sharing.runs if run.time_us is not None] == [3, 4]
     found.schedule.check()
+
+
+def test_a_worker_that_dies_loses_its_task_and_nothing_else(by_strangers: tuple[Found, Sharing]) -> None:
+    found, sharing = by_strangers
+    assert not any("died" in each.text for each in found.failures)
+    lost = "tasks lost with their workers: 1"
+    assert f"{lost}, and nothing else" in sharing.notes_on(found, counts_work=False)
+    assert f"{lost}, so another run may find another schedule" in sharing.notes_on(found, counts_work=True)
+
+
+def test_a_bound_of_a_worker_is_its_claim(by_strangers: tuple[Found, Sharing]) -> None:
+    found, sharing = by_strangers
+    assert found.lower_bound_us < 0.99 * found.schedule.makespan_us
+    claimed = sharing.runs[3]
+    note = f"the worker {claimed.worker} claims a bound of {claimed.claimed_bound_us:.2f} us (I say so)"
+    assert f"{note}, which is not proved here" in sharing.notes_on(found, counts_work=False)
+
+
+def test_a_claim_above_a_valid_schedule_is_a_failure(by_strangers: tuple[Found, Sharing]) -> None:
+    found, _ = by_strangers
+    assert [each.text for each in found.failures if "seed 4" in each.name] == [
+        f"it claims a bound of {2 * found.schedule.makespan_us:.6f} us, above a valid schedule"
+    ]
