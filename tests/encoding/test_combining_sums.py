@@ -94,8 +94,9 @@ def test_a_hypercube_of_nvlinks_takes_three_rounds() -> None:
     assert at_once(small).makespan_us <= 3 * 0.3 + (23 + 23 + 46) / 1024 + 1e-9
 
 
-def test_inside_nodes_first_and_across_once() -> None:
-    assert at_once(problem(rails(), "allreduce")).makespan_us == pytest.approx((1.0 + 4.0) + (10.0 + 4.0))
+def test_halves_are_summed_inside_nodes_exchanged_across_and_spread_inside() -> None:
+    by_hand_us = (1.0 + 2.0) + (10.0 + 2.0) + (1.0 + 2.0)
+    assert at_once(problem(rails(), "allreduce")).makespan_us == pytest.approx(by_hand_us)
 
 
 def test_across_slow_links_each_rank_carries_a_part() -> None:

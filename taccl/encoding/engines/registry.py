@@ -72,7 +72,7 @@ ENGINES: tuple[Engine, ...] = (
         about="message combining for a small AllReduce as a whole",
         features=COPIES_AND_SUMS,
         serves=combining.serves_exchange,
-        run=combining.combine_exchange,
+        run=combining.exchange_with(textbook.textbook),
         takes_sums=True,
         part_of="combining",
     ),

@@ -199,7 +199,7 @@ WHOLE: tuple[Stage, ...] = (
     ),
     Stage(
         "exchange",
-        "small messages, all of them sums that several ranks want, at most 64 ranks",
+        "small messages, all of them sums that several ranks want, at most 64 ranks or nodes alike",
         always,
         _EXCHANGE,
     ),

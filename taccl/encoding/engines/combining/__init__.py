@@ -2,13 +2,13 @@
 
 from taccl.encoding.engines.combining.engine import combine, combine_at_once, serves
 from taccl.encoding.engines.combining.owners import combine_at_owners, serves_owners
-from taccl.encoding.engines.combining.sums import combine_exchange, serves_exchange
+from taccl.encoding.engines.combining.sums import exchange_with, serves_exchange
 
 __all__ = [
     "combine",
     "combine_at_once",
     "combine_at_owners",
-    "combine_exchange",
+    "exchange_with",
     "serves",
     "serves_exchange",
     "serves_owners",

@@ -22,11 +22,12 @@ from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.engine import SMALL
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.hubs import alike, by_hubs
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
-from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -36,6 +37,8 @@ _MOST_RANKS = 64
 #: Orbit instances with more pairs of a link and a chunk (one of each orbit) than this
 #: have all chunks in one block.
 _MOST_TRANSFERS = 30_000
+#: The part of the time for sums at hubs of nodes, where there are several: each is searched on one node.
+_FOR_HUBS = 0.3
 #: The parts of the time: for beginnings, and then for searches from different ones and from the best.
 _BEGIN_PART = 0.15
 _STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
@@ -54,8 +57,10 @@ _ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
 def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     problem = instance.problem
-    if problem.num_ranks > _MOST_RANKS:
-        return no(f"a sequence over more than {_MOST_RANKS} ranks takes too long to decode")
+    if problem.num_ranks > _MOST_RANKS and alike(problem.topology) is None:
+        return no(
+            f"a sequence over more than {_MOST_RANKS} ranks takes too long to decode, and no nodes are alike"
+        )
     if instance.latency_fraction <= SMALL:
         return no(
             f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
@@ -67,14 +72,31 @@ def serves_exchange(instance: Instance) -> Verdict:
     return YES
 
 
-def combine_exchange(
-    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+def exchange_with(known: Run) -> Run:
+    """The engine for a small AllReduce as a whole; `known` is asked what textbooks have for a node alone."""
+
+    def exchange(
+        instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        return _combine_exchange(known, instance, options, budget, incumbent)
+
+    return exchange
+
+
+def _combine_exchange(
+    known: Run, instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield improving schedules of a small AllReduce until the budget is over; nothing for other problems."""
     if not serves_exchange(instance):
         return
     problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
+    for schedule in by_hubs(instance, known, options, budget.share(_FOR_HUBS)):
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us, incumbent = schedule.makespan_us, schedule
+            yield Update("combining", schedule)
+    if problem.num_ranks > _MOST_RANKS:
+        return
     for found in _improving(instance, options, budget, incumbent):
         if found.decoded.unmet or found.decoded.makespan_us >= best_us - TOLERANCE_US:
             continue

@@ -1,0 +1,271 @@
+"""A small AllReduce over nodes by hubs: sums go to a hub in each node, hubs exchange them, and spread them.
+
+Each chunk has a hub in every node, at the same place in all. What happens inside a node, sums to the hubs and
+copies from them, is searched once, on one node alone; between nodes hubs exchange whole sums, across one bit
+of the node's number after another or with all others. It knows nodes and sends, not how a node's are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.collective import Collective, IntArray, Placement
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
+from taccl.encoding.engines.combining.engine import searched
+from taccl.encoding.engines.engine import Run
+from taccl.encoding.instance import Instance
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """Nodes that are alike: their ranks, shape (num_nodes, size), and links inside, (num_nodes, links)."""
+
+    ranks: IntArray
+    links: IntArray
+
+
+def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
+    """A schedule for each choice of hubs; nothing where nodes differ, or links between hubs are missing.
+
+    `known` : an engine that is asked first what happens inside a node.
+    """
+    problem = instance.problem
+    nodes = alike(problem.topology)
+    if nodes is None:
+        return
+    choices = list(_choices(problem, nodes))
+    for number, (hub, moves) in enumerate(choices):
+        share = budget.share(1 / (len(choices) - number))
+        alone = _Alone(problem, nodes, hub, known, options)
+        sums = alone.sends(share.share(0.5), backwards=True)
+        copies = None if sums is None else alone.sends(share, backwards=False)
+        if sums is not None and copies is not None:
+            sends = _sends(problem, nodes, hub, sums, copies, moves)
+            if not _are_allowed(problem, sends):
+                continue
+            before = predecessors(problem, sends)
+            made = in_order(problem, sends, before), list_schedule(problem, sends, before=before)
+            yield min(made, key=lambda each: each.makespan_us)
+
+
+def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
+    may_use, owner = problem.limits.may_use, problem.collective.owner
+    return may_use is None or all(may_use[owner[list(each.chunks)], each.link].all() for each in sends)
+
+
+def alike(topology: LogicalTopology) -> _Nodes | None:
+    """The nodes, if there are several of one size with the same links and ports inside; else None."""
+    sizes = np.bincount(topology.node_of)
+    if len(sizes) < 2 or sizes[0] < 2 or (sizes != sizes[0]).any():
+        return None
+    ranks = np.argsort(topology.node_of, kind="stable").reshape(len(sizes), -1)
+    place = np.empty(topology.num_ranks, dtype=np.int64)
+    place[ranks] = np.arange(ranks.shape[1])
+    inside, first = [], None
+    for node in range(len(sizes)):
+        links = np.flatnonzero(
+            (topology.node_of[topology.src] == node) & (topology.node_of[topology.dst] == node)
+        )
+        order = links[np.lexsort((place[topology.dst[links]], place[topology.src[links]]))]
+        costs = topology.alpha_us[order], topology.beta_us_per_mb[order], _shared(topology, order)
+        looks = (place[topology.src[order]], place[topology.dst[order]], *costs)
+        first = first or looks
+        if not all(np.array_equal(one, other) for one, other in zip(first, looks, strict=True)):
+            return None
+        inside.append(order)
+    return _Nodes(ranks, np.array(inside))
+
+
+def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
+    """The ports of some links, numbered as they come, with how many each link has between them."""
+    number: dict[int, int] = {}
+    told = []
+    for link in links.tolist():
+        told += [-1, *(number.setdefault(port, len(number)) for port in topology.ports[link])]
+    return np.array(told, dtype=np.int64)
+
+
+#: The part of the time for what is known of a node; combining has the rest.
+_FOR_KNOWN = 0.3
+#: Into so many blocks the chunks of a hub are cut.
+_BLOCKS = (1, 2, 4)
+#: For each step, who sends to whom, by the numbers of nodes.
+_Moves = list[list[tuple[int, int]]]
+
+
+def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves]]:
+    """The place of each chunk's hub, shape (num_chunks,), and how hubs exchange, where they have links."""
+    many, size = nodes.ranks.shape
+    place = np.empty(problem.num_ranks, dtype=np.int64)
+    place[nodes.ranks] = np.arange(size)
+    pairs = [[(a, b) for turn in range(1, many) for a in range(many) for b in [(a + turn) % many]]]
+    exchanges: list[_Moves] = [pairs]
+    if many > 2 and many & (many - 1) == 0:
+        bits = [1 << bit for bit in range(many.bit_length() - 1)]
+        exchanges.append([[(node, node ^ bit) for node in range(many)] for bit in bits])
+    hubs = [np.full(problem.num_chunks, at) for at in range(size)]
+    for hub in (*hubs, place[problem.collective.owner]):
+        for moves in exchanges:
+            used = np.unique(hub)
+            index = problem.topology.link_index
+            if all(
+                (int(nodes.ranks[a, at]), int(nodes.ranks[b, at])) in index
+                for step in moves
+                for a, b in step
+                for at in used
+            ):
+                yield hub, moves
+
+
+@dataclass(frozen=True, eq=False)
+class _Alone:
+    """What happens inside a node, by the first one alone; `hub` is the place of each chunk's hub."""
+
+    problem: Problem
+    nodes: _Nodes
+    hub: IntArray
+    known: Run
+    options: SearchOptions
+
+    def sends(self, budget: Budget, backwards: bool) -> list[Decision] | None:
+        """How hubs spread their chunks, in order, over the node's own links; `backwards`: how they sum.
+
+        The chunks of a hub travel in blocks, which alone are searched: one, two or four of them.
+        """
+        best_us, best = np.inf, None
+        most = self.problem.max_group
+        fitting = [blocks for many in _BLOCKS if (blocks := _blocks(self.hub, many, most)) is not None]
+        for number, blocks in enumerate(fitting):
+            alone = _spread_alone(self.problem, self.nodes, self.hub, blocks, backwards)
+            share = budget.share(1 / (len(fitting) - number))
+            for schedule in _found(alone, self.known, self.options, share):
+                if schedule.makespan_us < best_us:
+                    best_us, best = schedule.makespan_us, (schedule, blocks)
+        if best is None:
+            return None
+        schedule, blocks = best
+        sends = decisions_of(schedule)
+        return [
+            Decision(tuple(chunk for block in each.chunks for chunk in blocks[block]), each.link)
+            for each in (sends[::-1] if backwards else sends)
+        ]
+
+
+def _found(problem: Problem, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
+    """What `known` has, where it has anything, and what combining finds."""
+    instance = Instance(problem)
+    for update in known(instance, options, budget.share(_FOR_KNOWN), None):
+        if update.schedule is not None:
+            yield update.schedule
+    yield from searched(instance, options, budget, None)
+
+
+def _blocks(hub: IntArray, many: int, most: int) -> list[list[int]] | None:
+    """The chunks of each hub in so many equal blocks; None where they cannot be, or not be sent."""
+    blocks: list[list[int]] = []
+    for at in np.unique(hub):
+        chunks = np.flatnonzero(hub == at)
+        if len(chunks) % many:
+            return None
+        blocks += chunks.reshape(many, -1).tolist()
+    sizes = {len(block) for block in blocks}
+    return blocks if len(sizes) == 1 and max(sizes) <= most else None
+
+
+def _spread_alone(
+    problem: Problem, nodes: _Nodes, hub: IntArray, blocks: list[list[int]], backwards: bool
+) -> Problem:
+    """A node's problem: every block from its hub to all; on the links turned round, if `backwards`."""
+    topology = _one_node(problem.topology, nodes)
+    size, many, each = topology.num_ranks, len(blocks), len(blocks[0])
+    owner = hub[[block[0] for block in blocks]]
+    block, rank = np.repeat(np.arange(many), size), np.tile(np.arange(size), many)
+    spread = Collective(
+        name="spread from hubs",
+        num_ranks=size,
+        chunks_per_rank=1,
+        chunks_per_size=many,
+        inputs=Placement(np.arange(many), owner, np.arange(many)),
+        outputs=Placement(block, rank, block),
+        reduces=np.zeros(many, dtype=np.bool_),
+        owner=owner,
+        in_place_shift=np.zeros(size, dtype=np.int64),
+    )
+    return replace(
+        problem,
+        topology=topology.reversed() if backwards else topology,
+        collective=spread,
+        chunk_mb=problem.chunk_mb * each,
+        max_group=problem.max_group // each,
+        limits=RoutingLimits(),
+        symmetry=(),
+    )
+
+
+def _one_node(topology: LogicalTopology, nodes: _Nodes) -> LogicalTopology:
+    """The first node alone."""
+    links = nodes.links[0]
+    number: dict[int, int] = {}
+    ports = tuple(
+        tuple(number.setdefault(port, len(number)) for port in topology.ports[link]) for link in links
+    )
+    place = np.full(topology.num_ranks, -1)
+    place[nodes.ranks[0]] = np.arange(nodes.ranks.shape[1])
+    betas = topology.port_betas
+    return replace(
+        topology,
+        src=place[topology.src[links]],
+        dst=place[topology.dst[links]],
+        alpha_us=topology.alpha_us[links],
+        beta_us_per_mb=topology.beta_us_per_mb[links],
+        ports=ports,
+        port_names=tuple(topology.port_names[port] for port in number),
+        node_of=np.zeros(nodes.ranks.shape[1], dtype=np.int64),
+        port_betas=None if betas is None else tuple(betas[link] for link in links),
+    )
+
+
+def _sends(
+    problem: Problem,
+    nodes: _Nodes,
+    hub: IntArray,
+    sums: list[Decision],
+    copies: list[Decision],
+    moves: _Moves,
+) -> list[Decision]:
+    """All sends: sums to the hubs of each node, what hubs exchange, and copies from them."""
+    topology, made = problem.topology, list[Decision]()
+    cells = np.ndindex(problem.num_chunks, problem.num_ranks)
+    holds = {(chunk, rank): 1 << rank for chunk, rank in cells}
+    for links in nodes.links:
+        for each in sums:
+            link = int(links[each.link])
+            src, dst = int(topology.src[link]), int(topology.dst[link])
+            made.append(Decision(each.chunks, link, True, tuple(holds[chunk, src] for chunk in each.chunks)))
+            for chunk in each.chunks:
+                holds[chunk, dst] |= holds[chunk, src]
+    for step in moves:
+        now = dict(holds)
+        for a, b in step:
+            for at in np.unique(hub).tolist():
+                src, dst = int(nodes.ranks[a, at]), int(nodes.ranks[b, at])
+                chunks = np.flatnonzero(hub == at)
+                for part in np.array_split(chunks, -(-len(chunks) // problem.max_group)):
+                    named = tuple(holds[chunk, src] for chunk in part.tolist())
+                    made.append(Decision(tuple(part.tolist()), topology.link_index[src, dst], True, named))
+                    for chunk in part.tolist():
+                        now[chunk, dst] |= holds[chunk, src]
+        holds = now
+    for links in nodes.links:
+        made += [
+            Decision(each.chunks, int(links[each.link]), False, (0,) * len(each.chunks)) for each in copies
+        ]
+    return made
