@@ -2,8 +2,8 @@ r"""What becomes of node 0's chunks: sends across nodes over all rails at once, 
 
 Nodes are served in rounds. In a round of width w, the chunks of w GPUs in turn travel together over each
 rail, so it serves  rails * w / GPUs  nodes, and every rail carries as much as every other. Wide rounds pay
-alpha seldom; narrow ones begin early, as a GPU has its own chunks at once, and end early. What arrives at a GPU
-spreads inside its node along a tree of shortest ways, at prices that rise with what ports carry already.
+alpha seldom; narrow ones begin early, as a GPU has its own chunks at once, and end early. What arrives at a
+GPU spreads inside its node along a tree of shortest ways, at prices that rise with what ports carry already.
 It knows rails, links and chunks; it must not know when anything is sent.
 """
 
