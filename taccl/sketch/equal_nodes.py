@@ -1,8 +1,8 @@
 """Paths of a cluster of equal nodes that is too large for a path from each GPU to each other one.
 
 Between nodes only equal GPUs are linked then (rails), and where even that is too many, only nodes whose
-numbers differ by a power of two: from any node to any other in as many steps as its number has bits. Paths are
-found for the GPUs of node 0 and moved on from node to node.
+numbers differ by a power of two: from any node to any other in as many steps as its number has bits.
+Paths are found for the GPUs of node 0 and moved on from node to node.
 It knows machines; it must not know collectives.
 """
 
@@ -20,7 +20,7 @@ from taccl.topologies.model import Path, PhysicalTopology
 
 
 def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Path] | None:
-    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: nodes are not alike."""
+    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not alike."""
     gpus, num_nodes = layout.gpus_per_node, len(layout.ranks)
     if gpus is None or num_nodes < 2 or gpus * num_nodes != layout.num_ranks:
         return None
@@ -75,7 +75,7 @@ def _moved_on(topology: PhysicalTopology, layout: Layout) -> IntArray | None:
     if len(by_place) < len(topology.devices) or not {node for node, _, _ in by_place} <= set(following):
         return None
     image = {
-        device.name: by_place.get((following[device.node], device.kind, device.local))
+        device.name: by_place.get((following[device.node], device.kind, device.local), "")
         for device in topology.devices
     }
     number = {(link.src, link.dst): each for each, link in enumerate(topology.links)}

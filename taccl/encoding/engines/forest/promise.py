@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs, Costs
+from taccl.encoding.core.costs import Costs
+from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
 
 #: The part of a chunk's way that a pipeline takes longer than its busiest port: measured on meshes.

@@ -46,7 +46,7 @@ class Cluster:
 
     @cached_property
     def neighbours(self) -> IntArray:
-        """Nodes that each element takes each node to, shape (num_nodes, num_nodes), by the image of node 0."""
+        """Where nodes go, shape (num_nodes, num_nodes); row i: by the element that takes node 0 to i."""
         images = self.elements.ranks[:, :: self.gpus] // self.gpus
         by_node = np.empty_like(images)
         by_node[self.node_of_element] = images
@@ -101,4 +101,3 @@ def cluster_of(problem: Problem) -> Cluster | str:
     if len(growing.elements) < num_nodes:
         return "no symmetries take every node to every other and every port of a node to another"
     return Cluster(problem, num_nodes, gpus, growing.elements, tuple(growing.generators))
-

@@ -8,6 +8,7 @@ It knows when sends start and where symmetries take them; it must not know why t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -87,7 +88,10 @@ def _back(topology: LogicalTopology, links: list[int]) -> IntArray:
 
 
 def _tasks(
-    cluster: Cluster, sends: Sends, links: IntArray, after: list[tuple[int, ...]],
+    cluster: Cluster,
+    sends: Sends,
+    links: IntArray,
+    after: list[tuple[int, ...]],
     behind: list[tuple[int, ...]] | None = None,
 ) -> list[Task]:
     topology, orbit = cluster.problem.topology, cluster.orbit_of_port
@@ -99,7 +103,7 @@ def _tasks(
     first = np.searchsorted(position, np.arange(len(links) + 1)).tolist()
     return [
         Task(after[i], () if behind is None else behind[i], takes[i], tuple(port[a:b]), tuple(busy[a:b]))
-        for i, (a, b) in enumerate(zip(first, first[1:], strict=False))
+        for i, (a, b) in enumerate(pairwise(first))
     ]
 
 

@@ -55,7 +55,7 @@ def hierarchical(
     assert isinstance(cluster, Cluster)  # or it is not served
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     found = None
-    problem, demand = instance.problem, instance.demand
+    demand = instance.demand
     copies = demand.to_all
     for sends in _ways(cluster, demand.sums, copies, budget):
         way = timed(cluster, sends, demand.sums, copies)
@@ -78,9 +78,7 @@ def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterato
         seen = set()
         for widest in reversed(widths(cluster.gpus, len(rails.pairs))):
             for tapered in (True, False):
-                plan = tuple(
-                    rounds(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), widest, tapered)
-                )
+                plan = tuple(rounds(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), widest, tapered))
                 for most in _pieces(each * widest, problem.max_group):
                     if (plan, most) in seen:
                         continue

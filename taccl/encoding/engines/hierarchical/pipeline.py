@@ -102,9 +102,7 @@ def in_order_us(tasks: Sequence[Task], order: Sequence[int], num_ports: int) -> 
     ends = [0.0] * len(tasks)
     for number in order:
         task = tasks[number]
-        at = max(
-            max((ends[before] for before in task.after), default=0.0), max(free[port] for port in task.ports)
-        )
+        at = max(*(ends[before] for before in task.after), *(free[port] for port in task.ports), 0.0)
         start[number], ends[number] = at, at + task.takes_us
         for port, busy in zip(task.ports, task.busy_us, strict=True):
             free[port] = at + busy

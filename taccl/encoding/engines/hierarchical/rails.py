@@ -72,9 +72,7 @@ def _betas_from_node_0(
     return found
 
 
-def _matched(
-    pairs: list[tuple[int, int]], beta: dict[tuple[int, int], float]
-) -> tuple[tuple[int, int], ...]:
+def _matched(pairs: list[tuple[int, int]], beta: dict[tuple[int, int], float]) -> tuple[tuple[int, int], ...]:
     """Pairs with no GPU twice at an end: equal GPUs before others, fast before slow."""
     chosen: list[tuple[int, int]] = []
     senders, receivers = set(), set()

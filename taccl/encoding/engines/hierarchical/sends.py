@@ -1,9 +1,9 @@
 r"""What becomes of node 0's chunks: sends across nodes over all rails at once, and sends inside nodes.
 
-Nodes are served in rounds. In a round of width w, the chunks of w GPUs in turn travel together over each rail,
-so it serves  rails * w / GPUs  nodes, and every rail carries as much as every other. Wide rounds pay alpha
-seldom; narrow ones begin early, as a GPU has its own chunks at once, and end early. What arrives at a GPU
-spreads inside its node along a tree of shortest ways, at prices that rise with what ports carry already.
+Nodes are served in rounds. In a round of width w, the chunks of w GPUs in turn travel together over each
+rail, so it serves  rails * w / GPUs  nodes, and every rail carries as much as every other. Wide rounds pay
+alpha seldom; narrow ones begin early, as a GPU has its own chunks at once, and end early. What arrives at a
+GPU spreads inside its node along a tree of shortest ways, at prices that rise with what ports carry already.
 It knows rails, links and chunks; it must not know when anything is sent.
 """
 
@@ -134,10 +134,14 @@ class _Planned:
         mb = min(last - first, self.most) * self.chunk_mb
         for link in self._tree(gpu, mb):
             # The same link of this node.
-            src, dst = (int(end[link]) + node * self.cluster.gpus for end in (self.topology.src, self.topology.dst))
+            src, dst = (
+                int(end[link]) + node * self.cluster.gpus for end in (self.topology.src, self.topology.dst)
+            )
             self._send(self.topology.link_index[src, dst], first, last, load_of=link)
 
-    def _send(self, link: int, first: int, last: int, load_of: int | None = None, rail: int | None = None) -> None:
+    def _send(
+        self, link: int, first: int, last: int, load_of: int | None = None, rail: int | None = None
+    ) -> None:
         src, dst = int(self.topology.src[link]), int(self.topology.dst[link])
         for begin in range(first, last, self.most):
             end = min(begin + self.most, last)
@@ -153,7 +157,9 @@ class _Planned:
                 self.last_on[rail] = (len(self.sends) - 1,)
             if load_of is not None:
                 pairs = slice(*self.topology.first_pair[load_of : load_of + 2])
-                busy = self.topology.port_busy_us(np.arange(pairs.start, pairs.stop), (end - begin) * self.chunk_mb)
+                busy = self.topology.port_busy_us(
+                    np.arange(pairs.start, pairs.stop), (end - begin) * self.chunk_mb
+                )
                 self.load[self.topology.incidence[1][pairs]] += busy
 
     def _tree(self, root: int, mb: float) -> list[int]:
@@ -169,7 +175,7 @@ class _Planned:
                 continue
             depth[gpu] = deep
             if link >= 0:
-                # Roots that send to all others begin with the next GPU each, so they are not in each other's way.
+                # Roots that send to all begin with the next GPU each: none is in another's way.
                 tree.append((deep, (gpu - root) % self.cluster.gpus, link))
             for other, end in self.inside[gpu]:
                 if end not in depth:

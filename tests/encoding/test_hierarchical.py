@@ -1,0 +1,155 @@
+"""Hierarchical composition: one node's part of a collective, which all equal nodes do at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import ring
+
+from taccl import make_problem
+from taccl.collectives import make_collective
+from taccl.encoding.bounds import quick_bound
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.hierarchical import hierarchical, serves
+from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
+from taccl.encoding.engines.hierarchical.sends import rounds, widths
+from taccl.encoding.instance import Instance
+from taccl.network import LogicalTopology
+from taccl.problem import Problem, RoutingLimits
+from taccl.schedule import Schedule
+
+COMPOSED = ["allgather", "reducescatter", "allreduce"]
+
+
+def composed(asked: Problem) -> Schedule:
+    instance = Instance(asked)
+    assert serves(instance)
+    (update,) = hierarchical(instance, SearchOptions(), Budget.of_work(500), None)
+    assert update.schedule is not None
+    update.schedule.check()
+    return update.schedule
+
+
+def of(name: str, collective: str, nodes: int, chunks: int = 1, **asked: object) -> Problem:
+    return make_problem(collective, topology=name, nodes=nodes, size="64MB", chunks=chunks, **asked).problem
+
+
+def cluster(num_nodes: int, gpus: int, distances: list[int]) -> LogicalTopology:
+    """Nodes whose GPUs are all linked, and rails to the nodes at these distances: a NIC each way per GPU."""
+    links = []
+    for node in range(num_nodes):
+        for gpu in range(gpus):
+            rank = node * gpus + gpu
+            out, into = f"{rank} out", "{} in"
+            links += [
+                (rank, node * gpus + other, 1.0, 1.0, [f"{rank} to {other}"])
+                for other in range(gpus)
+                if other != gpu
+            ]
+            for distance in distances:
+                end = (node + distance) % num_nodes * gpus + gpu
+                links.append((rank, end, 2.0, 4.0, [out, into.format(end)]))
+    names = sorted({port for *_, ports in links for port in ports})
+    src, dst, alpha, beta, ports = zip(*sorted(links), strict=True)
+    return LogicalTopology(
+        "cluster",
+        np.arange(num_nodes * gpus) // gpus,
+        np.array(src),
+        np.array(dst),
+        np.array(alpha),
+        np.array(beta),
+        tuple(tuple(names.index(port) for port in each) for each in ports),
+        tuple(names),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(2, 7),
+    st.sampled_from([2, 3, 4]),
+    st.booleans(),
+    st.sampled_from(COMPOSED),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 71]),
+)
+def test_every_schedule_is_valid_and_no_faster_than_the_bounds(
+    num_nodes, gpus, sparse, name, chunks, most
+) -> None:
+    distances = sorted({1, num_nodes - 1}) if sparse else list(range(1, num_nodes))
+    topology = cluster(num_nodes, gpus, distances)
+    asked = machine_problem(topology, name, chunks, most)
+    found = composed(asked)
+    assert found.makespan_us >= quick_bound(Instance(asked)).value_us * (1 - 1e-9)
+    assert found.sends.count.max() <= most
+
+
+def machine_problem(topology: LogicalTopology, name: str, chunks: int, most: int) -> Problem:
+    return Problem(topology, make_collective(name, topology.num_ranks, chunks), 1.0, max_group=most)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.parametrize("box", ["a100", "ndv2"])
+def test_boxes_with_nics_of_their_own_and_with_shared_ones_are_composed(box: str, name: str) -> None:
+    found = composed(of(box, name, 2))
+    assert found.makespan_us > 0.0
+
+
+def test_all_reduce_sums_at_the_owners_and_takes_the_time_of_both_halves() -> None:
+    times = {name: composed(of("a100", name, 3)).makespan_us for name in COMPOSED}
+    assert times["allgather"] == pytest.approx(times["reducescatter"])
+    assert times["allreduce"] <= times["allgather"] + times["reducescatter"] + 1e-6
+
+
+def test_wide_rounds_send_a_node_s_chunks_together() -> None:
+    # Where alpha is half of what a chunk takes, a node's 4 chunks pay it once.
+    asked = machine_problem(cluster(14, 4, list(range(1, 14))), "allgather", 1, 71)
+    sends = composed(asked).sends
+    assert sends.count[asked.topology.internode[sends.link]].max() == 4
+
+
+@given(st.integers(1, 300), st.sampled_from([(8, 8), (8, 4), (8, 1), (6, 3), (16, 8)]), st.booleans())
+def test_rounds_serve_every_node_once(nodes: int, box: tuple[int, int], tapered: bool) -> None:
+    gpus, rails = box
+    for widest in widths(gpus, rails):
+        each = rounds(nodes, gpus, rails, widest, tapered)
+        assert sum(rails * width // gpus for width in each) == nodes
+        assert max(each) <= max(widest, min(widths(gpus, rails)))
+
+
+def test_what_waits_for_a_port_goes_in_order() -> None:
+    tasks = [
+        Task((), (), 2.0, (0,), (2.0,)),
+        Task((0,), (), 1.0, (1,), (1.0,)),
+        Task((), (), 3.0, (0, 1), (3.0, 3.0)),
+        Task((), (2,), 1.0, (2,), (1.0,)),
+    ]
+    assert starts_us(tasks, 3).tolist() == [0.0, 2.0, 3.0, 3.0]
+    assert in_order_us(tasks, [2, 0, 1, 3], 3).tolist() == [3.0, 5.0, 0.0, 0.0]
+
+
+def declined(asked: Problem) -> str:
+    return serves(Instance(asked)).reason
+
+
+def test_what_is_no_cluster_of_equal_nodes_is_declined_with_the_reason() -> None:
+    assert "a node is all there is" in declined(machine_problem(ring(4), "allgather", 1, 1))
+    assert "it composes AllGather" in declined(of("a100", "alltoall", 2))
+    equal = cluster(3, 2, [1, 2])
+    slower = equal.beta_us_per_mb.copy()
+    slower[0] = 9.0
+    lame = replace(equal, beta_us_per_mb=slower)
+    assert "no symmetries take every node" in declined(machine_problem(lame, "allgather", 1, 1))
+    apart = replace(equal, node_of=np.array([0, 1, 0, 1, 2, 2]))
+    assert "do not follow one another" in declined(machine_problem(apart, "allgather", 1, 1))
+
+
+def test_a_sketch_s_rules_are_left_to_other_engines() -> None:
+    topology = cluster(2, 2, [1])
+    asked = machine_problem(topology, "allgather", 1, 1)
+    rules = RoutingLimits(may_use=np.ones((topology.num_ranks, topology.num_links), dtype=np.bool_))
+    assert "a sketch says" in declined(replace(asked, limits=rules))
