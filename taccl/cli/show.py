@@ -77,7 +77,8 @@ def show(
     size: str | None,
     collective: str | None,
 ) -> None:
-    """Show what FILE does: an MSCCL-XML, or a schedule (JSON or Parquet) written by `taccl synthesize --schedule`.
+    """Show what FILE does: an MSCCL-XML, or a schedule (JSON or Parquet) that `taccl synthesize --schedule`
+    wrote.
 
     Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
     again, whatever the file claims. An XML has none: they come

@@ -62,8 +62,8 @@ from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
 )
 @json_option
 def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool, **request: Any) -> None:
-    """How long FILE takes under the cost model: an MSCCL-XML, whoever made it, or a schedule (JSON)
-    written by `taccl synthesize --schedule`, which is lowered to a program first.
+    """How long FILE takes under the cost model: an MSCCL-XML, whoever made it, or a schedule (JSON or
+    Parquet) written by `taccl synthesize --schedule`, which is lowered to a program first.
 
     Its thread blocks, waits and connections are simulated event by event on the links and ports of a
     machine. Each time comes with a lower bound for all programs of that collective, with chunks as

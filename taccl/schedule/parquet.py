@@ -178,6 +178,8 @@ class _Table:
             return _Table(file, Fields.parse(text.decode(), path), path)
         except UnicodeDecodeError:
             raise FileError("its description is not text", path=path) from None
+        except FileError as fault:  # its line is none of this file's
+            raise FileError(f"its description is damaged: {fault.message}", path=path) from None
 
     @property
     def num_rows(self) -> int:

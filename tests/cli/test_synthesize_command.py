@@ -297,3 +297,16 @@ def test_thread_blocks_of_a_file_may_be_one_way(taccl: Taccl) -> None:
     wrong = taccl("synthesize", *RING, "--thread-blocks", "both")
     assert wrong.exit_code == 2
     assert "one-way" in wrong.stderr
+
+
+def test_a_schedule_as_parquet_is_shown_and_simulated_and_damage_in_it_is_told(taccl: Taccl) -> None:
+    done = taccl("synthesize", *RING, "--no-xml", "--schedule", "ag.parquet")
+    assert done.exit_code == 0
+    assert Path("ag.parquet").read_bytes().startswith(b"PAR1")
+    for command in ("show", "simulate"):
+        assert taccl(command, "ag.parquet").exit_code == 0
+    Path("ag.parquet").write_bytes(Path("ag.parquet").read_bytes()[:-20])
+    for command in ("show", "simulate"):
+        damaged = taccl(command, "ag.parquet")
+        assert damaged.exit_code == 2
+        assert "error: ag.parquet: this is not a Parquet file that can be read" in damaged.stderr

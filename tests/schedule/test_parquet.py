@@ -28,7 +28,7 @@ from taccl.schedule import (
 )
 from taccl.testing import assert_same_schedule
 
-RANDOM = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 COLUMNS = ("chunk", "link", "start_us", "end_us", "reduce", "group")
 
 

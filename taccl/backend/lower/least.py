@@ -69,9 +69,9 @@ def check_problem_fits(problem: Problem, runtimes: tuple[str, ...], instances: i
 
         def findings(chunks: int, times: int, limits: RuntimeLimits = limits) -> list[str]:
             """The same for so many chunks in each part, and so many instances."""
-            cut = [-(-each * chunks // parts) for each in (receives, sends, buffer)]
-            steps = [times * -(-each // limits.count) for each in cut[:2]]
-            return _Least(*steps, times * cut[2]).findings(limits, fused=fused)
+            into, out, room = (-(-each * chunks // parts) for each in (receives, sends, buffer))
+            least = _Least(times * -(-into // limits.count), times * -(-out // limits.count), times * room)
+            return least.findings(limits, fused=fused)
 
         if found := findings(parts, instances):
             raise ProgramLimitError(

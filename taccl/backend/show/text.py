@@ -41,10 +41,12 @@ def describe_schedule(
     rows_of = np.argsort(sends.of_row, kind="stable")
     first = np.concatenate([[0], np.cumsum(sends.count)])
     rows = []
-    for send in np.lexsort((sends.link, sends.start_us)).tolist():
+    order = np.lexsort((sends.link, sends.start_us))
+    if rank is not None:
+        link_of = sends.link[order]
+        order = order[(topology.src[link_of] == rank) | (topology.dst[link_of] == rank)]
+    for send in order.tolist():
         link = int(sends.link[send])
-        if rank is not None and rank not in (topology.src[link], topology.dst[link]):
-            continue
         own = rows_of[first[send] : first[send + 1]]
         rows.append(
             (
@@ -157,7 +159,7 @@ def _cells(buffer: Buffer, offset: int, count: int) -> str:
 def _carried(schedule: Schedule, rows: IntArray) -> str:
     """The chunks of a send: first those that are added up, by the ranks whose contributions they carry."""
     sums = schedule.sums
-    of_row = np.where(schedule.reduce, 0, -1)[rows] if sums is None else sums.of_row[rows]
+    of_row = np.where(schedule.reduce[rows], 0, -1) if sums is None else sums.of_row[rows]
     parts = []
     for number in [*sorted({*of_row.tolist()} - {-1}), -1]:
         chunks = schedule.chunk[rows[of_row == number]].tolist()
