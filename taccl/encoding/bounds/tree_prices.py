@@ -177,7 +177,7 @@ class _Mixed:
 
 
 def _mixed(busy: list[FloatArray], budget: Budget) -> _Mixed | None:
-    """The best mix of trees, by how long each keeps a port of each orbit busy; None if that takes too long."""
+    """The best mix of trees, by how long each keeps a port of an orbit busy; None if that takes too long."""
     table = np.array(busy).T
     rows, many = table.shape
     scale = float(table.max()) or 1.0
