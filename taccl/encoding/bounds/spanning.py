@@ -2,17 +2,17 @@ r"""What has to span which ranks, and the least that costs at weights of the lin
 
 It knows networks, demands and trees of least weight; it must not know where weights come from.
 
-Take any partition of the ranks. Of a chunk that is copied from one rank, one transfer for each part that wants
-it, but the first, crosses between parts; of a sum, one for each part but one with a contributor, and one for
-each part but one that wants it (`partitions`). So the transfers of a chunk, counted on pairs of ranks without
-regard to direction, satisfy for each of these sets of *members* every partition inequality
+Take any partition of the ranks. Of a chunk that is copied from one rank, one transfer for each part that
+wants it, but the first, crosses between parts; of a sum, one for each part but one with a contributor, and
+one for each part but one that wants it (`partitions`). So the transfers of a chunk, counted on pairs of ranks
+without regard to direction, satisfy for each of these sets of *members* every partition inequality
 
     transfers between the parts  >=  (number of parts with members) - 1.
 
 Where all ranks are members, these inequalities describe all that is at least some mean of spanning trees
-(Tutte 1961, Nash-Williams 1961; the dominant of the spanning tree polytope: Edmonds 1971). Hence, at any weights
-w of the pairs, transfers weigh at least as much as a tree of least weight. Kruskal's algorithm (1956) has the
-proof: with P_i the parts that pairs of less than the level w_i join,
+(Tutte 1961, Nash-Williams 1961; the dominant of the spanning tree polytope: Edmonds 1971). Hence, at any
+weights w of the pairs, transfers weigh at least as much as a tree of least weight. Kruskal's algorithm (1956)
+has the proof: with P_i the parts that pairs of less than the level w_i join,
 
     sum of w * transfers  >=  sum over i of (w_i - w_(i-1)) * ((parts of P_i with members) - 1),
 
@@ -49,8 +49,8 @@ class Tree:
     ends : shape (2, n); the ends of its pairs, by ascending weight.
     levels : shape (n,); their weights.
     counts : shape (n,); whether a pair joins two parts that have members.
-    links : shape (num_links,); how often each link is used, by the lighter direction of each pair that counts,
-        half and half of equal ones.
+    links : shape (num_links,); how often each link is used, by the lighter direction of each pair that
+        counts, half and half of equal ones.
     either_way : the same with both directions of each pair that has two used alike.
     """
 
@@ -93,7 +93,7 @@ class Pairs:
         self._one, self._other = usable[order][first], usable[order][np.append(first[1:], len(key)) - 1]
 
     def tree(self, weight: FloatArray, members: BoolArray) -> Tree:
-        """The tree of least weight, and what it costs to span the members; `weight` has shape (num_links,)."""
+        """The tree of least weight, and what spanning the members costs; `weight` has shape (num_links,)."""
         one, other = weight[self._one], weight[self._other]
         least = np.minimum(one, other)
         order = np.argsort(least, kind="stable")
@@ -118,8 +118,8 @@ def _joins_members(ends: IntArray, members: BoolArray) -> BoolArray:
     above = list(range(len(members)))
     has = members.tolist()
     counts = np.zeros(ends.shape[1], dtype=np.bool_)
-    for number, (one, other) in enumerate(ends.T.tolist()):
-        one, other = _top(above, one), _top(above, other)
+    for number, pair in enumerate(ends.T.tolist()):
+        one, other = (_top(above, rank) for rank in pair)
         counts[number] = has[one] and has[other]
         above[other] = one
         has[one] = has[one] or has[other]
@@ -209,6 +209,7 @@ def _members(instance: Instance) -> Iterator[tuple[int, bytes]]:
 
 
 def _inside(num_ranks: int, ranks: IntArray) -> bytes:
+    """A set of ranks, shape (num_ranks,), as bytes."""
     inside = np.zeros(num_ranks, dtype=np.bool_)
     inside[ranks] = True
     return inside.tobytes()

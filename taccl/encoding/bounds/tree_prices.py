@@ -5,12 +5,15 @@ It knows which ports trees keep busy, and prices; it must not know what they pro
 With y >= 0 and sum 1 over the ports, f(y) is what the least trees of all kinds of chunks cost when each link
 weighs the sum of beta_lp y_p over its ports. Its maximum is the optimum of the linear program over trees,
 
-    minimise T  subject to  sum of mix_t * (busy time of port p by tree t)  <=  T  for all p,  sum of mix_t = 1,
+    minimise    T
+    subject to  sum over trees t of mix_t * (how long t keeps port p busy)  <=  T    for all p
+                sum of mix_t = 1,  mix >= 0
 
 and the prices are the rows' duals. The program begins with trees chosen one after another at prices that rise
 with what they keep busy (multiplicative weights: Plotkin, Shmoys and Tardos 1995), which are near the optimum
-already. Then a tree that is lighter at the prices of the program joins it (Kelley 1960), and prices half way to
-the best so far keep it from swinging. Each tree comes with one that uses both directions of its pairs alike.
+already. Then trees join it that are lighter at the prices of the program (Kelley 1960), on the way there from
+the best prices so far, which keeps it from swinging, and at prices that rise with the load of its mix. Each
+tree comes with one that uses both directions of its pairs alike.
 """
 
 from __future__ import annotations
@@ -25,33 +28,50 @@ from taccl.encoding.bounds.spanning import Kind, Tree
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.network import FloatArray, LogicalTopology
 
 #: Good enough: within this part of the optimum.
 _GAP = 1e-3
 #: What is better by less than this part is not told.
 _BETTER = 1e-6
-#: How many trees the program begins with, and the exponent from which a price is as good as none.
-_FIRST_TREES, _LEAST = 128, -30.0
+#: How many trees the program begins with, how many join it each time, and how many it has at most.
+_FIRST_TREES, _MORE_TREES, _MOST_TREES = 128, 8, 320
+#: How many trees a mix counts for, beside those that join it.
+_MIX_TREES = 48
+#: How far from the best prices so far to those of the program trees are looked for.
+_WAYS = (1.0, 0.3)
+#: The exponent from which a price is as good as none.
+_LEAST = -30.0
 #: How many programs are solved at most.
-_MOST_STEPS = 200
+_MOST_STEPS = 30
 #: Units of work for a tree, and for each pair of a link and a port.
 _UNITS, _UNITS_PER_PAIR = 0.3, 3e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """Prices of the ports, shape (num_ports,), of sum 1; the least tree of each kind at them; what these cost."""
+    """Prices of the ports, shape (num_ports,), of sum 1; the least tree of each kind at them; their cost."""
 
     price: FloatArray
     trees: list[Tree]
     value_us: float
 
 
+def at_prices(topology: LogicalTopology, kinds: list[Kind], price: FloatArray) -> Priced:
+    """The least trees at prices of ports, shape (num_ports,)."""
+    link, port = topology.incidence
+    weight = np.asarray(
+        np.bincount(link, topology.pair_betas * price[port], topology.num_links), dtype=np.float64
+    )
+    trees = [kind.pairs.tree(weight, kind.members) for kind in kinds]
+    value_us = sum(kind.mb * tree.weight for kind, tree in zip(kinds, trees, strict=True))
+    return Priced(price, trees, value_us)
+
+
 class _Search:
     """The least trees of some kinds of chunks at prices of ports, equal ones for the ports of an orbit.
 
-    `size` has how many ports each orbit has, and `busy` how long a port of each is busy with each tree so far.
+    `size` has how many ports each orbit has, and `busy` how long a port of each is busy with each tree.
     """
 
     def __init__(self, instance: Instance, kinds: list[Kind], budget: Budget) -> None:
@@ -59,25 +79,39 @@ class _Search:
         self._orbit = port_orbits(instance, budget)
         self.size = np.bincount(self._orbit).astype(np.float64)
         self.busy: list[FloatArray] = []
+        self.best: Priced | None = None
 
     def mean(self, price: FloatArray) -> FloatArray:
         """Prices of orbits for prices of ports: their mean over a symmetry is as good as they are."""
         return np.asarray(np.bincount(self._orbit, price) / self.size)
 
-    def look(self, of_orbit: FloatArray) -> Priced:
-        """The trees at prices of orbits; what they keep busy joins `busy`."""
-        self.budget.spend(_UNITS + _UNITS_PER_PAIR * self._topology.num_pairs * len(self._kinds))
-        priced = self._at(of_orbit[self._orbit])
-        self.busy.extend(self.mean(load) for load in self._busy(priced))
-        return priced
+    def better(self, prices: Iterable[FloatArray]) -> Iterator[Priced]:
+        """Look at the trees at prices of orbits, and tell those that are better than all before.
 
-    def _at(self, price: FloatArray) -> Priced:
-        topology = self._topology
-        link, port = topology.incidence
-        weight = np.bincount(link, topology.pair_betas * price[port], topology.num_links)
-        trees = [kind.pairs.tree(weight, kind.members) for kind in self._kinds]
-        value_us = sum(kind.mb * tree.weight for kind, tree in zip(self._kinds, trees, strict=True))
-        return Priced(price, trees, value_us)
+        What they keep busy joins `busy`.
+        """
+        for of_orbit in prices:
+            if not self.budget.remaining_s():
+                return
+            self.budget.spend(_UNITS + _UNITS_PER_PAIR * self._topology.num_pairs * len(self._kinds))
+            priced = at_prices(self._topology, self._kinds, of_orbit[self._orbit])
+            self.busy.extend(self.mean(load) for load in self._busy(priced))
+            if self.best is None or priced.value_us > self.best.value_us * (1 + _BETTER):
+                self.best = priced
+                yield priced
+
+    def rising(self, load: FloatArray, before: int, many: int) -> Iterator[FloatArray]:
+        """Prices that rise with the load of `before` trees and of each of `many` that are chosen at them."""
+        for number in range(before, before + many):
+            most = load.max() or 1.0
+            price = np.exp(np.maximum((load - most) * (number + 1) / most, _LEAST))
+            yield price / (price * self.size).sum()
+            load = load + self.busy[-1]
+
+    def forget(self, mix: FloatArray) -> None:
+        """Leave out the oldest trees that are not in a mix, shape (num_trees,), beyond those to be kept."""
+        idle = np.flatnonzero(mix == 0)[: max(0, len(mix) - _MOST_TREES)]
+        self.busy = [self.busy[each] for each in np.setdiff1d(np.arange(len(mix)), idle).tolist()]
 
     def _busy(self, priced: Priced) -> list[FloatArray]:
         """How long each port is busy with the trees, shape (num_ports,), in two ways."""
@@ -87,8 +121,13 @@ class _Search:
         for kind, tree in zip(self._kinds, priced.trees, strict=True):
             one += kind.mb * tree.links
             either += kind.mb * tree.either_way
-        ways = (one,) if np.array_equal(one, either) else (one, either)
-        return [np.bincount(port, topology.pair_betas * way[link], topology.num_ports) for way in ways]
+        ways = (one,) if np.array_equal(one, either) else (either, one)
+        return [
+            np.asarray(
+                np.bincount(port, topology.pair_betas * way[link], topology.num_ports), dtype=np.float64
+            )
+            for way in ways
+        ]
 
 
 def best_prices(
@@ -98,44 +137,24 @@ def best_prices(
     budget: Budget,
     enough_us: float = 0.0,
 ) -> Iterator[Priced]:
-    """Better and better prices, until the budget is over, or little more can be got, or no more than `enough_us`.
+    """Better and better prices, until the budget is over or no more can be got: little, or than `enough_us`.
 
     `first` has prices to begin with, each of shape (num_ports,) and sum 1.
     """
     search = _Search(instance, kinds, budget)
-    best: Priced | None = None
-    for price in _promising(search, first):
-        priced = search.look(price)
-        best = priced if best is None or priced.value_us > best.value_us * (1 + _BETTER) else best
-    if best is None:
-        return
-    yield best
-    for step in range(_MOST_STEPS):
+    yield from search.better(search.mean(price) for price in first)
+    yield from search.better(search.rising(np.zeros_like(search.size), 0, _FIRST_TREES))
+    for _ in range(_MOST_STEPS):
         mixed = _mixed(search.busy, budget) if budget.remaining_s() else None
-        if mixed is None or mixed[0] <= max(best.value_us * (1 + _GAP), enough_us):
+        if mixed is None or search.best is None:
             return
-        price = mixed[1] / search.size
-        priced = search.look(price if step % 3 == 0 else (price + search.mean(best.price)) / 2)
-        if priced.value_us > best.value_us * (1 + _BETTER):
-            best = priced
-            yield best
-
-
-def _promising(search: _Search, first: Iterable[FloatArray]) -> Iterator[FloatArray]:
-    """Prices to begin with, of each orbit; then prices that rise with what each tree keeps busy."""
-    for price in first:
-        if not search.budget.remaining_s():
+        if mixed.most_us <= max(search.best.value_us * (1 + _GAP), enough_us):
             return
-        yield search.mean(price)
-    begun = len(search.busy)
-    load = np.zeros(len(search.size))
-    for number in range(_FIRST_TREES):
-        if not search.budget.remaining_s():
-            return
-        most = load.max() or 1.0
-        price = np.exp(np.maximum((load - most) * (number + 1) / most, _LEAST))
-        yield price / (price * search.size).sum()
-        load += search.busy[-1]
+        load = mixed.mix @ np.array(search.busy) * _MIX_TREES
+        search.forget(mixed.mix)
+        price, best = mixed.price / search.size, search.mean(search.best.price)
+        yield from search.better(best + way * (price - best) for way in _WAYS)
+        yield from search.better(search.rising(load, _MIX_TREES, _MORE_TREES))
 
 
 def port_orbits(instance: Instance, budget: Budget) -> IntArray:
@@ -148,11 +167,17 @@ def port_orbits(instance: Instance, budget: Budget) -> IntArray:
     return np.asarray(np.unique(orbit, return_inverse=True)[1].ravel())
 
 
-def _mixed(busy: list[FloatArray], budget: Budget) -> tuple[float, FloatArray] | None:
-    """How long the busiest port is busy at best, by a mix of trees, and the prices; None if that takes too long.
+@dataclass(frozen=True, eq=False)
+class _Mixed:
+    """A mix of trees, shape (num_trees,), how long the busiest port is busy, and the price of each orbit."""
 
-    `busy` has how long each port, or one of each orbit, is busy with each tree.
-    """
+    most_us: float
+    price: FloatArray
+    mix: FloatArray
+
+
+def _mixed(busy: list[FloatArray], budget: Budget) -> _Mixed | None:
+    """The best mix of trees, by how long each keeps a port of an orbit busy; None if that takes too long."""
     table = np.array(busy).T
     rows, many = table.shape
     scale = float(table.max()) or 1.0
@@ -173,4 +198,6 @@ def _mixed(busy: list[FloatArray], budget: Budget) -> tuple[float, FloatArray] |
     if solution.status != "optimal" or solution.duals is None:
         return None
     price = np.maximum(-solution.duals[:rows], 0.0)
-    return (solution.objective * scale, price / price.sum()) if price.sum() else None
+    if solution.values is None or not price.sum():
+        return None
+    return _Mixed(solution.objective * scale, price / price.sum(), np.maximum(solution.values[:many], 0.0))
