@@ -29,8 +29,9 @@ PHASES, ALWAYS = "phases", "textbook"
 #: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
 #: is enough for what takes longest: many chunks on hundreds of ranks.
 _FOR_TEXTBOOK = 0.15
-#: Forests are many ways to do one thing: on small problems all are tried in less, on large ones each counts.
-_FOR_FORESTS = 0.3
+#: Forests are many ways to do one thing: on small problems all are tried in less, on huge ones each takes
+#: seconds and nobody comes nearer to the bound.
+_FOR_FORESTS, _FOR_FORESTS_ON_HUGE = 0.3, 0.7
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
 #: it leaves is more than what it has.
 _FOR_ALL_PROGRAMS = 0.35
@@ -160,11 +161,14 @@ _GREEDY = usually(
     Case(_FOR_GREEDY_BEFORE_COMBINING, "before combining", _serves("combining")),
     Case(_FOR_GREEDY_ALONE, "on larger problems than MILP and CP take", is_huge),
 )
+_FORESTS = usually(
+    _FOR_FORESTS, Case(_FOR_FORESTS_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
+)
 _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
     Stage(ALWAYS, "there are textbook algorithms for the demand", always, fixed(_FOR_TEXTBOOK)),
-    Stage("forest", "every chunk comes from all ranks, goes to all, or both", always, fixed(_FOR_FORESTS)),
+    Stage("forest", "every chunk comes from all ranks, goes to all, or both", always, _FORESTS),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",

@@ -38,6 +38,8 @@ _WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
 _SCOUTS = 32
 #: A way that is worse than the best by more than this part with the wave that was best is given up.
 _WORSE = 0.03
+#: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
+_FOR_QUOTIENT = 0.6
 #: How often all ways are tried, with other trees each time.
 _SEEDS = 4
 #: Compiling takes no longer, seconds.
@@ -79,16 +81,33 @@ def forest(
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     quotient = instance.quotient if _asks_quotient(instance, budget) else None
-    parts = [instance]
+    whole_is_asked = quotient is None or not instance.problem.symmetry
     if quotient is not None and instance.quotient_instance is not None:
-        parts = [instance.quotient_instance, *([] if instance.problem.symmetry else parts)]
-    for number, part in enumerate(parts):
-        share = budget.share(1 / (len(parts) - number))
-        for schedule in _Search(part, options.seed).schedules(share):
-            if schedule.makespan_us < best_us - TOLERANCE_US:
-                best_us = schedule.makespan_us
-                is_part = part is not instance and quotient is not None
-                yield Update("forest", quotient.lifted(schedule) if is_part and quotient else schedule)
+        part = instance.quotient_instance
+        ways = _Search(part, options.seed).schedules(budget.share(_FOR_QUOTIENT))
+        began_s = last_s = budget.remaining_s()
+        first_took_s, lifting_s, held = np.inf, 0.0, None
+        for schedule in ways:
+            first_took_s = min(first_took_s, began_s - budget.remaining_s())
+            if schedule.makespan_us >= best_us - TOLERANCE_US:
+                continue
+            best_us, held = schedule.makespan_us, schedule
+            # Millions of images take longer than a way: no more time goes to them than to ways.
+            if last_s - budget.remaining_s() >= lifting_s:
+                before_s = budget.remaining_s()
+                yield Update("forest", quotient.lifted(schedule))
+                last_s, held = budget.remaining_s(), None
+                lifting_s = before_s - last_s
+        if held is not None:
+            yield Update("forest", quotient.lifted(held))
+        images = instance.problem.num_chunks / part.problem.num_chunks
+        whole_is_asked = whole_is_asked and first_took_s * images < budget.remaining_s()
+    if not whole_is_asked:
+        return
+    for schedule in _Search(instance, options.seed).schedules(budget):
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield Update("forest", schedule)
 
 
 def _is_compiled() -> bool:
