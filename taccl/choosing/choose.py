@@ -148,9 +148,11 @@ class _Rounds(Generic[Stated]):
         while len(searched) < _MOST_SEARCHES and not self.interrupted:
             way = self._winner().way if self._predictor.predictions else self._ways[0]
             if way in searched or (searched and self._budget.remaining_s() <= 0):
-                return
+                break
             searched.add(way)
             self._search_for(way, _SEARCH)
+        if any(map(self._is_left, self._ways)):  # what there was no time for takes the time that is left
+            self._predict(self.searches[-1])
 
     def _look(self) -> None:
         """A first schedule, made in every way: which costs are worth a search."""
@@ -163,7 +165,7 @@ class _Rounds(Generic[Stated]):
             self._failures.append(Failure("first look", told(fault)))
             return
         self._note(looked)
-        self._predict(looked, self._ways)
+        self._predict(looked)
 
     def _search_for(self, way: Way, part: float) -> None:
         budget = self._budget.share(part)
@@ -177,26 +179,28 @@ class _Rounds(Generic[Stated]):
             return
         self._is_searched = True
         self._note(searched)
-        best = self._predictor.by_way()
-        promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
-        self._predict(searched, [each for each in self._ways if each in promising])
+        self._predict(searched)
 
     def _note(self, searched: Searched[Stated]) -> None:
         self.searches.append(searched)
         self.interrupted = self.interrupted or searched.found.status == "interrupted"
 
-    def _predict(self, searched: Searched[Stated], ways: Sequence[Way]) -> None:
+    def _predict(self, searched: Searched[Stated]) -> None:
         """What the files of a search would take; of the best schedule at least the way it was made for."""
         budget = self._budget.share(_PREDICT)
         if not self._predictor.predictions:
             self._predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
-            ways = [way for way in ways if way != searched.way]
         fastest = sorted((found for _, found in searched.all_found), key=_time_us)[:_FEW]
         for found in sorted(fastest, key=lambda each: len(each.schedule)):
             if self.interrupted:
                 return
-            self._predictor.predict(found.schedule, ways, budget)
-            ways = [each for each in self._ways if each in ways or each == searched.way]
+            self._predictor.predict(found.schedule, self._worth_it(searched.way), budget)
+
+    def _worth_it(self, way: Way) -> list[Way]:
+        """The ways that are not much slower than the best, those that nothing is known of, and this one."""
+        best = self._predictor.by_way()
+        promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
+        return [each for each in self._ways if each in promising or self._is_left(each)]
 
     def _winner(self) -> Prediction:
         """Of the predictions within the error of the fastest, the one with the fewest thread blocks."""
@@ -225,7 +229,7 @@ class _Rounds(Generic[Stated]):
     def choice(self) -> FileChoice[Stated]:
         last = self.searches[-1]
         if not self._predictor.predictions:
-            self._predict(last, [last.way])
+            self._predict(last)
         if not self._predictor.predictions:
             return self._unpredicted(last)
         winner = self._winner()
@@ -295,6 +299,8 @@ class _Rounds(Generic[Stated]):
         ways = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
         said = f"protocol, instances, thread blocks: {winner.way}, {ways} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread blocks on a GPU"
+        if len(predicted) == 1:
+            return f"{said} ({blocks})"
         if winner.time_us <= fastest_us:
             return f"{said}, the fastest ({blocks})"
         return (

@@ -5,7 +5,8 @@ It knows programs and their predicted times; it knows no engine and searches not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,15 +140,19 @@ class Predictor:
         """Predict the files of a schedule, as far as the budget goes.
 
         Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
+        Protocols and kinds of thread blocks take turns, so that a short budget sees something of each.
         """
         alike: dict[tuple[str, str], list[Way]] = {}
         for way in ways:
             alike.setdefault((way.protocol, way.thread_blocks), []).append(way)
-        for several in alike.values():
-            self._predict_alike(schedule, several, budget)
+        turns = deque(self._predict_alike(schedule, several, budget) for several in alike.values())
+        while turns:
+            several = turns.popleft()
+            if next(several, None) is not None:
+                turns.append(several)
 
-    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> None:
-        """Ways that differ in their instances only, fewest first."""
+    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> Iterator[Way]:
+        """Ways that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
         for place, way in enumerate(ways):
@@ -159,9 +164,11 @@ class Predictor:
                 self.reasons.setdefault(way, self.reasons[larger])
                 self.left_out.update(ways[place + 1 :])
                 return
-            if not self._has_time(schedule, way, budget):
-                return
-            made = self._predicted(schedule, way, budget)
+            made = self._known(schedule, way)
+            if made is None:
+                if not self._has_time(schedule, way, budget):
+                    return
+                made = self._predicted(schedule, way, budget)
             if made is None:
                 self.left_out.update(ways[place + 1 :])
                 return
@@ -172,6 +179,13 @@ class Predictor:
             if slower == _PATIENCE:
                 self.left_out.update(ways[place + 1 :])
                 return
+            yield way
+
+    def _known(self, schedule: Schedule, way: Way) -> Prediction | None:
+        """What was predicted before of the same file."""
+        return next(
+            (each for each in self.predictions if each.schedule is schedule and each.way == way), None
+        )
 
     def _hopeless(self, fewer: Prediction, way: Way) -> str:
         """Why more instances are no use: even so many times as fast, they would be slower than others."""

@@ -5,19 +5,20 @@ It knows machines and verification; it knows no model of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from taccl.arguments import shown
+from taccl.backend.limits import LIMITS, check_limits
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.verify import verify_text
 from taccl.backend.verify.limits import RUNTIMES
 from taccl.collective import BoolArray
-from taccl.errors import TacclError, TopologyError
+from taccl.errors import ProgramLimitError, TacclError, TopologyError
 from taccl.probe.folder import commands, readme, script
 from taccl.probe.patterns import PATTERNS, Pattern
 from taccl.probe.written import write_folder
@@ -164,9 +165,12 @@ def probe(
     is_full = bool((reach | np.eye(len(reach), dtype=np.bool_)).all())
     notes = [] if is_full else ["not all GPUs reach each other, so rings alone are probed: no sums"]
     programs: list[ProbeProgram] = []
+    plan = _FULL if is_full else _SPARSE
     for pattern in PATTERNS:
-        for program in _of_pattern(pattern, _FULL if is_full else _SPARSE, wanted, order):
-            programs += _verified(pattern, program)
+        written = list(_of_pattern(pattern, plan, wanted, order))
+        if pattern.name in plan and not written:
+            notes.append(f"no runtime holds {pattern.name} of {machine.num_ranks} GPUs, so it is left out")
+        programs += written
     return Probe(machine.name, machine.num_ranks, tuple(programs), _sizes(machine.num_ranks), tuple(notes))
 
 
@@ -192,14 +196,31 @@ def _check_ranks(machine: PhysicalTopology) -> None:
 
 def _of_pattern(
     pattern: Pattern, plan: _Plan, wanted: Sequence[Protocol], order: Sequence[int]
-) -> Iterator[Program]:
+) -> Iterator[ProbeProgram]:
     protocols, instances = plan.get(pattern.name, ((), ()))
     chosen = [each for each in protocols if each in wanted]
     if protocols and not chosen:  # planned for Simple alone: then for the first that is wanted
         chosen = [wanted[0]]
     for protocol in chosen:
         for number in instances:
-            yield pattern.build(order, protocol, number)
+            program = pattern.build(order, protocol, number)
+            if not _fits(program):  # nor do more instances; to verify them would take long
+                break
+            yield from _verified(pattern, program)
+
+
+def _fits(program: Program) -> bool:
+    """Whether all runtimes hold the program; of one with one instance, whether any does."""
+    every = _holds(program, LIMITS)
+    return every or (program.num_channels == 1 and any(_holds(program, [each]) for each in LIMITS))
+
+
+def _holds(program: Program, runtimes: Iterable[str]) -> bool:
+    try:
+        check_limits(program, runtimes)
+    except ProgramLimitError:
+        return False
+    return True
 
 
 def _verified(pattern: Pattern, program: Program) -> Iterator[ProbeProgram]:

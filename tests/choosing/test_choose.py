@@ -49,6 +49,16 @@ def test_small_sizes_take_the_protocol_that_starts_soon_and_large_ones_that_whic
     assert chosen("48MB").protocol == "Simple"
 
 
+@pytest.mark.parametrize("effort", [100, 300])
+def test_a_protocol_that_the_first_look_had_no_time_for_still_has_its_chance(effort: int):
+    assert chosen("3KB", effort=effort).protocol == "LL"
+
+
+def test_one_way_that_there_was_time_for_is_not_called_the_fastest():
+    (why,) = [note for note in chosen("3KB", effort=3).notes if "thread blocks: " in note]
+    assert "the only way predicted (no time for 39 others)" in why and "fastest" not in why
+
+
 def test_slow_thread_blocks_want_more_of_them():
     few = chosen("48MB", protocol="Simple", thread_blocks="two-way")
     costs = machine().executor.protocols["Simple"]

@@ -33,9 +33,9 @@ def lowered(schedule, way):
     return TARGET.lower(schedule, LoweringOptions(way.protocol, way.instances, way.thread_blocks))
 
 
-def predictor() -> Predictor:
+def predictor(lower=lowered) -> Predictor:
     network = make_problem("allgather", topology=MACHINE, size="8MB", chunks=1).problem.topology
-    return Predictor(network, lowered)
+    return Predictor(network, lower)
 
 
 def schedule(size: str = "8MB"):
@@ -85,6 +85,26 @@ def test_nothing_is_predicted_without_a_budget():
     files = predictor()
     files.predict(schedule(), [Way("Simple", 1)], Budget(0.0))
     assert files.predictions == []
+
+
+def test_protocols_take_turns_so_that_a_short_budget_sees_something_of_each():
+    tried = []
+
+    def noted(schedule, way):
+        tried.append(way)
+        return lowered(schedule, way)
+
+    files = predictor(noted)
+    both = [Way(name, k) for name in ("LL", "Simple") for k in (1, 2)]
+    files.predict(schedule("4KB"), both, MANY)
+    assert tried == [Way("LL", 1), Way("Simple", 1), Way("LL", 2), Way("Simple", 2)]
+
+
+def test_a_file_that_is_known_is_not_made_again():
+    files, once = predictor(), schedule()
+    for _ in range(2):
+        files.predict(once, [Way("Simple", 1), Way("Simple", 2)], MANY)
+    assert [each.way.instances for each in files.predictions] == [1, 2]
 
 
 def test_a_row_says_what_it_is_in_a_line():

@@ -8,7 +8,7 @@ import pytest
 
 from taccl.backend.msccl_xml import parse_document
 from taccl.backend.program import Protocol
-from taccl.backend.verify import verify_document
+from taccl.backend.verify import verify_document, verify_text
 from taccl.errors import FileError, TacclError, TopologyError
 from taccl.probe import probe
 from taccl.topologies import parse_topology
@@ -52,6 +52,24 @@ def test_several_instances_stay_within_the_limits_of_all_runtimes() -> None:
     found = probe("switch:16", protocols=[Protocol.SIMPLE])
     assert all(len(each.readers) == 3 for each in found.programs if each.instances > 1)
     assert max(each.thread_blocks for each in found.programs) <= 64
+
+
+def test_what_no_runtime_holds_is_left_out_and_told_before_it_is_verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each to each is 39 thread blocks on one channel; verifying such programs of 72 GPUs took minutes."""
+    sizes = []
+
+    def verified(text: str, targets: None) -> object:
+        sizes.append(len(text))
+        return verify_text(text, targets=targets)
+
+    monkeypatch.setattr("taccl.probe.probing.verify_text", verified)
+    found = probe("switch:40", protocols=[Protocol.LL])
+    assert names(found) == {"ring_ll_1"} and len(sizes) == 1
+    assert found.notes == tuple(
+        f"no runtime holds {name} of 40 GPUs, so it is left out" for name in ("pairs", "one_way", "sums")
+    )
 
 
 @pytest.mark.parametrize("machine", ["switch:3", "switch:6", "switch:8"])
