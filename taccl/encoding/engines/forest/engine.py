@@ -24,6 +24,7 @@ from taccl.encoding.engines.forest.demand import spread_of
 from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled
 from taccl.encoding.engines.forest.promise import promise_of
 from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.quotient import Quotient
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: How much the way from the root counts in choosing trees.
@@ -81,33 +82,42 @@ def forest(
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     quotient = instance.quotient if _asks_quotient(instance, budget) else None
-    whole_is_asked = quotient is None or not instance.problem.symmetry
     if quotient is not None and instance.quotient_instance is not None:
         part = instance.quotient_instance
         ways = _Search(part, options.seed).schedules(budget.share(_FOR_QUOTIENT))
-        began_s = last_s = budget.remaining_s()
-        first_took_s, lifting_s, held = np.inf, 0.0, None
-        for schedule in ways:
-            first_took_s = min(first_took_s, began_s - budget.remaining_s())
-            if schedule.makespan_us >= best_us - TOLERANCE_US:
-                continue
-            best_us, held = schedule.makespan_us, schedule
-            # Millions of images take longer than a way: no more time goes to them than to ways.
-            if last_s - budget.remaining_s() >= lifting_s:
-                before_s = budget.remaining_s()
-                yield Update("forest", quotient.lifted(schedule))
-                last_s, held = budget.remaining_s(), None
-                lifting_s = before_s - last_s
-        if held is not None:
-            yield Update("forest", quotient.lifted(held))
+        began_s, first_took_s = budget.remaining_s(), 0.0
+        for schedule in _lifted(quotient, ways, best_us, budget):
+            first_took_s = first_took_s or began_s - budget.remaining_s()
+            best_us = schedule.makespan_us
+            yield Update("forest", schedule)
         images = instance.problem.num_chunks / part.problem.num_chunks
-        whole_is_asked = whole_is_asked and first_took_s * images < budget.remaining_s()
-    if not whole_is_asked:
-        return
+        if instance.problem.symmetry or first_took_s * images > budget.remaining_s():
+            return
     for schedule in _Search(instance, options.seed).schedules(budget):
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield Update("forest", schedule)
+
+
+def _lifted(
+    quotient: Quotient, ways: Iterator[Schedule], best_us: float, budget: Budget
+) -> Iterator[Schedule]:
+    """What is faster than the best, lifted: the first at once, the last of all, and some in between.
+
+    To make millions of images takes longer than a way, so no more time goes to them than to ways.
+    """
+    last_s, took_s, held = budget.remaining_s(), 0.0, None
+    for schedule in ways:
+        if schedule.makespan_us >= best_us - TOLERANCE_US:
+            continue
+        best_us, held = schedule.makespan_us, schedule
+        before_s = budget.remaining_s()
+        if last_s - before_s >= took_s:
+            yield quotient.lifted(schedule)
+            last_s, held = budget.remaining_s(), None
+            took_s = before_s - last_s
+    if held is not None:
+        yield quotient.lifted(held)
 
 
 def _is_compiled() -> bool:
