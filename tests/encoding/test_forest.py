@@ -17,7 +17,9 @@ from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
 from taccl.encoding.engines.forest import forest, serves
+from taccl.encoding.engines.forest.choose import Forest, _turns
 from taccl.encoding.engines.forest.engine import _Search
+from taccl.encoding.engines.forest.promise import Promise, promise_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -83,6 +85,53 @@ def test_no_port_carries_much_more_than_others() -> None:
     trees = search._trees(search._batches(Grouping(1)), 0.3, 0)
     assert trees is not None
     assert trees.load_us.max() <= 1.1 * trees.load_us.mean()
+
+
+def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
+    asked = problem(full(3), "allreduce")
+    search = _Search(Instance(asked), 0)
+    arc_of = {ends: a for a, ends in enumerate(zip(search.arcs.parent, search.arcs.child, strict=True))}
+    # A chain for each chunk: r, r + 1, r + 2. The last could have its copy from the root at once.
+    arc = np.full((3, 3), -1)
+    for root in range(3):
+        second, last = (root + 1) % 3, (root + 2) % 3
+        arc[root, second], arc[root, last] = arc_of[root, second], arc_of[second, last]
+    chains = Forest(np.arange(3), arc, np.ones(asked.topology.num_ports))
+    schedule = search._schedule(chains, search._batches(Grouping(1)), 0.0)
+    schedule.check()
+    copies = schedule.link[~schedule.reduce]
+    beside = [asked.topology.link_index[root, (root + 2) % 3] for root in range(3)]
+    assert np.isin(copies, beside).any()
+
+
+def test_batches_that_are_alike_use_the_same_trees_by_turns() -> None:
+    root, mb = np.array([0, 1, 0, 1, 0, 1, 0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0])
+    turns = _turns(np.zeros(7, dtype=np.int64), root, mb, 6)
+    assert turns.tolist() == [0, 1, 2, 3, 0, 1, 4]
+    for tree in set(turns.tolist()):
+        assert len(set(zip(root[turns == tree], mb[turns == tree], strict=True))) == 1
+
+
+def test_large_sends_promise_more_the_more_alpha_counts() -> None:
+    sizes = [1, 2, 4, 8]
+    best = {
+        alpha_us: min(
+            sizes, key=lambda size: Promise(100 * alpha_us, 100.0, alpha_us, 8.0).time_us(1.0, size)
+        )
+        for alpha_us in (0.0, 0.2, 5.0)
+    }
+    assert best == {0.0: 1, 0.2: 2, 5.0: 8}
+
+
+def test_a_few_trees_promise_what_all_keep_a_port_busy() -> None:
+    # A ring of 4: 3 of 8 links up and the 3 beside them down for each chunk, alpha 1 us and 1 us per MB.
+    asked = problem(ring(4, both=True), "allreduce")
+    search = _Search(Instance(asked), 0)
+    trees = search._trees(search._batches(Grouping(1)), 0.3, 0)
+    assert trees is not None
+    promise = promise_of(trees, search.arcs, search.costs, 1.0, 2 * asked.num_chunks)
+    assert promise.alpha_us == promise.us_per_mb == trees.load_us.max()
+    assert promise.way_alpha_us == promise.way_us_per_mb <= 6
 
 
 def test_chunks_that_share_a_tree_share_sends_and_alphas() -> None:

@@ -29,8 +29,9 @@ PHASES, ALWAYS = "phases", "textbook"
 #: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
 #: is enough for what takes longest: many chunks on hundreds of ranks.
 _FOR_TEXTBOOK = 0.15
-#: Forests are many ways to do one thing: on small problems all are tried in less, on large ones each counts.
-_FOR_FORESTS = 0.3
+#: Forests are many ways to do one thing: on small problems all are tried in less, on huge ones each takes
+#: seconds and nobody comes nearer to the bound.
+_FOR_FORESTS, _FOR_FORESTS_ON_HUGE = 0.3, 0.7
 #: So are paths, and flows have a turn after them.
 _FOR_PATHS = 0.3
 #: Clusters are composed in few ways, each in a moment.
@@ -175,6 +176,9 @@ _GREEDY = usually(
     Case(_FOR_GREEDY_BEFORE_COMBINING, "before combining", _serves("combining")),
     Case(_FOR_GREEDY_ALONE, "on larger problems than MILP and CP take", is_huge),
 )
+_FORESTS = usually(
+    _FOR_FORESTS, Case(_FOR_FORESTS_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
+)
 _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
@@ -189,7 +193,7 @@ WHOLE: tuple[Stage, ...] = (
         "forest",
         f"every chunk comes from all ranks, goes to all, or both; at most {_MOST_PLACES:,} outputs",
         _has_not_too_many_places,
-        fixed(_FOR_FORESTS),
+        _FORESTS,
     ),
     Stage(
         "all-programs",

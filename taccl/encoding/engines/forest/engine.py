@@ -25,6 +25,7 @@ from taccl.encoding.engines.forest.demand import spread_of
 from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled
 from taccl.encoding.engines.forest.promise import promise_of
 from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.quotient import Quotient
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: How much the way from the root counts in choosing trees.
@@ -39,6 +40,8 @@ _WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
 _SCOUTS = 32
 #: A way that is worse than the best by more than this part with the wave that was best is given up.
 _WORSE = 0.03
+#: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
+_FOR_QUOTIENT = 0.6
 #: How often all ways are tried, with other trees each time.
 _SEEDS = 4
 #: Compiling takes no longer, seconds.
@@ -80,16 +83,42 @@ def forest(
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     quotient = instance.quotient if _asks_quotient(instance, budget) else None
-    parts = [instance]
     if quotient is not None and instance.quotient_instance is not None:
-        parts = [instance.quotient_instance, *([] if instance.problem.symmetry else parts)]
-    for number, part in enumerate(parts):
-        share = budget.share(1 / (len(parts) - number))
-        for schedule in _Search(part, options.seed).schedules(share):
-            if schedule.makespan_us < best_us - TOLERANCE_US:
-                best_us = schedule.makespan_us
-                is_part = part is not instance and quotient is not None
-                yield Update("forest", quotient.lifted(schedule) if is_part and quotient else schedule)
+        part = instance.quotient_instance
+        ways = _Search(part, options.seed).schedules(budget.share(_FOR_QUOTIENT))
+        began_s, first_took_s = budget.remaining_s(), 0.0
+        for schedule in _lifted(quotient, ways, best_us, budget):
+            first_took_s = first_took_s or began_s - budget.remaining_s()
+            best_us = schedule.makespan_us
+            yield Update("forest", schedule)
+        images = instance.problem.num_chunks / part.problem.num_chunks
+        if instance.problem.symmetry or first_took_s * images > budget.remaining_s():
+            return
+    for schedule in _Search(instance, options.seed).schedules(budget):
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield Update("forest", schedule)
+
+
+def _lifted(
+    quotient: Quotient, ways: Iterator[Schedule], best_us: float, budget: Budget
+) -> Iterator[Schedule]:
+    """What is faster than the best, lifted: the first at once, the last of all, and some in between.
+
+    To make millions of images takes longer than a way, so no more time goes to them than to ways.
+    """
+    last_s, took_s, held = budget.remaining_s(), 0.0, None
+    for schedule in ways:
+        if schedule.makespan_us >= best_us - TOLERANCE_US:
+            continue
+        best_us, held = schedule.makespan_us, schedule
+        before_s = budget.remaining_s()
+        if last_s - before_s >= took_s:
+            yield quotient.lifted(schedule)
+            last_s, held = budget.remaining_s(), None
+            took_s = before_s - last_s
+    if held is not None:
+        yield quotient.lifted(held)
 
 
 def _is_compiled() -> bool:
