@@ -27,6 +27,7 @@ from taccl.encoding.core.hops import least_transfers
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.known import textbook_schedules
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 #: However long it took to state a problem, so much of the time limit is for the search.
 _LEAST_FOR_SEARCH_S = 1.0
+#: Where files are predicted: textbook schedules of a number of chunks, and of how many numbers.
+_TEXTBOOKS, _OF_NUMBERS = 6, 3
+#: The part of a search's budget that writing these down takes.
+_WRITING_DOWN = 0.05
 #: Reasons that are written out.
 _FINDINGS = 8
 
@@ -198,6 +203,7 @@ def synthesize_request(
         network=network,
         can_be_used=lowered if output.xml and not is_predicted else None,
         searcher=Alone() if sharing is None else sharing,
+        several=is_predicted,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:
@@ -328,6 +334,7 @@ class _Searching:
 
     `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
     `searcher` : who carries out the searches.
+    `several` : whether to hand over also what is not the best by the costs of the problem.
     """
 
     request: Request
@@ -335,6 +342,7 @@ class _Searching:
     network: SketchedNetwork
     can_be_used: Callable[[Schedule, Way], object] | None
     searcher: Searcher
+    several: bool
 
     def __call__(
         self,
@@ -347,15 +355,35 @@ class _Searching:
         """What `choosing.Search` says; without a budget, it is that of the options."""
         if budget is not None and options.effort is None:
             options = replace(options, time_limit_s=budget.remaining_s())
+        known_in = None if budget is None else budget.share(_WRITING_DOWN)
         if self.request.leaves_chunks_open and not quick:
-            return self._with_chunks(way, options, budget, on_progress)
+            return self._with_others(self._with_chunks(way, options, budget, on_progress), known_in)
         stated = self._stated(way, self.resolved)
         instance = Instance(stated.problem)
         if quick and engine_named("greedy").can(instance):
             options = replace(options, engine="greedy")
         searcher = Alone() if quick else self.searcher
         found = searcher.search(instance, options, on_progress, budget)
-        return Searched(way, stated, found, ((stated, found),))
+        searched = Searched(way, stated, found, ((stated, found),))
+        return searched if quick else self._with_others(searched, known_in)
+
+    def _with_others(
+        self, searched: Searched[StatedProblem], budget: Budget | None
+    ) -> Searched[StatedProblem]:
+        """With what the search passed through and what textbooks say, where files decide.
+
+        By the costs of a problem sums take no time, so what they put first need not be the best file.
+        """
+        if not self.several or budget is None:
+            return searched
+        others = []
+        fastest = sorted(searched.all_found, key=lambda each: each[1].schedule.makespan_us)
+        for place, (stated, found) in enumerate(fastest):
+            known = list(found.passed)
+            if place < _OF_NUMBERS and found.status != "interrupted":
+                known += textbook_schedules(Instance(stated.problem), budget.share(1 / 2), _TEXTBOOKS)
+            others += [(stated, found.passing(each)) for each in known if each is not found.schedule]
+        return replace(searched, all_found=(*searched.all_found, *others))
 
     def _with_chunks(
         self, way: Way, options: SearchOptions, budget: Budget | None, on_progress: Observer | None

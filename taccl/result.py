@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Files that took so many seconds say so.
 _A_WHILE_S = 1.0
+
+#: What is said of the schedule's time, with its bound, where the file is predicted.
+_NOT_OF_THE_FILE = "  (with its bound and gap: of the schedule by costs of links, and not of the file)"
 
 #: Earlier spellings of keys, which stay in `Result.figures()`.
 _EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
@@ -330,39 +334,38 @@ class Result:
     def _repr_html_(self) -> str:
         size = units.format_size(self.size_bytes)
         rows = [
-            ("time", f"{self.time_us:.2f} us"),
+            *self._predictions(),
+            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
             ("lower bound", f"{self.lower_bound_us:.2f} us ({self.bound_source})"),
             ("gap", f"{100 * self.gap:.2f}%"),
-            ("algbw", f"{self.algbw_gbps:.2f} GB/s"),
-            ("busbw", f"{self.busbw_gbps:.2f} GB/s"),
+            ("algbw", _bandwidth(self.algbw_gbps)),
+            ("busbw", _bandwidth(self.busbw_gbps)),
             ("status", self.status),
             ("verified", self._verdict()),
         ]
-        if self.execution is not None:
-            rows.append(("predicted", self._predicted(self.execution)))
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        title = f"{self.collective.name}, {self.problem.num_ranks} ranks, on {on}, {size}"
+        ranks = _count(self.problem.num_ranks, "rank")
+        title = f"{self.collective.name}, {ranks}, on {on}, {size}"
         return html_table(title, (), rows)
 
     def summary(self) -> str:
         """The same for people: a few aligned lines, each time with its bound and gap."""
         bound = f"{self.lower_bound_us:.2f} us" + (f"  ({self.bound_source})" if self.bound_source else "")
         rows = [
-            ("collective", f"{self.collective.name}, {self.problem.num_ranks} ranks"),
+            ("collective", f"{self.collective.name}, {_count(self.problem.num_ranks, 'rank')}"),
             ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
-            ("time", f"{self.time_us:.2f} us"),
+            *self._predictions(),
+            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
             ("lower bound", bound),
             ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
-            ("algbw", f"{self.algbw_gbps:.2f} GB/s"),
-            ("busbw", f"{self.busbw_gbps:.2f} GB/s"),
+            ("algbw", _bandwidth(self.algbw_gbps)),
+            ("busbw", _bandwidth(self.busbw_gbps)),
             ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
             ("engine", f"{self.options.engine}, {self.solve_seconds:.1f} s"),
             ("verified", self._verdict()),
         ]
-        if self.execution is not None:
-            rows.append(("predicted", self._predicted(self.execution)))
         rows += [("note", note) for note in self.notes]
         rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
         rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
@@ -375,11 +378,15 @@ class Result:
             f"{self.status})"
         )
 
+    def _predictions(self) -> list[tuple[str, str]]:
+        """What a call of the file takes, with the bound of the file, where that is known."""
+        return [] if self.execution is None else [("predicted", self._predicted(self.execution))]
+
     def _predicted(self, execution: Execution) -> str:
-        """What a call of the file takes."""
         bound_us = execution.bound.value_us
         gap = 100 * relative_gap(execution.time_us, bound_us)
-        blocks = f"{self.blocks_per_gpu} {'one-way ' if self.thread_blocks == 'one-way' else ''}thread blocks"
+        kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
+        blocks = _count(self.blocks_per_gpu or 0, kind)
         way = f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
         return f"{execution.time_us:.2f} us a call ({way}), bound {bound_us:.2f} us, gap {gap:.2f}%"
 
@@ -393,6 +400,10 @@ class Result:
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
         return f"the schedule, and the {self.files[0].format.upper()} for {readers}{took}"
+
+
+def _bandwidth(gbps: float) -> str:
+    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
 
 
 def _count(number: int, noun: str) -> str:

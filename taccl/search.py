@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from taccl.encoding.core.budget import Budget
@@ -27,6 +27,8 @@ Status = Literal["optimal", "gap reached", "finished", "time limit", "late", "in
 STOP: Final = "stop"
 Answer = Literal["stop"] | None
 
+#: So many of the schedules that a search passed through are kept beside the best, none of more transfers.
+_MOST_PASSED, _MOST_TRANSFERS_PASSED = 6, 100_000
 #: Engines that stop at the limit may do so a little before it.
 _NEARLY = 0.95
 
@@ -67,7 +69,7 @@ class Found:
 
     `note` is what else an engine proved about this schedule, in a sentence; empty for nothing. `engines`
     tells what each engine did, `declined` which did not serve the problem and why, `failures` which broke
-    down.
+    down. `passed` are valid schedules that were the best before: the first, and the last of engines.
     """
 
     schedule: Schedule
@@ -79,6 +81,20 @@ class Found:
     engines: tuple[EngineRun, ...] = ()
     declined: tuple[Declined, ...] = ()
     failures: tuple[Failure, ...] = ()
+    passed: tuple[Schedule, ...] = ()
+
+    def with_passed(self, others: Iterable[Schedule]) -> Found:
+        """The same with more schedules that were passed, a few of the fastest."""
+        each = {id(one): one for one in (*self.passed, *others)}.values()
+        return replace(self, passed=tuple(sorted(each, key=lambda one: one.makespan_us)[:_MOST_PASSED]))
+
+    def passing(self, schedule: Schedule) -> Found:
+        """The same about another schedule of the problem, of which nothing is proved but the bound."""
+        gap = relative_gap(schedule.makespan_us, self.lower_bound_us)
+        proved = self.status in ("optimal", "gap reached") and gap > OPTIMAL_GAP
+        return replace(
+            self, schedule=schedule, note="", passed=(), status="finished" if proved else self.status
+        )
 
 
 def relative_gap(time_us: float, lower_bound_us: float) -> float:
@@ -224,6 +240,7 @@ class _Listener:
         self._bound_us = 0.0
         self._bound_source = ""
         self._note = ""
+        self._passed: dict[str, Schedule] = {}  # by the words of who found it
         self._first_s = 0.0
         self._invalid: ScheduleError | None = None
         self._options = options
@@ -279,7 +296,7 @@ class _Listener:
             engines=self._journal.runs,
             declined=self._journal.declined,
             failures=tuple(self._journal.failures),
-        )
+        ).with_passed(each for each in self._passed.values() if each is not self.schedule)
 
     @property
     def _elapsed_s(self) -> float:
@@ -301,6 +318,8 @@ class _Listener:
             self._journal.refuses(update.stage, schedule, fault)
             self._invalid = fault
             return False
+        if len(schedule) <= _MOST_TRANSFERS_PASSED:
+            self._passed["first" if self.schedule is None else update.stage] = schedule
         if self.schedule is None:
             self._first_s = self._elapsed_s
         self.schedule, self._time_us = schedule, schedule.makespan_us

@@ -20,18 +20,19 @@ from taccl.encoding.portfolio.journal import Failure, told
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.executed import Execution
 from taccl.problem import Problem
+from taccl.schedule import Schedule
 from taccl.search import STOP, Answer, Found, Observer, Progress
 
 #: Parts of what is left: for a first look by list scheduling, for each search, for predictions after it.
 _LOOK, _SEARCH, _PREDICT = 0.1, 0.5, 0.5
-#: Of the budget, for the search where there is one way only.
-_ALONE = 0.9
+#: Of the budget, for the search where there is one way only; the rest is for predictions.
+_ALONE = 0.75
 #: Ways are searched for one after another, so many at most.
 _MOST_SEARCHES = 4
 #: After the first look, ways that are so much slower than the best are left alone.
 _PROMISING = 1.5
-#: Of the numbers of chunks that a search tried, so many are lowered.
-_FEW = 8
+#: Of the schedules that a search hands over, so many are lowered.
+_FEW = 24
 
 
 class HasProblem(Protocol):
@@ -51,7 +52,8 @@ Stated = TypeVar("Stated", bound=HasProblem)
 class Searched(Generic[Stated]):
     """What a search under the costs of one way came to.
 
-    `found` : what is best by those costs. `all_found` : the best for each number of chunks, that included.
+    `found` : what is best by those costs. `all_found` : that, the best for other numbers of chunks, and
+    others whose files may be faster.
     `tried`, `notes`, `chunks_note` : what is told of that number, where it was open.
     """
 
@@ -187,19 +189,30 @@ class _Rounds(Generic[Stated]):
 
     def _predict(self, searched: Searched[Stated]) -> None:
         """What the files of a search would take; of the best schedule at least the way it was made for."""
-        budget = self._budget.share(_PREDICT)
+        budget = self._budget.share(_PREDICT if len(self._ways) > 1 else 1.0)
         if not self._predictor.predictions:
             self._predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
-        fastest = sorted((found for _, found in searched.all_found), key=_time_us)[:_FEW]
-        for found in sorted(fastest, key=lambda each: len(each.schedule)):
+        predictor, schedules = self._predictor, _distinct(searched)
+        best = searched.found.schedule
+        if not self.interrupted:
+            predictor.predict(best, self._worth_it(searched.way, best), budget)
+        for schedule in sorted(schedules, key=len):
+            if not self.interrupted:
+                predictor.predict(schedule, [searched.way], budget)
+        predicted_us = {id(each.schedule): each.time_us for each in predictor.of_way(searched.way)}
+        for schedule in sorted(schedules, key=lambda each: (predicted_us.get(id(each), math.inf), len(each))):
             if self.interrupted:
                 return
-            self._predictor.predict(found.schedule, self._worth_it(searched.way), budget)
+            predictor.predict(schedule, self._worth_it(searched.way, schedule), budget)
 
-    def _worth_it(self, way: Way) -> list[Way]:
-        """The ways that are not much slower than the best, those that nothing is known of, and this one."""
+    def _worth_it(self, way: Way, schedule: Schedule) -> list[Way]:
+        """The ways that are not much slower than the best, those that nothing is known of, and this one.
+
+        What others were too large for is tried again with a schedule that needs less.
+        """
         best = self._predictor.by_way()
         promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
+        promising |= self._predictor.may_fit(schedule)
         return [each for each in self._ways if each in promising or self._is_left(each)]
 
     def _winner(self) -> Prediction:
@@ -298,7 +311,7 @@ class _Rounds(Generic[Stated]):
         fastest_us = predicted[0].time_us
         ways = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
         said = f"protocol, instances, thread blocks: {winner.way}, {ways} predicted{self._out_of_time()}"
-        blocks = f"{winner.blocks_per_gpu} thread blocks on a GPU"
+        blocks = f"{winner.blocks_per_gpu} thread block{'' if winner.blocks_per_gpu == 1 else 's'} on a GPU"
         if len(predicted) == 1:
             return f"{said} ({blocks})"
         if winner.time_us <= fastest_us:
@@ -323,8 +336,14 @@ def _skipped(way: Way, reason: str) -> FileTried:
     return FileTried(way.protocol, way.instances, way.thread_blocks, None, None, None, None, None, reason)
 
 
-def _time_us(found: Found) -> float:
-    return found.schedule.makespan_us
+def _distinct(searched: Searched[Stated]) -> list[Schedule]:
+    """What a search hands over, the fastest of it by its costs, without what is there twice."""
+    seen: dict[tuple[int, float, int], Schedule] = {}
+    for _, found in searched.all_found:
+        schedule = found.schedule
+        chunks = schedule.problem.collective.chunks_per_rank
+        seen.setdefault((chunks, schedule.makespan_us, len(schedule)), schedule)
+    return sorted(seen.values(), key=lambda each: each.makespan_us)[:_FEW]
 
 
 def _told(notes: Iterable[str]) -> Iterator[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, ThreadBlocks
@@ -85,7 +87,8 @@ class FileTried:
         if self.predicted_us is None or self.gap is None:
             return self.remark
         figures = f"{self.predicted_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
-        return f"{figures}, chunks {self.chunks}, {self.blocks_per_gpu} thread blocks: {self.remark}"
+        blocks = f"{self.blocks_per_gpu} thread block{'' if self.blocks_per_gpu == 1 else 's'}"
+        return f"{figures}, chunks {self.chunks}, {blocks}: {self.remark}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,7 @@ class Predictor:
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
         self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
+        self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -162,7 +166,7 @@ class Predictor:
             larger = self._too_large.get((id(schedule), way.thread_blocks))
             if larger is not None and way.instances >= larger.instances:  # whatever the protocol
                 self.reasons.setdefault(way, self.reasons[larger])
-                self.left_out.update(ways[place + 1 :])
+                self._leave_out(schedule, ways[place:])
                 return
             made = self._known(schedule, way)
             if made is None:
@@ -170,7 +174,7 @@ class Predictor:
                     return
                 made = self._predicted(schedule, way, budget)
             if made is None:
-                self.left_out.update(ways[place + 1 :])
+                self._leave_out(schedule, ways[place:])
                 return
             if fastest is None or made.time_us < fastest.time_us:
                 fastest, slower = made, 0
@@ -180,6 +184,22 @@ class Predictor:
                 self.left_out.update(ways[place + 1 :])
                 return
             yield way
+
+    def _leave_out(self, schedule: Schedule, ways: Sequence[Way]) -> None:
+        """Leave more instances alone after the first of these, of which there is no file."""
+        self.left_out.update(ways[1:])
+        needs = most_connections(schedule)
+        for way in ways:
+            self._fits_not[way] = min(needs, self._fits_not.get(way, needs))
+
+    def may_fit(self, schedule: Schedule) -> set[Way]:
+        """Ways that others were too large for, and that a schedule may fit: a GPU has fewer connections."""
+        needs = most_connections(schedule)
+        return {way for way, others in self._fits_not.items() if needs < others}
+
+    def of_way(self, way: Way) -> list[Prediction]:
+        """All predictions of a way."""
+        return [each for each in self.predictions if each.way == way]
 
     def _known(self, schedule: Schedule, way: Way) -> Prediction | None:
         """What was predicted before of the same file."""
@@ -226,6 +246,14 @@ class Predictor:
         blocks = max(len(rank.thread_blocks) for program in programs for rank in program.ranks)
         self.predictions.append(Prediction(way, schedule, blocks, slowest))
         return self.predictions[-1]
+
+
+def most_connections(schedule: Schedule) -> int:
+    """How many ends of links the busiest GPU uses: an instance takes about so many thread blocks."""
+    topology = schedule.problem.topology
+    links = np.unique(schedule.link)
+    ends = np.concatenate([topology.src[links], topology.dst[links]])
+    return int(np.bincount(ends).max(initial=0))
 
 
 def _told(fault: TacclError) -> str:

@@ -299,6 +299,7 @@ class ChunkSearch(Generic[Stated]):
             trial.seconds += self._elapsed_s - began_s
         before, was_usable = trial.found, trial.usable
         trial.learn(found)
+        trial.found = trial.found.with_passed((*found.passed, found.schedule))
         if found.schedule.makespan_us >= before.schedule.makespan_us:
             return
         trial.found = replace(trial.found, schedule=found.schedule, note=found.note)

@@ -88,8 +88,9 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
 
 def _show(result: SimulatedFile) -> None:
     program = result.program
+    ranks = "rank" if program.num_ranks == 1 else "ranks"
     click.echo(
-        f"{result.collective.name}, {program.num_ranks} ranks, {_protocol(result)}, on {result.topology}"
+        f"{result.collective.name}, {program.num_ranks} {ranks}, {_protocol(result)}, on {result.topology}"
         + (" as its executor runs it" if result.is_executed else "")
     )
     header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]

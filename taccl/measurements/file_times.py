@@ -21,6 +21,8 @@ TIMES = "times.csv"
 
 _HINT = "a header such as file,size_bytes,in_place_us and a row per file and size"
 _DELIMITERS = ",;\t"
+#: So many columns are named where one is missing.
+_MOST_NAMES = 12
 #: What stands in a cell where nothing was measured.
 _NOTHING = frozenset(
     (
@@ -60,12 +62,15 @@ class FileTimes:
 
 
 def looks_like_file_times(text: str) -> bool:
-    """Whether its first line that is no comment is a header with a size and a time."""
+    """Whether its first line that is no comment is a header with a size or a time, or both.
+
+    Where one of the two has another name, that is better said of a table than looked for in other formats.
+    """
     first = next(_lines(text), None)
     if first is None:
         return False
     names = _names(first[1])
-    return _column(names, ("size_bytes", "size")) is not None and _time_column(names) is not None
+    return len(names) > 1 and (_column(names, ("size_bytes", "size")), _time_column(names)) != (None, None)
 
 
 def read_file_times(text: str, path: str | Path) -> FileTimes:
@@ -88,7 +93,13 @@ def read_file_times(text: str, path: str | Path) -> FileTimes:
     size, time = _column(names, ("size_bytes", "size")), _time_column(names)
     if size is None or time is None:
         missing = "size_bytes" if size is None else "in_place_us or time_us"
-        raise FileError(f"the table has no column {missing}", path=path, line=header_line, hint=_HINT)
+        there = ", ".join(names[:_MOST_NAMES])
+        raise FileError(
+            f"the table has no column {missing}; its columns are {there}",
+            path=path,
+            line=header_line,
+            hint=_HINT,
+        )
     file, wrong = _column(names, ("file",)), _column(names, ("wrong_in", "wrong"))
     rows: list[FileTime] = []
     unmeasured, faulty = [], []

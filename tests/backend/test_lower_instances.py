@@ -48,3 +48,14 @@ def test_chunks_of_ones_own_collective_are_cut_where_they_lie() -> None:
     assert collective.inputs.buffer_size(2).tolist() == [4, 4]
     assert np.bincount(collective.outputs.rank).tolist() == [4, 4]
     assert_computes(program_of(schedule, instances=2), collective, random.Random(0))
+
+
+def test_groups_across_the_parts_of_one_vector_stay_neighbours() -> None:
+    """All ranks have chunk k of an AllReduce at k, so an instance takes one stretch of the whole."""
+    everything = tuple(range(3))
+    schedule = by_hand(make_collective("broadcast", 2, 3, root=0), [(0.0, 0, 1, everything, False)])
+    cut, instance = cut_into_instances(schedule, 2)
+    assert cut.chunk[instance == 1].tolist() == [3, 4, 5]
+    there_and_back = [(0.0, 1, 0, (0, 1), True), (9.0, 0, 1, (0, 1), False)]
+    cut, instance = cut_into_instances(by_hand(make_collective("allreduce", 2), there_and_back), 2)
+    assert cut.chunk[instance == 1].tolist() == [2, 3, 2, 3]

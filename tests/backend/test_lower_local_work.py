@@ -1,7 +1,9 @@
 """Copies and sums in thread blocks of their own, where a machine says what they cost."""
 
+import itertools
 from dataclasses import replace
 
+import pytest
 from small_schedules import by_hand, direct_allgather, executor_of, ops_of, ring_allreduce
 
 from taccl.api import synthesize
@@ -13,7 +15,7 @@ from taccl.backend.simulate.executor import predict_us
 from taccl.backend.verify import verify_text
 from taccl.collectives import make_collective
 from taccl.executor import Executor
-from taccl.schedule import Schedule
+from taccl.schedule import Schedule, Send, schedule_from_sends
 
 EXECUTOR = executor_of()
 
@@ -96,6 +98,28 @@ def test_a_merged_sum_is_sooner_there_than_a_chain_of_sums() -> None:
     gathered, chained = (program_on(schedule, executor) for executor in (EXECUTOR, None))
     # 6 sums and the copy to the output are saved.
     assert time_us(gathered, schedule, 2**14) < time_us(chained, schedule, 2**14) - 6 * EXECUTOR.reduce_us
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_named_sums_of_what_arrives_together_are_one_merged_run_in_the_output(instances: int) -> None:
+    """Everyone sends all of its data to everyone, and sums by itself: nothing is copied to be sent."""
+    ranks = 4
+    asked = direct_allreduce(ranks).problem
+    link, everything = asked.topology.link_index, tuple(range(ranks))
+    sends = [
+        Send(everything, link[a, b], 0.0, sums=(1 << a,) * ranks)
+        for a, b in itertools.permutations(range(ranks), 2)
+    ]
+    schedule = schedule_from_sends(asked, sends)
+    schedule = replace(schedule, problem=replace(asked, chunk_mb=1e-4))
+    gathered, chained = (program_on(schedule, executor, instances=instances) for executor in (EXECUTOR, None))
+    assert gathered.in_place and gathered.out_of_place
+    for rank in gathered.ranks:
+        for block in local_blocks(gathered, rank.rank):
+            assert [word for word in words(block) if word != "nop"] == ["cpy", "re", "re", "re"]
+            assert {step.dst for step in block.steps if step.op is Op.REDUCE} == {Buffer.OUTPUT}
+        assert ops_of(rank).count("cpy") == instances
+    assert time_us(gathered, schedule, 2**10) < time_us(chained, schedule, 2**10) - EXECUTOR.reduce_us
 
 
 def test_neighbours_are_summed_in_one_step_where_that_takes_no_longer() -> None:

@@ -6,7 +6,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interleaving import assert_computes
-from small_schedules import count_ops, network, program_of
+from small_schedules import count_ops, executor_of, network, program_of
 from strategies_sums import named_sums
 
 from taccl.backend.lower import lower
@@ -15,6 +15,7 @@ from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op
 from taccl.backend.verify import verify_text
 from taccl.collectives import allreduce
+from taccl.executor import Executor
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
 
@@ -24,20 +25,27 @@ from taccl.schedule import Schedule, Send, schedule_from_sends
     schedule=named_sums(),
     runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
     instances=st.integers(1, 2),
+    executor=st.sampled_from([None, executor_of()]),
     seed=st.integers(0, 1000),
 )
 def test_every_program_computes_its_collective_in_any_order(
-    schedule: Schedule, runtimes: str, instances: int, seed: int
+    schedule: Schedule, runtimes: str, instances: int, executor: Executor | None, seed: int
 ) -> None:
     finer = cut_into_instances(schedule, instances)[0].problem.collective
-    for lowered in lower(schedule, runtimes=runtimes, instances=instances):
+    for lowered in lower(schedule, runtimes=runtimes, instances=instances, executor=executor):
         assert_computes(lowered.program, finer, random.Random(seed))
 
 
 @settings(max_examples=40, deadline=None)
-@given(schedule=named_sums(), runtimes=st.sampled_from(["all", "msccl", "rccl"]))
-def test_every_program_passes_verification(schedule: Schedule, runtimes: str) -> None:
-    for lowered in lower(schedule, runtimes=runtimes):
+@given(
+    schedule=named_sums(),
+    runtimes=st.sampled_from(["all", "msccl", "rccl"]),
+    executor=st.sampled_from([None, executor_of()]),
+)
+def test_every_program_passes_verification(
+    schedule: Schedule, runtimes: str, executor: Executor | None
+) -> None:
+    for lowered in lower(schedule, runtimes=runtimes, executor=executor):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report.findings
 

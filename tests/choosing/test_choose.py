@@ -178,9 +178,36 @@ def test_a_call_is_back_in_time():
 
 def test_a_program_that_fits_nowhere_is_told_with_the_reasons_and_the_schedule_is_kept():
     with pytest.raises(CheckError, match="no way to make the file fits the machine and ends") as caught:
-        chosen("3KB", topology=machine(thread_blocks=1), xml=True)
-    assert any("Simple x 1: rank 0 has" in finding for finding in caught.value.findings)
+        chosen("3KB", topology=machine(thread_blocks=1), thread_blocks="one-way", xml=True)
+    assert any("Simple x 1 one-way: rank 0 has" in finding for finding in caught.value.findings)
     assert isinstance(caught.value.kept, Result) and len(caught.value.kept.schedule)
+
+
+def test_a_schedule_that_needs_fewer_thread_blocks_stands_in_for_one_that_does_not_fit():
+    """Direct sends take two thread blocks of each GPU, and a ring one."""
+    result = chosen("3KB", topology=machine(thread_blocks=1), xml=True)
+    assert result.blocks_per_gpu == 1 and result.files
+
+
+def test_of_what_a_search_passed_through_and_of_textbooks_the_file_decides_also_where_all_is_asked():
+    """By links alone sums take no time, so what is best by their costs need not be the best file."""
+    slow = machine(reduce_us=50)
+    fixed = {"protocol": "LL", "instances": 4, "thread_blocks": "one-way", "effort": 300, "gap": 0.0}
+    result = synthesize("allreduce", topology=slow, size="48KB", **(QUICK | fixed))
+    assert result.time_us >= result.lower_bound_us
+    assert result.execution.time_us < 6 * 50  # its own sums, and not those of each piece after the other
+    text = result.summary()
+    assert text.index("predicted") < text.index("time  ") < text.index("not of the file")
+
+
+def test_what_one_gpu_does_with_itself_has_no_bandwidth():
+    alone = replace(machine(), name="alone")
+    one = parse_topology(MACHINE.replace("gpus: 3", "gpus: 1").split("links:")[0] + "links: []\n")
+    one = replace(one, executor=alone.executor)
+    fixed = {"protocol": "LL", "instances": 1, "thread_blocks": "two-way"}
+    text = synthesize("allgather", topology=one, size="3KB", **(QUICK | fixed)).summary()
+    assert "1 rank\n" in text and "1 thread block)" in text
+    assert "nan" not in text and "inf" not in text and "nothing has to move" in text
 
 
 def test_a_protocol_that_the_executor_does_not_know_cannot_be_asked_for():

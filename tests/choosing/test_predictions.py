@@ -2,11 +2,14 @@
 
 from functools import partial
 
+import numpy as np
+
 from taccl import synthesize
 from taccl.api import make_problem
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets import find_target
 from taccl.choosing import FileTried, Predictor, Way
+from taccl.choosing.predictions import most_connections
 from taccl.choosing.ways import ways_to_try
 from taccl.encoding.core.budget import Budget
 from taccl.output_options import OutputOptions
@@ -63,6 +66,15 @@ def test_more_instances_are_left_alone_where_fewer_do_not_fit():
     assert [each.way.instances for each in files.predictions] == [1, 2]
     assert files.left_out == {Way("Simple", 12)}
     assert "a GPU of the machine runs 6 at once" in files.reasons[Way("Simple", 8)]
+
+
+def test_what_one_schedule_is_too_large_for_may_fit_another_with_fewer_connections():
+    files, large = predictor(), schedule()
+    files.predict(large, [Way("Simple", k) for k in (8, 12)], MANY)
+    assert files.may_fit(large) == set()
+    small = large.take(np.array([0]))
+    assert most_connections(small) < most_connections(large)
+    assert files.may_fit(small) == {Way("Simple", 8), Way("Simple", 12)}
 
 
 def test_what_would_be_slower_even_so_many_times_as_fast_is_not_lowered():

@@ -98,3 +98,13 @@ def test_any_text_is_read_or_refused(tail: str) -> None:
         except FileError:
             continue
         assert all(row.size_bytes > 0 and row.time_us > 0 for row in rows)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("size_bytes", "bytes"), ("in_place_us", "inplace")])
+def test_a_table_with_a_column_of_another_name_is_a_table_and_its_columns_are_named(
+    right: str, wrong: str
+) -> None:
+    text = PLAIN.replace(right, wrong)
+    assert looks_like_file_times(text)
+    with pytest.raises(FileError, match=f"has no column {right}.*; its columns are file, .*{wrong}"):
+        read(text)

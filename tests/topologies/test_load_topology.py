@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from taccl.errors import FileError, TopologyError
@@ -36,6 +38,13 @@ def test_a_file_that_is_not_there_is_a_file_error():
 def test_a_directory_is_a_file_error(tmp_path):
     with pytest.raises(FileError, match="directory"):
         load_topology(tmp_path)
+
+
+def test_a_directory_is_told_as_such_also_without_a_slash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("machines").mkdir()
+    with pytest.raises(FileError, match="this is a directory"):
+        load_topology("machines")
 
 
 def test_an_unknown_name_brings_the_nearest():

@@ -59,7 +59,7 @@ def expand(
     most_chunks : that one step takes.
     gathered : cells whose sums are made in units of their own; `local` says what that costs.
     """
-    expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns, most_chunks)
+    expansion = _Expansion(flow, layouts, plan, channels, fused, takes_turns, most_chunks, gathered)
     for rank, layout in enumerate(layouts):
         if local is not None:
             expansion.begin_sums(rank, sum_units(flow, rank, layout, gathered, local, most_chunks), local)
@@ -86,6 +86,7 @@ class _Expansion:
         fused: bool,
         takes_turns: bool,
         most_chunks: int,
+        gathered: frozenset[Cell],
     ) -> None:
         self.flow, self.layouts, self.plan = flow, layouts, plan
         self.channels, self.fused = channels, fused
@@ -94,7 +95,8 @@ class _Expansion:
         self.ranks = [RankActions(input_shift=shift[rank]) for rank in range(len(layouts))]
         self.begun: set[Cell] = set()
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
-        self.adding_up = AddingUp(flow.sums)
+        named = {(cell[0], flow.sum_value(cell)) for cell in gathered if cell not in flow.added}
+        self.adding_up = AddingUp(flow.sums, named)
         self.passed_on: dict[Cell, int] = {}  # the action that sent a rank's contribution
         #: copies to the output, which no one waits for: the next receive of their endpoint comes after them
         self.put_off: dict[tuple[int, Endpoint], tuple[Send, Pairs]] = {}
@@ -207,6 +209,7 @@ class _Expansion:
         landed, rank = self.flow.sums.landed, send.dst
         named = [landed[send.index, c] for c in send.chunks if (send.index, c) in landed]
         copied = [second(c) for c in send.chunks if (send.index, c) not in landed]
+        self._add_to_units(send, position)
         waves, complete = self.adding_up.arrive(rank, named)
         for wave in waves:
             for op in (Op.COPY, Op.REDUCE):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -97,6 +98,33 @@ class Flow:
     def chunk_of(self, value: int) -> int:
         """The chunk of a value."""
         return value % (2 * self.schedule.problem.num_chunks) // 2
+
+    def summed_at_once(self, cell: Cell) -> Sequence[int]:
+        """The messages that make the sum of a (rank, chunk) together with the rank's own data, by end.
+
+        Empty where there is no such sum: nothing is added, or named sums are made of other sums.
+        """
+        if cell in self.added:
+            return self.added[cell] if cell in self.own else ()
+        rank = cell[0]
+        made = self.sums.made.get((rank, self.sums.final.get(cell, -1)))
+        own = self.sums.own.get(cell)
+        if made is None or own not in made.parts:
+            return ()
+        brought = [self._brings.get((rank, part)) for part in made.parts if part != own]
+        messages = [index for index in brought if index is not None]
+        if len(messages) < len(brought):
+            return ()
+        return sorted(messages, key=lambda index: (self.sends[index].end_us, index))
+
+    @cached_property
+    def _brings(self) -> dict[Cell, int]:
+        """By (rank, value) of what lands and has a name, the message."""
+        return {(self.sends[send].dst, value): send for (send, _), value in self.sums.landed.items()}
+
+    def sum_value(self, cell: Cell) -> int:
+        """The value that `summed_at_once` is about."""
+        return first(cell[1]) if cell in self.added else self.sums.final[cell]
 
     def final_value(self, rank: int, chunk: int) -> int:
         """The value of a rank that is the finished chunk."""

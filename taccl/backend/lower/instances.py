@@ -13,14 +13,18 @@ from taccl.collective import Collective, IntArray, Placement
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.schedule import Schedule
 
+#: A chunk lies at its number, in and out, at all ranks that have it.
+_ONE_VECTOR = ("allreduce", "broadcast", "reduce")
+
 
 def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, IntArray]:
     """The schedule with `instances` copies of each row, and the instance of each row.
 
     Instance j takes the j-th of k equal stretches of every part, cut into as many pieces as the
     part was. So chunks that were neighbours within a part stay neighbours, and groups of them stay
-    contiguous. Chunks of a collective of one's own are cut in place instead: nothing is known of
-    their parts.
+    contiguous. Where all ranks have one vector (AllReduce, Broadcast, Reduce), that is cut as one part,
+    so that groups across parts stay contiguous, too. Chunks of a collective of one's own are cut in place
+    instead: nothing is known of their parts.
 
     The times are those of the whole chunks: they give the order of the program, and are no longer
     a schedule that `check` accepts.
@@ -35,8 +39,9 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
         finer = make_collective(
             collective.name, collective.num_ranks, collective.chunks_per_rank * instances, collective.root
         )
-        part, piece = np.divmod(schedule.chunk[rows], collective.chunks_per_rank)
-        chunk = (part * instances + number) * collective.chunks_per_rank + piece
+        pieces = collective.num_chunks if collective.name in _ONE_VECTOR else collective.chunks_per_rank
+        part, piece = np.divmod(schedule.chunk[rows], pieces)
+        chunk = (part * instances + number) * pieces + piece
     else:
         finer = cut_in_place(collective, instances)
         chunk = schedule.chunk[rows] * instances + number

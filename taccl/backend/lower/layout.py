@@ -261,9 +261,11 @@ class _RankPlanner:
 
     def _output_offset(self, value: int) -> int | None:
         """Where a value may lie in the output: where it ends up, or is added up by fused steps."""
-        if (self.rank, value) in self.flow.sums.made:
-            return None  # in place it would overwrite the input before the sum is complete
         chunk = self.flow.chunk_of(value)
+        if (self.rank, value) in self.flow.sums.made and (
+            (self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value
+        ):
+            return None  # in place it would overwrite the input before the sum is complete
         may = self.flow.final_value(self.rank, chunk) == value or (
             self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
         )

@@ -11,11 +11,11 @@ the runtimes merge into one step of many sources.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from taccl.backend.lower.actions import Place, split
-from taccl.backend.lower.flow import Flow, first
+from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.program import Buffer
@@ -95,15 +95,19 @@ def gathered_cells(flow: Flow, local: LocalWork) -> frozenset[Cell]:
     """
 
     def pays(cell: Cell, messages: int) -> bool:
-        rank, chunk = cell
-        is_output = cell in flow.wanted and flow.final_value(rank, chunk) == first(chunk)
+        is_output = cell in flow.wanted and flow.final_value(*cell) == flow.sum_value(cell)
         return (messages > 1 or is_output) and local.gathering_pays(messages)
 
+    many = {cell: len(flow.summed_at_once(cell)) for cell in (*flow.added, *flow.sums.final)}
     return frozenset(
-        cell
-        for cell, sends in flow.added.items()
-        if cell in flow.own and len(sends) <= _MOST_SOURCES and pays(cell, len(sends))
+        cell for cell, messages in many.items() if 0 < messages <= _MOST_SOURCES and pays(cell, messages)
     )
+
+
+def with_gathered(flow: Flow, gathered: Collection[Cell]) -> Flow:
+    """The flow where named sums of `gathered` cells grow in none of the messages."""
+    named = {(cell[0], flow.sum_value(cell)) for cell in gathered if cell not in flow.added}
+    return replace(flow, sums=flow.sums.without_bases(named)) if named else flow
 
 
 @dataclass(slots=True)
@@ -146,14 +150,14 @@ def sum_units(
     """The sum units of a rank; `most_chunks` : that one step takes."""
     mine = [chunk for at, chunk in gathered if at == rank]
     ranges: list[list[int]] = []
-    for chunk in sorted(mine, key=lambda chunk: layout.home[first(chunk)]):
+    for chunk in sorted(mine, key=lambda chunk: layout.home[flow.sum_value((rank, chunk))]):
         if ranges and _is_next(flow, rank, layout, ranges[-1][-1], chunk):
             ranges[-1].append(chunk)
         else:
             ranges.append([chunk])
     units: list[SumUnit] = []
     for chunks in ranges:
-        sends = flow.added[rank, chunks[0]]
+        sends = flow.summed_at_once((rank, chunks[0]))
         parts = max(local.parts_of_sum(len(sends), len(chunks)), math.ceil(len(chunks) / most_chunks))
         units += [
             _unit(flow, rank, layout, part, len(units) + number)
@@ -163,12 +167,13 @@ def sum_units(
 
 
 def _unit(flow: Flow, rank: int, layout: RankLayout, chunks: Sequence[int], number: int) -> SumUnit:
-    sends = [flow.sends[index] for index in flow.added[rank, chunks[0]]]
+    cell = (rank, chunks[0])
+    sends = [flow.sends[index] for index in flow.summed_at_once(cell)]
     return SumUnit(
         number=number,
         chunks=tuple(chunks),
-        own=Place(Buffer.INPUT, flow.own[rank, chunks[0]]),
-        home=layout.home[first(chunks[0])],
+        own=Place(Buffer.INPUT, flow.own[cell]),
+        home=layout.home[flow.sum_value(cell)],
         landing={
             send.index: layout.landing[send.index].shifted(send.chunks.index(chunks[0])) for send in sends
         },
@@ -178,10 +183,11 @@ def _unit(flow: Flow, rank: int, layout: RankLayout, chunks: Sequence[int], numb
 
 def _is_next(flow: Flow, rank: int, layout: RankLayout, before: int, chunk: int) -> bool:
     """Whether a chunk lies behind another wherever it is, and comes with the same messages."""
-    sends = flow.added[rank, chunk]
+    home, home_before = (layout.home[flow.sum_value((rank, each))] for each in (chunk, before))
+    sends = flow.summed_at_once((rank, chunk))
     return (
-        sends == flow.added[rank, before]
-        and layout.home[first(chunk)] == layout.home[first(before)].shifted(1)
+        sends == flow.summed_at_once((rank, before))
+        and home == home_before.shifted(1)
         and flow.own[rank, chunk] == flow.own[rank, before] + 1
         and all(
             flow.sends[index].chunks.index(chunk) == flow.sends[index].chunks.index(before) + 1

@@ -15,7 +15,7 @@ from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.least import check_sends_fit
-from taccl.backend.lower.local_work import LocalWork, gathered_cells
+from taccl.backend.lower.local_work import LocalWork, gathered_cells, with_gathered
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
@@ -144,6 +144,7 @@ def _plan(
         events = order_events(flow)
         # Fused steps add on receipt, which costs them nothing.
         gathered = gathered_cells(flow, local) if local is not None and not fused else frozenset[Cell]()
+        flow = with_gathered(flow, gathered)
         adding = plan_additions(flow, events, fused, gathered)
         layouts = lay_out(flow, events, adding, fused, gathered)
         plans.append(Plan(flow, events, adding, layouts, fused, one_way, local, gathered))

@@ -12,7 +12,7 @@ message to one sum. Where a message is there for one sum alone, the sum is made 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -90,6 +90,11 @@ class MadeSums:
             for part in each.parts:
                 users[rank, part].append(value)
         return users
+
+    def without_bases(self, apart: Collection[tuple[int, int]]) -> MadeSums:
+        """The same, but these (rank, value) are made in cells of their own."""
+        made = {key: replace(each, base=None) if key in apart else each for key, each in self.made.items()}
+        return replace(self, made=made)
 
     def lands_as(self, send: int, rank: int, chunk: int) -> int:
         """The value in whose cells a message lands: its own, or the sum whose base it is."""
@@ -226,10 +231,14 @@ LocalStep = tuple[Op, int, int]
 
 
 class AddingUp:
-    """How far all ranks are with their sums."""
+    """How far all ranks are with their sums.
 
-    def __init__(self, sums: MadeSums) -> None:
-        self._sums = sums
+    `apart` : (rank, value) of sums whose steps are made elsewhere, of the rank's own data and of messages: of
+    these it is only told when they are complete.
+    """
+
+    def __init__(self, sums: MadeSums, apart: Collection[tuple[int, int]] = ()) -> None:
+        self._sums, self._apart = sums, apart
         self._complete = {(rank, value) for (rank, _), value in sums.own.items()}
         self._begun: set[tuple[int, int]] = set()
         self._missing = {key: len(each.parts) for key, each in sums.made.items()}
@@ -262,6 +271,11 @@ class AddingUp:
 
     def _add(self, rank: int, part: int, value: int) -> list[LocalStep]:
         made = self._sums.made[rank, value]
+        if (rank, value) in self._apart:
+            begun = (rank, value) in self._begun
+            self._begun.add((rank, value))
+            self._missing[rank, value] -= 1 if begun else 2  # with the first message, the rank's own data
+            return []
         if (rank, value) in self._begun:
             self._missing[rank, value] -= 1
             return [(Op.REDUCE, part, value)]

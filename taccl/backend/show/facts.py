@@ -18,7 +18,7 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
     root = "" if collective.root is None else f", root {collective.root}"
     size, chunk = problem.size_bytes, round(problem.chunk_mb * units.MB)
     return (
-        ("collective", f"{collective.name}, {problem.num_ranks} ranks{root}"),
+        ("collective", f"{collective.name}, {count(problem.num_ranks, 'rank')}{root}"),
         ("topology", topology_words(problem.topology)),
         ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
         *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source),
@@ -53,7 +53,7 @@ def program_facts(program: Program) -> tuple[tuple[str, str], ...]:
     places = " or ".join(word for word, serves in served if serves)
     largest = "any size" if program.max_bytes <= 0 else units.format_size(program.max_bytes)
     return (
-        ("collective", f"{program.collective}, {program.num_ranks} ranks, {program.protocol.value}"),
+        ("collective", f"{program.collective}, {count(program.num_ranks, 'rank')}, {program.protocol.value}"),
         ("calls", f"{places or 'none'}, {units.format_size(program.min_bytes)} to {largest}"),
         ("cut into", f"{program.chunks_per_loop} chunks"),
         ("program", ", ".join(parts)),
