@@ -26,8 +26,8 @@ from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.hops import least_transfers
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.textbook.known import textbook_schedules
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.known import textbook_schedules
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see

@@ -178,6 +178,6 @@ def test_stating_the_problem_counts_against_the_time_limit(
 
     monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(api, "resolve", slowly)
-    monkeypatch.setattr(api, "search", listening)
+    monkeypatch.setattr("taccl.search.search", listening)
     taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, xml=False)
     assert limits_s == [left_s]

@@ -124,7 +124,8 @@ def test_a_machine_that_falls_apart_is_told_without_any_path():
 
 
 def test_a_collective_that_is_too_large_is_told_and_nothing_else_is_left_out(monkeypatch):
-    monkeypatch.setattr("taccl.buildable.MAX_PLACES", 20)
+    for limit in ("MAX_PLACES", "MAX_PLACES_COMPOSED"):
+        monkeypatch.setattr(f"taccl.buildable.{limit}", 20)
     checked = check_machine("ring:5", sizes=["4MB"])
     reasons = {each.collective: each.reason for each in checked.bounds}
     assert "too large to build" in reasons["allgather"]

@@ -194,7 +194,7 @@ def test_every_feature_is_held_or_refused_with_a_reason() -> None:
 def test_what_a_target_cannot_hold_is_refused_before_any_search(
     given: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taccl.api.search", None)
+    monkeypatch.setattr("taccl.search.search", None)
     with pytest.raises(TacclError, match=said) as caught:
         synthesize(target=LISTING, **given)
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)

@@ -25,6 +25,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import STOP, Alone, Answer, Found, Observer, Progress, Searcher, relative_gap, status_of
 from taccl.tolerance import OPTIMAL_GAP, contradicts
 
+#: Where alpha is more of the time of one chunk in each part than this, messages are small.
+_SMALL = 0.2
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
 _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
@@ -96,6 +98,13 @@ def choose_chunks(
     return searching.choice()
 
 
+def _quick_engine(instance: Instance) -> str:
+    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth."""
+    large = instance.latency_fraction < _SMALL
+    names = ("forest", "paths", "greedy") if large else ("greedy",)
+    return next((name for name in names if engine_named(name).can(instance)), "")
+
+
 class ChunkSearch(Generic[Stated]):
     """The trials so far, the budget, and who listens.
 
@@ -132,7 +141,7 @@ class ChunkSearch(Generic[Stated]):
         proved = self._proved()
         self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
         self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again
-        self._quick = "greedy" if engine_named("greedy").can(self._instance) else options.engine
+        self._quick = _quick_engine(self._instance) or options.engine
 
     def _proved(self) -> list[Proof]:
         """What is proved of one chunk in each part, largest first; a bound that breaks down is noted."""
