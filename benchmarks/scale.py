@@ -1,6 +1,6 @@
 """Large machines and large AllReduces: how near to the bound, in what time and memory.
 
-    python -m benchmarks.scale [--only TEXT ...] [--most-ranks N] [--memory GIB]
+    python -m benchmarks.scale [--part targets|growth] [--only TEXT ...] [--most-ranks N] [--memory GIB]
 
 `targets` are the rows that the project sets itself, each with the share of the bound that is asked and the
 time limit for it; `growth` are machines of one kind from 64 ranks on, with one chunk for each rank, for the
@@ -82,12 +82,13 @@ def main() -> None:
     """Run the rows asked for and write docs/results/scale.md, with its plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="as dgx-h100x128/allreduce")
+    parser.add_argument("--part", choices=("targets", "growth"), help="this one alone")
     parser.add_argument("--most-ranks", type=int, default=1024, metavar="N")
     parser.add_argument("--memory", type=float, default=6.0, metavar="GIB", help="more than this ends a row")
     arguments = parser.parse_args()
     parts: dict[str, list[tuple[Row, Outcome]]] = {"targets": [], "growth": []}
     for part, rows in (("targets", _targets()), ("growth", _growth())):
-        for row in rows:
+        for row in rows if arguments.part in (None, part) else ():
             name = f"{row.case.place}/{row.case.collective}"
             if row.ranks <= arguments.most_ranks and (
                 not arguments.only or any(text in name for text in arguments.only)
