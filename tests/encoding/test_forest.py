@@ -214,3 +214,12 @@ def test_a_heap_in_columns_gives_what_a_heap_of_tuples_gives(members) -> None:
     for size in range(len(members), 0, -1):
         assert (keys[base], items[base]) == heapq.heappop(heap)
         pop(keys, items, base, size)
+
+
+def test_ports_that_are_never_busy_have_no_events_to_wait_for() -> None:
+    # Every link and the port that all share take no time, so all that is ready goes at one moment.
+    links = [(a, b, 1.0, 0.0) for a in range(5) for b in range(5) if a != b]
+    free = machine(5, links, "pipelined", shared=[range(len(links))] * 3)
+    schedule = fastest(problem(free, "allreduce", 8, max_group=1))
+    assert len(schedule) == 2 * 4 * 40
+    assert schedule.makespan_us == pytest.approx(2.0)

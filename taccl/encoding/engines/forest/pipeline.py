@@ -301,8 +301,15 @@ def _run(
             for pair in range(costs.first[link], costs.first[link + 1]):
                 p = costs.port[pair]
                 free[p] = now + costs.busy_alpha_us[pair] + together * mb * costs.busy_beta_us[pair]
-                push(event_keys, event_items, 0, events, free[p], -1 - p)
-                events += 1
+                if free[p] > now:  # so a port has one event at most
+                    push(event_keys, event_items, 0, events, free[p], -1 - p)
+                    events += 1
+                elif queue_size[p]:
+                    at = queue_first[p]
+                    push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
+                    waiting += 1
+                    pop(queue_keys, queue_items, at, queue_size[p])
+                    queue_size[p] -= 1
         if not events:
             return
         now = event_keys[0]
