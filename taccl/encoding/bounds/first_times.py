@@ -1,4 +1,4 @@
-"""The recurrences of `postal` as the moments at which they step up, without ticks: nothing is lost by rounding.
+"""The recurrences of `postal` as the moments at which they step up: no ticks, so nothing is lost by rounding.
 
 Both count something that only grows, by whole steps, and seldom: up to the ranks that want a chunk, or to the
 chunks of a set. So what is kept is when each count is first reached, and what follows from each such moment
@@ -12,7 +12,7 @@ Ports are busy at the beginnings of sends here, so it is for machines that read 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,6 +45,11 @@ class Steps:
         """The count at a moment."""
         place = bisect_right(self.times, time_us)
         return self.counts[place - 1] if place else 0
+
+    def first(self, count: int) -> float | None:
+        """When a count is first reached; None: never."""
+        place = bisect_left(self.counts, count)
+        return self.times[place] if place < len(self.times) else None
 
     @property
     def last(self) -> int:
@@ -91,15 +96,16 @@ class Ends:
             links_of_slot[number].append(place)
         lag = np.full(len(keys), np.inf)
         np.minimum.at(lag, slot, after_port_us(problem, link, pair))
-        columns = (link, pair, topology.src[link], topology.dst[link], slot, keys // topology.num_ports)
-        lists = [column.tolist() for column in columns]
-        return Ends(*lists, links_of_slot, lag.tolist())
+        return Ends(
+            *(link.tolist(), pair.tolist(), topology.src[link].tolist(), topology.dst[link].tolist()),
+            *(slot.tolist(), (keys // topology.num_ports).tolist(), links_of_slot, lag.tolist()),
+        )
 
 
 def informed(
     problem: Problem, layer: Layer, distance_us: np.ndarray, horizon_us: float, budget: Budget
 ) -> list[Steps]:
-    """w of `postal`: how many wanting ranks a chunk can have reached so long after it came to each rank.
+    """W of `postal`: how many wanting ranks a chunk can have reached so long after it came to each rank.
 
     Parameters
     ----------
@@ -167,6 +173,7 @@ def gathered(
     budget: Budget,
     near: Sequence[Sequence[float]] | None = None,
     enough: IntArray | None = None,
+    arrivals: Sequence[Steps] | None = None,
 ) -> list[Steps]:
     """K of `postal`: how many chunks of the layer each rank can hold by a moment.
 
@@ -176,13 +183,14 @@ def gathered(
     near : for each rank the moments, in order, at which another chunk can be there by its shortest path; None:
         they say nothing beyond what the recurrence does.
     horizon_us : later steps are not looked for.
-    enough : shape (num_ranks,); once every rank holds so many, later steps are not looked for; None: never.
+    enough : shape (num_ranks,); once every rank holds so many, no later steps are looked for; None: never.
+    arrivals : how many come to each rank beside those that the links of the layer bring; None: none.
 
     Raises
     ------
     OutOfBudget : before all these steps are known.
     """
-    return _Gathering(problem, layer, held, horizon_us, budget, near, enough).steps()
+    return _Gathering(problem, layer, held, horizon_us, budget, near, enough, arrivals).steps()
 
 
 class _Gathering:
@@ -195,11 +203,12 @@ class _Gathering:
         budget: Budget,
         near: Sequence[Sequence[float]] | None,
         enough: IntArray | None,
+        arrivals: Sequence[Steps] | None,
     ) -> None:
         ends = self.ends = Ends.of(problem, layer.uses(), outgoing=False)
         self.meter = _begin(budget, len(ends.link))
         self.horizon_us, self.close = horizon_us, CLOSE * horizon_us
-        self.held, self.near = held.tolist(), near
+        self.held, self.near, self.arrivals = held.tolist(), near, arrivals
         many = layer.many_on()[ends.link]
         self.many = many.tolist()
         pair = np.array(ends.pair, dtype=np.int64)
@@ -246,6 +255,7 @@ class _Gathering:
     def steps(self) -> list[Steps]:
         for rank in range(len(self.k)):
             moments = {0.0} if self.near is None else {0.0, *self.near[rank]}
+            moments |= set() if self.arrivals is None else set(self.arrivals[rank].times)
             self.todo += [(time_us, rank, 0) for time_us in moments if time_us <= self.horizon_us]
         heapq.heapify(self.todo)
         done: tuple[float, int, int] | None = None
@@ -295,6 +305,8 @@ class _Gathering:
         count = held + sum(
             self.came[slot].at(now - self.ends.lag_us[slot] + self.close) for slot in self.slots_of[rank]
         )
+        if self.arrivals is not None:
+            count += self.arrivals[rank].at(now + self.close)
         count = min(count, self.total)
         if self.near is not None:
             count = min(count, bisect_right(self.near[rank], now + self.close))

@@ -25,6 +25,8 @@ from taccl.network import FloatArray
 
 #: Bounds are told apart to this part of them.
 _APART = 1e-11
+#: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
+_AHEAD, _SOONEST = 1.05, 50
 #: Units of work for going through the ways once, and for each of them.
 _UNITS, _UNITS_PER_WAY = 0.05, 3e-4
 
@@ -63,8 +65,8 @@ class StepTable:
 class Ways:
     """The ways through one port; columns of equal length, and the tables that `w` and `s` are rows of.
 
-    `from_us`, `takes_us` and `busy_us` in microseconds. All groups through the port together are worth no more
-    than `cap`.
+    `from_us`, `takes_us` and `busy_us` in microseconds. All groups through the port together are worth no
+    more than `cap`.
     """
 
     from_us: FloatArray
@@ -151,7 +153,7 @@ def least_end_us(
             return 0.0
         refuted, high = known_us, known_us
         while high == refuted:
-            high = min(horizon_us, refuted * 1.05)
+            high = min(horizon_us, max(refuted * _AHEAD, horizon_us / _SOONEST))
             if not possible(high):
                 refuted = high
                 if high == horizon_us:

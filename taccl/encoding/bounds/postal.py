@@ -98,6 +98,11 @@ class Layer:
         """The same, of which only the ranks of a region count as wanting; shape (num_ranks,)."""
         return replace(self, wanted=self.wanted & region)
 
+    def so_many(self, many: int) -> Layer:
+        """So many chunks, each of which may use what some chunk of the layer may."""
+        alike = np.zeros(many, dtype=np.int64)
+        return replace(self, chunks=np.arange(many), class_of=alike, may_use=self.uses()[None])
+
     def uses(self) -> BoolArray:
         """The links that some of the chunks may use, shape (num_links,)."""
         return np.asarray(self.may_use.any(axis=0))

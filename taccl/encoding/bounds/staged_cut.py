@@ -279,6 +279,16 @@ def one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
     return chosen
 
 
+def looks_alike(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
+    """For each rank the least that a symmetry which keeps W and C takes it to, shape (num_ranks,).
+
+    `inside`, shape (num_ranks,), says which ranks are W, and `chosen`, shape (num_chunks,), which chunks C.
+    """
+    group = instance.group
+    keeps = (inside[group.rank_map] == inside).all(axis=1) & (chosen[group.chunk_map] == chosen).all(axis=1)
+    return np.asarray(group.rank_map[keeps].min(axis=0, initial=len(inside)))
+
+
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield STAGED_CUT.proof(0.0, "nothing has to enter")
     instance = view.instance

@@ -14,8 +14,8 @@ So no more than the same sum is held at u by x, on the reversed links, of all ch
 *Sums.* Let every sum of C have all of X contributing outside W and all of D wanting it inside. Of n partial
 sums that leave u at x, let g_c be how many of X have come into the one of chunk c, and w_c how many of D it
 still comes to. The group is worth the sum of g_c w_c, of |X| |D| for each whole sum. With g_c <= g(u, x) and
-w_c <= w(u', L), as in `staged_cut`; the sum of g_c no more than s_n backwards from u to X; and the sum of w_c no more
-than s_n(u', L) to D: that is at most
+w_c <= w(u', L), as in `staged_cut`; the sum of g_c no more than s_n backwards from u to X; and the
+sum of w_c no more than s_n(u', L) to D: that is at most
 
     min( min(n g(u, x), s'_n(u, x)) w(u', L),  g(u, x) s_n(u', L) ).
 
@@ -40,11 +40,15 @@ from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_c
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Distances, Layer, held_at_start, nearest_us
-from taccl.encoding.bounds.staged_cut import disjoint_sets, one_of_each_orbit, on_reversed_links
+from taccl.encoding.bounds.staged_cut import (
+    disjoint_sets,
+    looks_alike,
+    on_reversed_links,
+    one_of_each_orbit,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
 
 #: Up to so many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up by
 #: no more than one part in so many.
@@ -62,7 +66,7 @@ _HORIZON = 2.5
 
 
 class _Spreads:
-    """How many pairs of a chunk and a rank n chunks at a rank can have served so long after they came there."""
+    """How many pairs of a chunk and a rank n chunks can have served so long after they came to a rank."""
 
     def __init__(
         self,
@@ -81,30 +85,13 @@ class _Spreads:
         """For a number of chunks or some more, starting at a rank."""
         size, rank = _rounded_up(many), int(self._looks[rank])
         if (rank, size) not in self._of:
-            layer = _so_many(self._layer, size)
+            layer = self._layer.so_many(size)
             held = np.zeros(self._problem.num_ranks, dtype=np.int64)
             held[rank] = size
             most = np.minimum(size, self._want)
             k = gathered(self._problem, layer, held, self._horizon_us, self._budget, enough=most)
             self._of[rank, size] = _sum_of(k, most)
         return self._of[rank, size]
-
-
-def _looks(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
-    """For each rank the least that a symmetry which keeps W and C takes it to."""
-    group = instance.group
-    keeps = (inside[group.rank_map] == inside).all(axis=1) & (chosen[group.chunk_map] == chosen).all(axis=1)
-    return np.asarray(group.rank_map[keeps].min(axis=0, initial=len(inside)))
-
-
-def _so_many(layer: Layer, many: int) -> Layer:
-    """So many chunks that may use what some chunk of the layer may."""
-    return replace(
-        layer,
-        chunks=np.arange(many),
-        class_of=np.zeros(many, dtype=np.int64),
-        may_use=layer.uses()[None],
-    )
 
 
 def _rounded_up(many: int) -> int:
@@ -129,16 +116,6 @@ def _sum_of(counts: Sequence[Steps], most: IntArray) -> Steps:
     return total
 
 
-def _least_of(counts: Sequence[Steps]) -> Steps:
-    """The least of some counts at each moment."""
-    least = Steps()
-    for time_us in sorted({time_us for each in counts for time_us in each.times}):
-        count = min(each.at(time_us) for each in counts)
-        if count > least.last:
-            least.grow(time_us, count)
-    return least
-
-
 class _Crossings:
     """What crosses into W over some links, and the ways it may: what copies and sums have in common."""
 
@@ -158,7 +135,7 @@ class _Crossings:
         kept = chosen[wants.chunk] & inside[wants.rank]
         self.want = np.bincount(wants.rank[kept], minlength=len(inside))
         self.wanting = np.bincount(wants.chunk[kept], minlength=self.problem.num_chunks)[crossing.chunks]
-        self.looks = _looks(instance, inside, chosen)
+        self.looks = looks_alike(instance, inside, chosen)
         self.spreads = _Spreads(instance, self.within, self.want, self.looks, horizon_us, budget)
 
     def informed(self, instance: Instance, layer: Layer) -> list[Steps]:
@@ -204,9 +181,9 @@ def _copies_end_us(known_us: float, at: _Crossings) -> float:
     each = int(at.wanting.max())
 
     def ways(rank: int, link: int, many: int) -> Iterator[_Way]:
-        first = _first(held[rank], many)
+        first = held[rank].first(many)
         if first is not None and back is not None and first > 0:
-            later = _first(back.of(rank, many), many)
+            later = back.of(rank, many).first(many)
             first = None if later is None else max(first, later)
         if first is None:
             return
@@ -226,7 +203,7 @@ def _copies_end_us(known_us: float, at: _Crossings) -> float:
 
 
 def _sums_end_us(known_us: float, at: _Crossings) -> float:
-    """When all sums that need contributions from outside W can have come to all ranks there that want them."""
+    """When all sums that need contributions from outside W can have come to all who want them there."""
     instance, chunks = at.instance, at.crossing.chunks
     starts = instance.demand.starts
     kept = np.isin(starts.chunk, chunks) & ~at.inside[starts.rank]
@@ -258,14 +235,6 @@ def _sums_end_us(known_us: float, at: _Crossings) -> float:
     )
 
 
-def _first(steps: Steps, count: int) -> float | None:
-    """When a count is first reached."""
-    for time_us, reached in zip(steps.times, steps.counts, strict=True):
-        if reached >= count:
-            return time_us
-    return None
-
-
 def _ways_of(
     at: _Crossings,
     w: list[Steps],
@@ -292,7 +261,7 @@ def _ways_of(
             tables[table].append(steps)
         return number_of[key]
 
-    rows: dict[int, dict[tuple[float, ...], None]] = {}
+    rows: dict[int, dict[tuple[tuple[float, ...], tuple[int, ...]], None]] = {}
     for link, pair, port, size in zip(links.tolist(), at.pair, at.port.tolist(), sizes, strict=True):
         into = rows.setdefault(port, {})
         counts = np.arange(1, size + 1)
@@ -303,15 +272,17 @@ def _ways_of(
             spread = row(1, at.spreads.of(dst, many))
             for way in ways(src, link, many):
                 costs = way.from_us, float(takes[many - 1]), float(busy[many - 1])
-                into[(*costs, most(many), way.many, way.once, row(0, w[dst]), spread)] = None
+                into[costs, (most(many), way.many, way.once, row(0, w[dst]), spread)] = None
         if sum(map(len, rows.values())) > _MOST_WAYS:
             raise OutOfBudget
     both = StepTable.of(tables[0]), StepTable.of(tables[1])
     found = []
     for port, into in sorted(rows.items()):
-        columns = [np.array(column) for column in zip(*into, strict=True)] or [np.zeros(0)] * 8
-        whole = [column.astype(np.int64) for column in columns[3:]]
-        found.append((Ways(*columns[:3], *whole, both, 0), links[at.port == port]))
+        from_us, takes_us, busy_us = np.array([costs for costs, _ in into]).reshape(-1, 3).T
+        counted = np.array([each for _, each in into], dtype=np.int64).reshape(-1, 5).T
+        most_of, many_of, once, of_w, of_s = counted
+        through = Ways(from_us, takes_us, busy_us, most_of, many_of, once, of_w, of_s, both, cap=0)
+        found.append((through, links[at.port == port]))
     return found
 
 
@@ -357,8 +328,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 STAGES = Bound(
     name="stages",
-    about="entry at exact times, and with all chunks of a group, which share the network before and after the "
-    "cut: each rank there comes to hold only so many of them so soon",
+    about="entry at exact times, and with all chunks of a group, which share the network before and after "
+    "the cut: each rank there comes to hold only so many of them so soon",
     remedy="more or faster links there, or shorter ways to and from there",
     prove=_prove,
     features=RELAXED,
