@@ -26,12 +26,19 @@ from taccl.problem import Problem
 
 #: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
 CLOSE = 1e-12
+#: With more pairs of a chunk and a link than this, working through all steps takes longer than it is worth.
+_MOST_PAIRS = 1_200_000
 #: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
 _UNITS, _UNITS_PER_LOOK, _UNITS_PER_LINK = 3e-3, 1e-3, 1e-2
 
 
 class OutOfBudget(Exception):
     """What was left of the budget did not do."""
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether there are more steps than anybody should work through one by one."""
+    return problem.num_chunks * problem.topology.num_links > _MOST_PAIRS
 
 
 @dataclass(slots=True)
@@ -180,10 +187,10 @@ def gathered(
     Parameters
     ----------
     held : shape (num_ranks,), how many of them each rank holds at 0.
-    near : for each rank the moments, in order, at which another chunk can be there by its shortest path; None:
+    near : for each rank the moments, in order, at which another chunk can be there by a shortest path; None:
         they say nothing beyond what the recurrence does.
     horizon_us : later steps are not looked for.
-    enough : shape (num_ranks,); once every rank holds so many, no later steps are looked for; None: never.
+    enough : shape (num_ranks,); once each rank holds so many, no later steps are looked for; None: never.
     arrivals : how many come to each rank beside those that the links of the layer bring; None: none.
 
     Raises

@@ -28,7 +28,7 @@ from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
-from taccl.encoding.bounds.first_times import CLOSE, Ends, OutOfBudget, Steps, gathered
+from taccl.encoding.bounds.first_times import CLOSE, Ends, OutOfBudget, Steps, gathered, is_large
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import looks_alike, one_of_each_orbit
@@ -47,7 +47,7 @@ _FIRST = 1000
 
 @dataclass(frozen=True)
 class _Port:
-    """A port into W: its links, the most chunks of a group, and the least time from one arrival to the next."""
+    """A port into W: its links, the most chunks of a group, and the least time between two arrivals."""
 
     links: IntArray
     most: int
@@ -74,12 +74,17 @@ class _Late:
         chosen[crossing.chunks] = True
         many = np.bincount(wants.rank[chosen[wants.chunk]], minlength=problem.num_ranks)
         self.wanting = inside & (many == len(crossing.chunks))
+        self.ports: list[_Port] = []
+        self.ways: list[Ways] = []
+        if not self.wanting.any():
+            return
         self.within = Layer.of(instance, crossing.chunks, inside)
         self.looks = looks_alike(instance, inside, chosen)
         every = self.every = Layer.of(instance, crossing.chunks)
-        self.held = gathered(
-            problem, every, held_at_start(instance, every), horizon_us, budget, nearest_us(instance, every)
-        )
+        near, held = nearest_us(instance, every), held_at_start(instance, every)
+        enough = np.zeros_like(held)
+        enough[problem.topology.src[crossing.links]] = len(every.chunks)
+        self.held = gathered(problem, every, held, horizon_us, budget, near, enough)
         self.many_on = every.many_on()
         self.pair = instance.once(Covers).narrowest(crossing.links).pair
         self.port = problem.topology.incidence[1][self.pair]
@@ -91,7 +96,7 @@ class _Late:
         self.ways = [each[1] for each in through if each is not None]
 
     def _groups(self, link: int, pair: int) -> Iterator[tuple[float, float, float, int]]:
-        """For each size of a group over a link: how soon it can leave, what it takes, what its port is busy."""
+        """For each size of a group over a link: from when on, how long, how long its port is busy."""
         topology, chunk_mb = self.problem.topology, self.problem.chunk_mb
         held = self.held[int(topology.src[link])]
         for count in range(1, min(held.last, int(self.many_on[link]), self.problem.max_group) + 1):
@@ -198,7 +203,9 @@ def _late_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
     inside, crossing = members(view.problem.num_ranks, cut.ranks), crossings[-1]
     try:
         at = _Late(view.instance, inside, crossing, _HORIZON * known_us, budget)
-        value_us = at.least_end_us() if at.wanting.any() and at.ports else 0.0
+        if not at.ports:
+            return nothing
+        value_us = at.least_end_us()
     except OutOfBudget:
         return nothing
     through = name_ports(view.problem, np.unique(at.port))
@@ -210,7 +217,7 @@ def _late_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield LATE.proof(0.0, "nothing comes late")
     instance = view.instance
-    if not known_us or view.backwards or view.problem.collective.is_reduction:
+    if not known_us or view.backwards or view.problem.collective.is_reduction or is_large(view.problem):
         return
     for cut in one_of_each_orbit(instance, node_cuts(instance))[:_MOST_CUTS]:
         if not budget.remaining_s():

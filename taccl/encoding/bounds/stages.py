@@ -37,7 +37,7 @@ from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
-from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed
+from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed, is_large
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import (
@@ -60,7 +60,7 @@ _MOST_CLASSES = 4
 #: No more cuts than this are looked at.
 _MOST_CUTS = 8
 #: What each cut may use of the budget that is left.
-_SHARE = 0.5
+_SHARE = 0.75
 #: How far it looks, in times of what is known.
 _HORIZON = 2.5
 
@@ -143,9 +143,12 @@ class _Crossings:
         return informed(instance.problem, layer, distances, self.horizon_us, self.budget)
 
     def gathered(self, layer: Layer) -> list[Steps]:
+        """K, for the ranks from which links lead into W."""
         near = nearest_us(self.instance, layer)
         held = held_at_start(self.instance, layer)
-        return gathered(self.problem, layer, held, self.horizon_us, self.budget, near)
+        enough = np.zeros_like(held)
+        enough[self.problem.topology.src[self.crossing.links]] = len(layer.chunks)
+        return gathered(self.problem, layer, held, self.horizon_us, self.budget, near, enough)
 
     def back(self, start: IntArray) -> _Spreads | None:
         """How many pairs of a chunk and a rank it starts at n chunks can have come from; None: not known.
@@ -315,7 +318,7 @@ def _stages_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proo
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield STAGES.proof(0.0, "nothing has to enter")
     instance = view.instance
-    if not known_us or view.backwards:
+    if not known_us or view.backwards or is_large(view.problem):
         return
     cuts = node_cuts(instance)
     if view.problem.collective.is_reduction:
