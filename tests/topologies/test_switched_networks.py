@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl import bounds, make_problem
+from taccl import bounds, make_problem, synthesize
 from taccl.errors import TacclError
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import layout_of
@@ -156,6 +156,16 @@ def test_without_a_number_of_global_links_there_are_as_few_as_join_all_groups():
 
 
 # ---- both
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [("fat-tree:1x2x2", "allgather"), ("fat-tree:2x3:2", "allreduce"), ("dragonfly:3x2x1", "alltoall")],
+)
+def test_schedules_on_them_are_near_what_nothing_beats(name, collective):
+    found = synthesize(collective, topology=name, size="64MB", chunks=2, effort=300)
+    assert 0 <= found.gap < 0.35
+    found.schedule.check()
 
 
 @settings(deadline=None, max_examples=40)
