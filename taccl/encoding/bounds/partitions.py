@@ -135,8 +135,25 @@ class Counts:
         """How many pairs of a chunk and a rank a count goes over."""
         return len(self._demand.starts) + len(self._demand.wants)
 
+    @cached_property
+    def _spanned_by_all(self) -> int | None:
+        """How often all ranks have to be spanned, for all chunks together; None: some span fewer.
+
+        With k parts that is k - 1 crossings each: for copies from one rank to all, for sums of all at one
+        rank, and twice for sums of all that all want. No row of the demand is looked at, and there may be
+        one for each pair of four thousand ranks.
+        """
+        demand = self._demand
+        if demand.broadcasts:
+            return demand.num_chunks
+        if demand.reduces.all() and demand.from_all and (demand.to_all or demand.to_one):
+            return demand.num_chunks * (2 if demand.to_all else 1)
+        return None
+
     def least_crossings(self, partition: Partition) -> int:
         """How many transfers there must be between the parts, for all chunks together."""
+        if self._spanned_by_all is not None:
+            return self._spanned_by_all * (partition.num_parts - 1)
         key = partition.part_of.tobytes()
         if key not in self._of:
             at_once = max(1, _CELLS // partition.num_parts)
