@@ -17,7 +17,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.hierarchical import hierarchical, serves
 from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
-from taccl.encoding.engines.hierarchical.sends import rounds, widths
+from taccl.encoding.engines.hierarchical.rounds import rounds, widths
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits

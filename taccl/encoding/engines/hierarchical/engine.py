@@ -17,12 +17,15 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
 from taccl.encoding.engines.hierarchical.composed import lifted, timed
 from taccl.encoding.engines.hierarchical.rails import rails_of
-from taccl.encoding.engines.hierarchical.sends import Sends, rounds, sends_of, spans_node, widths
+from taccl.encoding.engines.hierarchical.rounds import divided, falling, rounds, widths
+from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Units of work for each send that is planned and scheduled.
 _UNITS = 0.2
+#: So many ways are tried even without time: each takes a moment, and the schedule of the best takes seconds.
+_AT_LEAST = 8
 
 
 def serves(instance: Instance) -> Verdict:
@@ -67,25 +70,38 @@ def hierarchical(
 
 
 def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
-    """Sends over all rails, with rounds of all widths; the first even without time."""
+    """Sends over all rails, with rounds of all widths; some even without time."""
     problem = cluster.problem
     topology = problem.topology if copies else problem.topology.reversed()
     if not spans_node(topology, cluster.gpus):
         return
     each = problem.num_chunks // problem.num_ranks
-    is_first = True
-    for rails in rails_of(cluster, topology, both_ways=sums and copies):
+    all_rails = rails_of(cluster, topology, both_ways=sums and copies)
+    nodes, gpus = cluster.num_nodes - 1, cluster.gpus
+    tried = 0
+    for rails in all_rails:
+        many = len(rails.pairs)
+        most = min(gpus * each, problem.max_group)
+        costs = costs_of(cluster, topology, rails, each, most)
+        for plan in falling(nodes, gpus, many, each, most, costs):
+            if tried >= _AT_LEAST and not budget.remaining_s():
+                return
+            tried += 1
+            yield sends_of(cluster, topology, rails, plan, each, most)
+    for rails in all_rails:
+        many = len(rails.pairs)
         seen = set()
-        for widest in reversed(widths(cluster.gpus, len(rails.pairs))):
+        for widest in reversed(widths(gpus, many)):
             for tapered in (True, False):
-                plan = tuple(rounds(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), widest, tapered))
+                in_widths = tuple(rounds(nodes, gpus, many, widest, tapered))
                 for most in _pieces(each * widest, problem.max_group):
-                    if (plan, most) in seen:
+                    if (in_widths, most) in seen:
                         continue
-                    seen.add((plan, most))
-                    if not (is_first or budget.remaining_s()):
+                    seen.add((in_widths, most))
+                    if tried >= _AT_LEAST and not budget.remaining_s():
                         return
-                    is_first = False
+                    tried += 1
+                    plan = tuple(divided(in_widths, gpus, many, each))
                     yield sends_of(cluster, topology, rails, plan, each, most)
 
 
