@@ -145,7 +145,7 @@ class _Search:
         waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
         for grouping, blend, seed in self._ways():
             batches = self._batches(grouping)
-            trees = self._trees(batches, blend, seed)
+            trees = self._trees(batches, blend, seed, budget)
             if trees is None:
                 return
             for wave in list(waves):
@@ -215,11 +215,13 @@ class _Search:
         first = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])])
         return Batches(first, np.array([chunk for batch in batches for chunk in batch], dtype=np.int64))
 
-    def _trees(self, batches: Batches, blend: float, seed: int) -> Forest | None:
+    def _trees(
+        self, batches: Batches, blend: float, seed: int, budget: Budget | None = None
+    ) -> Forest | None:
         first = batches.chunk[batches.first[:-1]]
         mb = np.diff(batches.first) * self.problem.chunk_mb
         root = self.spread.root[first]
-        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, blend, seed)
+        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, blend, seed, budget)
 
     def _schedule(self, trees: Forest, batches: Batches, wave: float) -> Schedule:
         problem = self.problem

@@ -1,8 +1,9 @@
 r"""Rounds: which of node 0's chunks go to which node over which rail; in a round all rails carry as much.
 
 *Divided*: in a round of width w each rail carries the chunks of w GPUs in turn to one node, so a round serves
-rails * w / GPUs  nodes. *Falling*: as many nodes as there are rails are served together, each over a rail of
-its own, in rounds whose widths add up to a node's chunks; so widths can be any. Wide rounds pay alpha seldom,
+rails * w / GPUs  nodes. *Falling*: rails are in teams, and
+as many nodes as there are teams are served together, each by a team whose rails have a part of a node's
+chunks each, in rounds whose widths add up to that part; so widths can be any. Wide rounds pay alpha seldom,
 narrow ones begin early and leave little to be spread inside nodes after the last has come.
 
 Let a round of n chunks take a + b n across nodes and keep the busiest port inside busy for c + d n. All is
@@ -93,20 +94,47 @@ def divided(in_widths: Sequence[int], gpus: int, num_rails: int, each: int) -> I
 
 
 def falling(
-    nodes: int, gpus: int, num_rails: int, each: int, widest: int, costs: Costs
+    nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Costs
 ) -> Iterator[tuple[Round, ...]]:
     """Rounds for so many nodes that rise at once and fall to the end, in the ways that promise most.
 
-    `widest` : chunks in a round, at most.
+    `most` : chunks in one send.
     """
-    chunks = gpus * each
-    apart = nodes % num_rails or min(nodes, num_rails)
-    begins = tuple(divided(_rising(apart, gpus, num_rails), gpus, num_rails, each))
-    groups = (nodes - apart) // num_rails
-    if not groups or max(piece.last - piece.first for part in begins for piece in part) > widest:
-        return
-    for falls in _rows_of_widths(groups * chunks, widest, costs):
-        yield (*begins, *_in_groups(apart, num_rails, _packed(falls, chunks, groups, widest), falls))
+    found: dict[tuple[Round, ...], float] = {}
+    for rails in (rails for rails in range(1, num_rails + 1) if num_rails % rails == 0):
+        together, chunks = num_rails // rails, gpus * each // rails
+        # GPUs that all have a rail have their own chunks at once; others begin with what they get soonest.
+        apart = 0 if rails == gpus else nodes % together or min(nodes, together)
+        groups = (nodes - apart) // together
+        if not groups or gpus * each % rails:
+            continue
+        teams = _Teams(num_rails, rails, chunks, apart)
+        begins = tuple(divided(_rising(apart, gpus, num_rails), gpus, num_rails, each))
+        widest = min(chunks, most)
+        for falls in _rows_of_widths(groups * chunks, widest, costs):
+            plan = (*begins, *_in_groups(teams, _packed(falls, chunks, groups, widest), falls))
+            found[plan] = _ends_us(plan, each, costs)
+    yield from sorted(found, key=lambda plan: found[plan])[:_MOST_ROWS]
+
+
+def _ends_us(plan: Sequence[Round], each: int, costs: Costs) -> float:
+    """When all is spread if rounds follow each other at once, across nodes and then inside."""
+    came_us, spread_us = 0.0, costs.inside_alpha_us + costs.inside_chunk_us * each
+    for pieces in plan:
+        width = pieces[0].last - pieces[0].first
+        came_us += costs.alpha_us + costs.chunk_us * width
+        spread_us = max(spread_us, came_us) + costs.inside_alpha_us + costs.inside_chunk_us * width
+    return spread_us
+
+
+@dataclass(frozen=True)
+class _Teams:
+    """Rails that carry to one node together: `rails` of all, `chunks` each; some nodes `apart` come first."""
+
+    num_rails: int
+    rails: int
+    chunks: int
+    apart: int
 
 
 def _rising(nodes: int, gpus: int, num_rails: int) -> list[int]:
@@ -184,20 +212,24 @@ def _group(left: list[int], chunks: int, widest: int) -> list[int]:
     return group
 
 
-def _in_groups(
-    served: int, num_rails: int, groups: Sequence[Sequence[int]], falls: Sequence[int]
-) -> list[Round]:
+def _in_groups(teams: _Teams, groups: Sequence[Sequence[int]], falls: Sequence[int]) -> list[Round]:
     """Rounds of all groups: what is narrower than the last first, then from the widest to the narrowest."""
     found: list[tuple[int, Round]] = []
+    served = teams.apart
     for group in groups:
         ends = [0]
         for width in group:
             ends.append(ends[-1] + width)
         for first, last in pairwise(ends):
-            pieces = tuple(Piece(served + number, first, last) for number in range(num_rails))
-            found.append((last - first, pieces))
-        served += num_rails
+            found.append((last - first, tuple(_pieces(teams, served, first, last))))
+        served += teams.num_rails // teams.rails
     least = min(falls, default=0)
     begins = sorted((each for each in found if each[0] < least), key=lambda each: each[0])
     rest = sorted((each for each in found if each[0] >= least), key=lambda each: -each[0])
     return [pieces for _, pieces in (*begins, *rest)]
+
+
+def _pieces(teams: _Teams, served: int, first: int, last: int) -> Iterator[Piece]:
+    for number in range(teams.num_rails):
+        node, part = divmod(number, teams.rails)
+        yield Piece(served + node, part * teams.chunks + first, part * teams.chunks + last)
