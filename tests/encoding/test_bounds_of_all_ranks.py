@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, problem, two_nodes
 
+from taccl.encoding.bounds import between_nodes, lower_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import latency_bound
-from taccl.encoding.bounds.partitions import Counts, Partition, numbered
+from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, numbered
+from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 
@@ -66,3 +68,16 @@ def test_copies_of_a_sum_go_the_ways_of_the_problem() -> None:
     instance = Instance(problem(two_nodes(2), "allreduce", 1))
     copies = instance.phases.broadcast_phase
     assert copies is not None and copies.distances_us is instance.distances_us
+
+
+@pytest.mark.parametrize("name", UNIFORM)
+def test_what_nodes_prove_at_once_is_what_their_partition_proves(name: str) -> None:
+    instance = Instance(problem(two_nodes(), name, 2))
+    at_once = between_nodes(instance)
+    assert at_once.value_us == volume_bound(instance, [by_nodes(instance.problem)]).value_us > 0.0
+    assert at_once.value_us <= lower_bound(instance.problem).value_us
+
+
+def test_nodes_prove_nothing_at_once_where_chunks_differ() -> None:
+    assert between_nodes(Instance(problem(two_nodes(), "alltoall", 1))).value_us == 0.0
+    assert between_nodes(Instance(asked("allgather"))).value_us == 0.0  # one node

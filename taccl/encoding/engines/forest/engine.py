@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
@@ -48,6 +48,8 @@ _SEEDS = 4
 _COMPILING_S = 15.0
 #: Units of work for each transfer that is scheduled.
 _UNITS = 2e-3
+#: More transfers take seconds.
+_MANY = 500_000
 
 
 def serves(instance: Instance) -> Verdict:
@@ -140,8 +142,13 @@ class _Search:
         self.kind, self.allowed = self._kinds()
 
     def schedules(self, budget: Budget) -> Iterator[Schedule]:
-        """Schedules of all ways, with the waves that promise most; the first even without time."""
+        """Schedules of all ways, with the waves that promise most; the first even without time.
+
+        Of very many transfers none is begun that would not be there in time.
+        """
         best_us = np.inf
+        transfers = self.problem.num_chunks * self.problem.num_ranks * (self.spread.sums + self.spread.copies)
+        takes_s = _UNITS * transfers / UNITS_PER_S if transfers > _MANY else 0.0
         waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
         for grouping, blend, seed in self._ways():
             batches = self._batches(grouping)
@@ -149,7 +156,7 @@ class _Search:
             if trees is None:
                 return
             for wave in list(waves):
-                if best_us < np.inf and not budget.remaining_s():
+                if (best_us < np.inf or takes_s) and budget.remaining_s() <= takes_s:
                     return
                 schedule = self._schedule(trees, batches, wave)
                 budget.spend(_UNITS * len(schedule))
