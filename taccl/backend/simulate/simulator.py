@@ -30,6 +30,7 @@ from taccl.backend.simulate.urgency import DECIMALS, urgency_us
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
+from taccl.collective import IntArray
 from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 
@@ -97,7 +98,7 @@ def simulate_program(
     return run.simulation(program, chunk_mb)
 
 
-def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> Sequence[int]:
+def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> IntArray:
     """Steps in an order in which they can be done; an error if there is none."""
     outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
     if outcome.ends:

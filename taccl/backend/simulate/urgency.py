@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from taccl.backend.simulate.costs import Costs
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.collective import IntArray
 
 #: Times that agree to so many decimals (of a microsecond) are equal.
 DECIMALS = 6
 
 
 def urgency_us(
-    executed: ExecutedSteps, connections: Connections, costs: Costs, order: Sequence[int]
+    executed: ExecutedSteps, connections: Connections, costs: Costs, order: IntArray
 ) -> list[float]:
     """For each step, microseconds from its start to the end of what must follow it.
 
@@ -29,7 +28,7 @@ def urgency_us(
     after = [0.0] * len(executed)  # from when the thread block is done with it
     on_arrival = [0.0] * len(executed)  # from when its receiver has it
     urgency = [0.0] * len(executed)
-    for row in reversed(order):
+    for row in order[::-1].tolist():
         way = busy[row] + local[row] + max(after[row], latency[row] + on_arrival[row])
         urgency[row] = round(way, DECIMALS)
         if row and block[row - 1] == block[row]:
