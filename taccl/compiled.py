@@ -38,8 +38,8 @@ class Loop:
 
     Parameters
     ----------
-    function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it gets
-        columns of one dimension as lists, whose elements Python reaches sooner.
+    function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it
+        gets columns of one dimension as lists, whose elements Python reaches sooner.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

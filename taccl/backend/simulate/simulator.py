@@ -31,6 +31,7 @@ from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.collective import IntArray
+from taccl.collector import collector_at_rest
 from taccl.errors import TacclError
 from taccl.network import LogicalTopology
 
@@ -48,6 +49,7 @@ _SENT, _ARRIVED, _COMPUTED, _PASSED = range(4)
 Turn = tuple[float, float, int, int]
 
 
+@collector_at_rest()
 def simulate_program(
     program: Program,
     topology: LogicalTopology,
