@@ -49,11 +49,11 @@ class Loop:
     def _machine_code(self) -> Callable[..., Any]:
         return compiled(self.function)
 
-    def __call__(self, rows: int, *values: Any) -> Any:
+    def __call__(self, rows: int, /, **values: Any) -> Any:
         """What the function makes of the values; `rows` says how long its columns are."""
         if rows >= _WORTH_COMPILING:
-            return self._machine_code(*values)
-        return self.function(*(_listed(value) for value in values))
+            return self._machine_code(**values)
+        return self.function(**{name: _listed(value) for name, value in values.items()})
 
 
 def _listed(value: Any) -> Any:

@@ -21,7 +21,7 @@ def _add_up(numbers: Sequence[int], table: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("rows", [3, 10**6])
 def test_both_ways_make_the_same(rows: int) -> None:
     table = np.zeros((3, 1), dtype=np.int64)
-    assert list(Loop(_add_up)(rows, np.array([1, 2, 3]), table)) == [1, 3, 6]
+    assert list(Loop(_add_up)(rows, numbers=np.array([1, 2, 3]), table=table)) == [1, 3, 6]
     assert table[:, 0].tolist() == [1, 3, 6]
 
 
@@ -29,7 +29,7 @@ def test_few_rows_are_not_compiled() -> None:
     def unknown_to_numba(numbers: Sequence[int]) -> str:
         return f"{sorted(set(numbers), key=str)}"
 
-    assert Loop(unknown_to_numba)(3, np.array([2, 10, 2])) == "[10, 2]"
+    assert Loop(unknown_to_numba)(3, numbers=np.array([2, 10, 2])) == "[10, 2]"
 
 
 def test_rows_of_several_numbers_as_columns() -> None:

@@ -59,11 +59,13 @@ def order_events(flow: Flow) -> list[Event]:
     numbers = {connection: number for number, connection in enumerate({s.connection: None for s in sends})}
     kinds, indices = _order(
         len(sends),
-        np.array([round(send.start_us, _DECIMALS) for send in sends]),
-        np.array([round(send.end_us, _DECIMALS) for send in sends]),
-        np.array([len(send.chunks) == 1 for send in sends], dtype=np.bool_),
-        np.array([numbers[send.connection] for send in sends], dtype=np.int64),
-        *(np.diff(needed), first_follower, followers),
+        start_us=np.array([round(send.start_us, _DECIMALS) for send in sends], dtype=np.float64),
+        end_us=np.array([round(send.end_us, _DECIMALS) for send in sends], dtype=np.float64),
+        is_single=np.array([len(send.chunks) == 1 for send in sends], dtype=np.bool_),
+        connection=np.array([numbers[send.connection] for send in sends], dtype=np.int64),
+        num_sources=np.diff(needed),
+        first_follower=first_follower,
+        followers=followers,
     )
     kind_of = tuple(Kind)
     return [(kind_of[kind], index) for kind, index in zip(kinds, indices, strict=True)]

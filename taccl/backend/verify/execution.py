@@ -86,9 +86,18 @@ def execute(
         executed,
         connections,
         *_run_blocks(
-            *(len(executed), executed.first_of_block, pieces, starts, awaited, never),
-            *(connections.receives_on, connections.sends_on, connections.sender, connections.receiver),
-            *(2**60 if slots is None else slots, iterations),
+            len(executed),
+            first=executed.first_of_block,
+            pieces=pieces,
+            starts=starts,
+            awaited=awaited,
+            never=never,
+            receives_on=connections.receives_on,
+            sends_on=connections.sends_on,
+            sender=connections.sender,
+            receiver=connections.receiver,
+            slots=2**60 if slots is None else slots,
+            iterations=iterations,
         ),
     )
     return Outcome(np.array(run.order, dtype=np.int64), run.blocked(iterations))

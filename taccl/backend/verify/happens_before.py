@@ -168,10 +168,18 @@ def _clocks(
     is_early = np.zeros(len(executed), dtype=np.bool_)
     if early:
         is_early = executed.columns.op[executed.step] == OP_CODE[Op.SEND]
-    own, source = column[executed.block], connections.source
     _fill(
-        *(done.size, sequence, own, position, source, starts, awaited, is_early),
-        *(within_rank, done, before),
+        done.size,
+        sequence=sequence,
+        own=column[executed.block],
+        position=position,
+        source=connections.source,
+        starts=starts,
+        awaited=awaited,
+        is_early=is_early,
+        within_rank=within_rank,
+        done=done,
+        before=before,
     )
     return before
 
