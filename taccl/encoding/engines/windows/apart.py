@@ -49,8 +49,11 @@ class Apart:
     bundles : the chunks of each.
     rows : in the order of the sends.
     copy_into : the one row that brings a copy to a cell; cells to which several come are not in it.
-    sum_out_of : the row that passes on the sum of a cell, of bundles in `root`.
-    root : of each bundle whose partial sums are a tree into one rank, that rank.
+    made : of cells where a whole sum is made, the rows that it is made of.
+    sum_out_of : the row that passes on the sum of a cell of a tree: it carries all that comes there, and
+        nothing else leaves. Any other tree of the same cells into the same rank would do as well.
+    sink : of each such cell, the rank where its tree ends.
+    root : of each bundle of which all partial sums are one tree, its sink.
     """
 
     problem: Problem
@@ -59,7 +62,9 @@ class Apart:
     bundles: list[tuple[int, ...]]
     rows: list[Row]
     copy_into: dict[Cell, int] = field(default_factory=dict)
+    made: dict[Cell, tuple[int, ...]] = field(default_factory=dict)
     sum_out_of: dict[Cell, int] = field(default_factory=dict)
+    sink: dict[Cell, int] = field(default_factory=dict)
     root: dict[int, int] = field(default_factory=dict)
 
     def rows_of(self) -> list[list[int]]:
@@ -102,23 +107,23 @@ def taken_apart(problem: Problem, decisions: list[Decision], bundles: list[tuple
     """
     explicit = any(decision.sums is not None for decision in decisions)
     first = {chunks[0]: number for number, chunks in enumerate(bundles)}
-    rows = [
+    plain = [
         (first[chunk], decision.link, send, decision.reduce if named is None else named > 0, named or 0)
         for send, decision in enumerate(decisions)
         for chunk, named in zip(decision.chunks, decision.sums or (None,) * len(decision.chunks), strict=True)
         if chunk in first
     ]
-    needs = _explicit_needs(problem, bundles, rows) if explicit else _compact_needs(problem, rows)
-    if needs is None:
-        return None
-    apart = Apart(
-        problem,
-        decisions,
-        explicit,
-        bundles,
-        [Row(*row, needs=each) for row, each in zip(rows, needs, strict=True)],
-    )
-    _find_ways(apart)
+    holdings = Holdings(problem) if explicit else None
+    needs = _compact_needs(problem, plain)
+    if holdings is not None:
+        if (found := _explicit_needs(problem, bundles, plain, holdings)) is None:
+            return None
+        needs = found
+    rows = [Row(*row, needs=each) for row, each in zip(plain, needs, strict=True)]
+    apart = Apart(problem, decisions, explicit, bundles, rows)
+    _find_copies(apart)
+    _find_trees(apart)
+    _find_where_sums_are_made(apart, holdings)
     return apart
 
 
@@ -141,11 +146,14 @@ def _compact_needs(problem: Problem, rows: list[tuple[int, int, int, bool, int]]
 
 
 def _explicit_needs(
-    problem: Problem, bundles: list[tuple[int, ...]], rows: list[tuple[int, int, int, bool, int]]
+    problem: Problem,
+    bundles: list[tuple[int, ...]],
+    rows: list[tuple[int, int, int, bool, int]],
+    holdings: Holdings,
 ) -> list[tuple[int, ...]] | None:
     """A row waits for what its own sums are made of."""
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
-    holdings, whole = Holdings(problem), contributors(problem.collective)
+    whole = contributors(problem.collective)
     copy_into: dict[Cell, int] = {}
     needs: list[tuple[int, ...]] = []
     for number, (bundle, link, _, _, carried) in enumerate(rows):
@@ -162,48 +170,70 @@ def _explicit_needs(
     return needs
 
 
-def _find_ways(apart: Apart) -> None:
-    src, dst = apart.problem.topology.src.tolist(), apart.problem.topology.dst.tolist()
-    whole = contributors(apart.problem.collective)
+def _find_copies(apart: Apart) -> None:
+    dst = apart.problem.topology.dst.tolist()
     several: set[Cell] = set()
-    passed_on: dict[int, dict[int, int]] = defaultdict(dict)
-    no_tree: set[int] = set()
     for number, row in enumerate(apart.rows):
         if not row.is_sum:
             cell = row.bundle, dst[row.link]
             if cell in apart.copy_into:
                 several.add(cell)
             apart.copy_into.setdefault(cell, number)
-        elif src[row.link] in passed_on[row.bundle]:
-            no_tree.add(row.bundle)
-        else:
-            passed_on[row.bundle][src[row.link]] = number
     for cell in several:
         del apart.copy_into[cell]
-    for bundle, rows in passed_on.items():
-        root = _root(apart, whole[apart.bundles[bundle][0]], rows)
-        if bundle in no_tree or root is None:
+
+
+def _find_trees(apart: Apart) -> None:
+    """Ranks that pass a bundle's sum on once, with all that comes there, and where that ends."""
+    src, dst = apart.problem.topology.src.tolist(), apart.problem.topology.dst.tolist()
+    whole = contributors(apart.problem.collective)
+    into: dict[Cell, set[int]] = defaultdict(set)
+    out_of: dict[Cell, list[int]] = defaultdict(list)
+    for number, row in enumerate(apart.rows):
+        if row.is_sum:
+            into[row.bundle, dst[row.link]].add(number)
+            out_of[row.bundle, src[row.link]].append(number)
+    for number, row in enumerate(apart.rows):  # what is passed on stands after what came
+        cell = row.bundle, src[row.link]
+        contributes = whole[apart.bundles[row.bundle][0]] >> cell[1] & 1
+        if not row.is_sum or len(out_of[cell]) > 1 or not contributes or into[cell] != set(row.needs):
             continue
-        apart.root[bundle] = root
-        apart.sum_out_of.update({(bundle, rank): row for rank, row in rows.items()})
+        parts = [(row.bundle, src[apart.rows[need].link]) for need in row.needs]
+        if all(part in apart.sum_out_of for part in parts):
+            apart.sum_out_of[cell] = number
+    for cell in apart.sum_out_of:
+        end = cell
+        while end in apart.sum_out_of:
+            end = end[0], dst[apart.rows[apart.sum_out_of[end]].link]
+        apart.sink[cell] = end[1]
+    for bundle in {row.bundle for row in apart.rows if row.is_sum}:
+        cells = [cell for cell in out_of if cell[0] == bundle]
+        sinks = {apart.sink.get(cell, -1) for cell in cells}
+        if len(sinks) == 1 and -1 not in sinks:
+            members = sinks | {rank for _, rank in cells}
+            if sum(1 << rank for rank in members) == whole[apart.bundles[bundle][0]]:
+                apart.root[bundle] = sinks.pop()
 
 
-def _root(apart: Apart, whole: int, passed_on: dict[int, int]) -> int | None:
-    """Where a bundle's sum is made, if its partial sums are a tree of its contributors and nothing else."""
-    topology = apart.problem.topology
-    senders = sum(1 << rank for rank in passed_on)
-    left = whole & ~senders
-    if senders & ~whole or left.bit_count() != 1:
-        return None
-    if apart.explicit:
-        carried = {rank: 1 << rank for rank in passed_on}
-        for rank, number in sorted(passed_on.items(), key=lambda each: each[1]):
-            row = apart.rows[number]
-            if row.carried != carried[rank]:
-                return None
-            receiver = int(topology.dst[row.link])
-            if receiver in carried:
-                carried[receiver] |= row.carried
-            elif receiver != left.bit_length() - 1:
-                return None
-    return left.bit_length() - 1
+def _find_where_sums_are_made(apart: Apart, holdings: Holdings | None) -> None:
+    topology, collective = apart.problem.topology, apart.problem.collective
+    src, dst = topology.src.tolist(), topology.dst.tolist()
+    into: dict[Cell, list[int]] = defaultdict(list)
+    leaves = {(row.bundle, src[row.link]) for row in apart.rows if not row.is_sum}
+    for number, row in enumerate(apart.rows):
+        if row.is_sum:
+            into[row.bundle, dst[row.link]].append(number)
+    for bundle, root in apart.root.items():
+        apart.made[bundle, root] = tuple(into[bundle, root])
+    if holdings is None:
+        return
+    first = {chunks[0]: number for number, chunks in enumerate(apart.bundles)}
+    whole = contributors(collective)
+    for chunk, rank in zip(collective.outputs.chunk.tolist(), collective.outputs.rank.tolist(), strict=True):
+        if chunk in first and collective.reduces[chunk]:
+            leaves.add((first[chunk], rank))
+    for bundle, rank in sorted(leaves - set(apart.copy_into)):
+        chunk = apart.bundles[bundle][0]
+        made_of = holdings.sources(chunk, rank, whole[chunk]) if collective.reduces[chunk] else None
+        if made_of is not None and all(part == OWN or apart.rows[part].is_sum for part in made_of):
+            apart.made[bundle, rank] = tuple(part for part in made_of if part != OWN)

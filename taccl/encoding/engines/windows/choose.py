@@ -15,9 +15,9 @@ from taccl.encoding.engines.windows.apart import Apart
 from taccl.encoding.engines.windows.model import Window
 from taccl.schedule import TOLERANCE_US
 
-#: The kinds of windows: all ways of some bundles; what comes to some ranks; whole sends; what happens at
-#: about one time; the order of sends alone.
-KINDS = ("bundles", "ranks", "sends", "time", "orders")
+#: The kinds of windows: all ways of some bundles; what comes to some ranks, or to those of a node;
+#: whole sends; what happens at about one time; the order of sends alone.
+KINDS = ("bundles", "ranks", "node", "sends", "time", "orders")
 #: So many sends at most leave their places in the orders of ports.
 _MOST_MOVABLE = 200
 #: So many bundles at most are split for one window.
@@ -96,7 +96,12 @@ class Chooser:
             opened = self._bundles(size)
             rows = [number for number, row in enumerate(self._apart.rows) if row.bundle in opened]
             return Window(frozenset(opened), frozenset(), self._movable(rows, _MOST_MOVABLE))
-        order = {"ranks": self._at_ranks, "sends": self._of_sends, "time": self._at_one_time}[kind]()
+        order = {
+            "ranks": self._at_ranks,
+            "node": self._in_node,
+            "sends": self._of_sends,
+            "time": self._at_one_time,
+        }[kind]()
         taken: set[int] = set()
         for number in order:
             if size <= 0:
@@ -107,7 +112,7 @@ class Chooser:
         return Window(frozenset(), frozenset(taken), self._movable(sorted(taken), _MOST_MOVABLE))
 
     def _seed(self) -> int:
-        return self._lots.choice(self._critical)
+        return int(self._lots.choice(self._critical))
 
     def _ways(self, number: int) -> int:
         row = self._apart.rows[number]
@@ -116,7 +121,7 @@ class Chooser:
     def _can_be_open(self, number: int) -> bool:
         row = self._apart.rows[number]
         if row.is_sum:
-            return row.bundle in self._apart.root
+            return (row.bundle, self._src[row.link]) in self._apart.sink
         return self._apart.copy_into.get((row.bundle, self._dst[row.link])) == number
 
     def _bundles(self, size: int) -> set[int]:
@@ -142,6 +147,20 @@ class Chooser:
         others = [rank for rank in rows if rank not in first]
         self._lots.shuffle(others)
         return [number for rank in first + others for number in rows.get(rank, ())]
+
+    def _in_node(self) -> list[int]:
+        """Copies to the ranks of a node from it, or sums from there, those near a critical one first."""
+        topology = self._apart.problem.topology
+        node_of, inside = topology.node_of, ~topology.internode
+        seed = self._apart.rows[self._seed()]
+        node = node_of[self._src[seed.link] if seed.is_sum else self._dst[seed.link]]
+        at = self._starts[seed.send]
+        rows = [
+            (abs(self._starts[row.send] - at), self._lots.random(), number)
+            for number, row in enumerate(self._apart.rows)
+            if row.is_sum == seed.is_sum and inside[row.link] and node_of[self._src[row.link]] == node
+        ]
+        return [number for _, _, number in sorted(rows)]
 
     def _of_sends(self) -> list[int]:
         """The rows of critical sends, then of others, drawn by lots."""

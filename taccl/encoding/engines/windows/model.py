@@ -3,7 +3,7 @@ r"""A window as a model: what is inside is decided anew, by the side of all that
 Time is counted in ticks. A *way* is an item (a bundle as a copy, or as a partial sum) over a link.
 
     start[s]        of each send; one that has nothing but open items may be left out
-    in[i, s]        open item i travels in send s: one that stays, one of its own, or one that open items share
+    in[i, s]        open item i travels in send s: one that stays, its own, or one that open items share
     at[i, r]        when open item i is at rank r; of partial sums, when all that comes there has come
     root[b, r]      whether the sum of an opened bundle is made at rank r
 
@@ -19,6 +19,7 @@ A send lasts alpha + n beta for the n chunks in it, so what joins a send makes i
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,9 +90,7 @@ class WindowModel:
         last: int,
         allowed: Callable[[int, int], bool],
     ) -> None:
-        from ortools.sat.python import (
-            cp_model,
-        )  # takes half a second, which searches without it need not wait
+        from ortools.sat.python import cp_model  # only now, since it takes half a second
 
         problem, topology = apart.problem, apart.problem.topology
         self.apart, self.window, self.last, self._allowed = apart, window, last, allowed
@@ -165,8 +164,12 @@ class WindowModel:
             if row.is_sum:
                 sender = self._src[row.link]
                 self._sum_cells.add((row.bundle, sender))
-                summing = self._starts_at[row.bundle] | {self.apart.root[row.bundle]}
-                links = {link for link in topology.links_from[sender] if self._dst[link] in summing}
+                sink = self.apart.sink[row.bundle, sender]
+                links = {
+                    link
+                    for link in topology.links_from[sender]
+                    if self._dst[link] == sink or self.apart.sink.get((row.bundle, self._dst[link])) == sink
+                }
             else:
                 self._copy_cells.add((row.bundle, self._dst[row.link]))
                 links = set(topology.links_into[self._dst[row.link]])
@@ -174,18 +177,15 @@ class WindowModel:
                 link for link in links if self._allowed(row.bundle, link)
             } | {row.link}
         for (bundle, sums), links in self._links.items():
-            unused = (
-                {link for link in links if not self._may_leave(bundle, sums, link)} if not sums else set()
-            )
-            links -= unused
-            if sums and bundle in self.window.opened:
-                links -= {link for link in links if not self._may_sum(bundle, link)}
+            opened, may = bundle in self.window.opened, self._may_sum if sums else self._may_leave
+            if opened or not sums:
+                links.intersection_update([link for link in links if may(bundle, link)])
 
     def _may_sum(self, bundle: int, link: int) -> bool:
         places = self._starts_at[bundle]
         return self._src[link] in places and self._dst[link] in places
 
-    def _may_leave(self, bundle: int, sums: bool, link: int) -> bool:
+    def _may_leave(self, bundle: int, link: int) -> bool:
         """Whether a copy can be where the link begins, and is not there already where it ends."""
         sender, receiver = self._src[link], self._dst[link]
         if not self._is_reduced(bundle) and receiver in self._starts_at[bundle]:
@@ -200,7 +200,7 @@ class WindowModel:
             return "open"
         if (bundle, rank) in self.apart.copy_into:
             return "copied"
-        if self.apart.root.get(bundle) == rank:
+        if (bundle, rank) in self.apart.made:
             return "made"
         return None
 
@@ -448,15 +448,29 @@ class WindowModel:
         ends: dict[int, Any] = {}  # of each row that stays
         for send in self._place.values():
             for row in send.kept:
-                if row.is_sum and row.bundle in self.apart.root:
+                if row.is_sum and (row.bundle, self._src[row.link]) in self.apart.sink:
                     sums_into[row.bundle, self._dst[row.link]].append(send.end)
         for number, row in enumerate(self.apart.rows):
             if not self._is_open(number):
                 ends[number] = self._place[row.send].end
 
         def gathered(bundle: int, rank: int) -> list[Any]:
+            """What a rank of a tree waits for, or the one where it ends."""
             open_ones = self._at.get(((bundle, True), rank))
             return sums_into[bundle, rank] + ([] if open_ones is None else [open_ones])
+
+        def all_of(needs: tuple[int, ...]) -> list[Any]:
+            moments: list[Any] = []
+            trees: set[Cell] = set()
+            for need in needs:
+                row = self.apart.rows[need]
+                if row.is_sum and (row.bundle, self._src[row.link]) in self.apart.sink:
+                    trees.add((row.bundle, self._dst[row.link]))
+                elif need in ends:
+                    moments.append(ends[need])
+                else:
+                    moments.append(self._at[(row.bundle, row.is_sum), self._dst[row.link]])
+            return moments + [moment for cell in sorted(trees) for moment in gathered(*cell)]
 
         def there(bundle: int, rank: int) -> list[Any]:
             """What a copy of a bundle that leaves a rank waits for, where `_held` knows it."""
@@ -464,17 +478,17 @@ class WindowModel:
                 return [self._at[(bundle, False), rank]]
             if (bundle, rank) in self.apart.copy_into:
                 return [ends[self.apart.copy_into[bundle, rank]]]
-            return gathered(bundle, rank) if self.apart.root.get(bundle) == rank else []
+            return all_of(self.apart.made.get((bundle, rank), ()))
 
         for sending in self._place.values():
             for row in sending.kept:
                 sender = self._src[row.link]
-                if row.is_sum and row.bundle in self.apart.root:
+                if row.is_sum and (row.bundle, sender) in self.apart.sink:
                     waits = gathered(row.bundle, sender)
                 elif not row.is_sum and self._held(row.bundle, sender):
                     waits = there(row.bundle, sender)
                 else:
-                    waits = [self._ready(each, ends) for each in row.needs]
+                    waits = all_of(row.needs)
                 for moment in waits:
                     self.cp.add(sending.start >= moment)
         for (item, link), options in self._options.items():
@@ -489,10 +503,6 @@ class WindowModel:
                     self.cp.add(sending.start >= moment).only_enforce_if(literal)
                 if (item, receiver) in self._at:
                     self.cp.add(self._at[item, receiver] >= sending.end).only_enforce_if(literal)
-
-    def _ready(self, number: int, ends: dict[int, Any]) -> Any:
-        row = self.apart.rows[number]
-        return ends[number] if number in ends else self._at[(row.bundle, row.is_sum), self._dst[row.link]]
 
     def _ports_serve_one_at_a_time(self) -> None:
         topology = self.apart.problem.topology
@@ -515,7 +525,7 @@ class WindowModel:
                     else:
                         staying.append((self._begin[number], number, sending, busy))
             staying.sort(key=lambda each: each[:2])
-            for (_, _, one, busy), (_, _, other, _) in zip(staying, staying[1:], strict=False):
+            for (_, _, one, busy), (_, _, other, _) in itertools.pairwise(staying):
                 self.cp.add(other.start >= one.start + busy)
             if loose and len(intervals) > 1:
                 self.cp.add_no_overlap(intervals)
@@ -605,13 +615,12 @@ class WindowModel:
         return Decision(chunks, link, any(sums), sums)
 
     def _sets(self, taken: list[tuple[int, int, int, list[tuple[int, bool, int]]]]) -> dict[Cell, int]:
-        """What each rank passes on of bundles whose partial sums are a tree with open ways."""
-        anew = set(self.window.opened) | {bundle for bundle, _ in self._sum_cells}
+        """What each rank of a tree passes on: it may have changed."""
         held: dict[Cell, int] = {}
         for _, _, link, carries in taken:
             for bundle, is_sum, _ in carries:
-                if is_sum and bundle in anew:
-                    sender, receiver = (bundle, self._src[link]), (bundle, self._dst[link])
+                sender, receiver = (bundle, self._src[link]), (bundle, self._dst[link])
+                if is_sum and (bundle in self.window.opened or sender in self.apart.sink):
                     held.setdefault(sender, 1 << sender[1])
                     held[receiver] = held.get(receiver, 1 << receiver[1]) | held[sender]
-        return held
+        return {cell: held[cell] for cell in held if cell[0] in self.window.opened or cell in self.apart.sink}
