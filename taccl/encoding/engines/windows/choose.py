@@ -83,9 +83,10 @@ class Chooser:
         self._apart, self._starts, self._lots = apart, starts, lots
         self._critical = [number for number, row in enumerate(apart.rows) if slack[row.send] <= TOLERANCE_US]
         topology = apart.problem.topology
-        self._src, self._dst = topology.src.tolist(), topology.dst.tolist()
-        self._ways_into = [len(links) for links in topology.links_into]
-        self._ways_out_of = [len(links) for links in topology.links_from]
+        self._src: list[int] = topology.src.tolist()
+        self._dst: list[int] = topology.dst.tolist()
+        self._ways_into: list[int] = [len(links) for links in topology.links_into]
+        self._ways_out_of: list[int] = [len(links) for links in topology.links_from]
         self._num_links = topology.num_links
 
     def draw(self, kind: str, size: int) -> Window:
@@ -96,12 +97,13 @@ class Chooser:
             opened = self._bundles(size)
             rows = [number for number, row in enumerate(self._apart.rows) if row.bundle in opened]
             return Window(frozenset(opened), frozenset(), self._movable(rows, _MOST_MOVABLE))
-        order = {
+        orders = {
             "ranks": self._at_ranks,
             "node": self._in_node,
             "sends": self._of_sends,
             "time": self._at_one_time,
-        }[kind]()
+        }
+        order = orders[kind]()
         taken: set[int] = set()
         for number in order:
             if size <= 0:

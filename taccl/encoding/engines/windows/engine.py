@@ -35,13 +35,13 @@ _FIRST, _LEAST, _MOST = 150.0, 40.0, 6_000.0
 #: By how much windows grow and shrink.
 _GROW, _SHRINK = 1.3, 0.8
 #: The part of the time for one window, and its limits in seconds.
-_PART, _LEAST_S, _MOST_S = 0.05, 0.3, 4.0
+_PART, _LEAST_S, _MOST_S = 0.08, 0.5, 5.0
 #: A window that took less than this part of its time was small.
 _SOON = 0.3
 #: How often a kind is drawn that did not help, relative to one that always does.
 _ALWAYS_DRAWN = 0.15
 _FORGET = 0.8
-_WORKERS = 4
+_WORKERS = 1
 #: So many sends of a model are written down in a unit of work.
 _WRITTEN_PER_UNIT = 30
 
