@@ -5,6 +5,7 @@ It knows a schedule taken apart, and draws lots; models and solvers it must not 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,8 @@ from taccl.schedule import TOLERANCE_US
 KINDS = ("bundles", "ranks", "node", "sends", "time", "orders")
 #: So many sends at most leave their places in the orders of ports.
 _MOST_MOVABLE = 200
-#: So many bundles at most are split for one window.
-_MOST_SPLIT = 4
+#: So many cuts of bundles at most are made for one window.
+_MOST_CUTS = 6
 
 
 def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
@@ -53,16 +54,22 @@ def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> l
     return [max(0.0, late - start) for late, start in zip(latest, starts, strict=True)]
 
 
-def split(bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random) -> list[tuple[int, ...]]:
-    """The bundles with some of those in `wide` cut in two."""
+def split(
+    bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random
+) -> list[tuple[int, ...]]:
+    """The bundles with some of those in `wide` cut into a few parts."""
     wide = [bundle for bundle in wide if len(bundles[bundle]) > 1]
-    chosen = lots.sample(wide, min(len(wide), lots.randint(0, _MOST_SPLIT)))
-    made = list(bundles)
-    for bundle in chosen:
+    made, cuts_left = list(bundles), lots.randint(0, _MOST_CUTS)
+    lots.shuffle(wide)
+    for bundle in wide:
+        if not cuts_left:
+            break
         chunks = bundles[bundle]
-        cut = lots.choice((len(chunks) // 2, lots.randint(1, len(chunks) - 1)))
-        made[bundle] = chunks[:cut]
-        made.append(chunks[cut:])
+        cuts = sorted(lots.sample(range(1, len(chunks)), lots.randint(1, min(cuts_left, len(chunks) - 1))))
+        cuts_left -= len(cuts)
+        parts = [chunks[one:other] for one, other in itertools.pairwise((0, *cuts, len(chunks)))]
+        made[bundle] = parts[0]
+        made += parts[1:]
     return made
 
 
