@@ -54,9 +54,7 @@ def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> l
     return [max(0.0, late - start) for late, start in zip(latest, starts, strict=True)]
 
 
-def split(
-    bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random
-) -> list[tuple[int, ...]]:
+def split(bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random) -> list[tuple[int, ...]]:
     """The bundles with some of those in `wide` cut into a few parts."""
     wide = [bundle for bundle in wide if len(bundles[bundle]) > 1]
     made, cuts_left = list(bundles), lots.randint(0, _MOST_CUTS)
@@ -100,11 +98,11 @@ class Chooser:
         """A window of a kind with about `size` ways."""
         if kind == "orders":
             return Window(frozenset(), frozenset(), self._movable([self._seed()], size))
-        if kind == "bundles":
-            opened = self._bundles(size)
+        if kind == "bundles" and (opened := self._bundles(size)):
             rows = [number for number, row in enumerate(self._apart.rows) if row.bundle in opened]
             return Window(frozenset(opened), frozenset(), self._movable(rows, _MOST_MOVABLE))
         orders = {
+            "bundles": self._of_sends,
             "ranks": self._at_ranks,
             "node": self._in_node,
             "sends": self._of_sends,
@@ -134,9 +132,13 @@ class Chooser:
         return self._apart.copy_into.get((row.bundle, self._dst[row.link])) == number
 
     def _bundles(self, size: int) -> set[int]:
-        """Bundles on critical paths, then others."""
-        critical = sorted({self._apart.rows[number].bundle for number in self._critical})
-        others = sorted({row.bundle for row in self._apart.rows} - set(critical))
+        """Bundles on critical paths, then others; of sums, such as are made once, at one rank."""
+        copied = {row.bundle for row in self._apart.rows} - {
+            row.bundle for row in self._apart.rows if row.is_sum
+        }
+        free = copied | set(self._apart.root)
+        critical = sorted({self._apart.rows[number].bundle for number in self._critical} & free)
+        others = sorted(free - set(critical))
         self._lots.shuffle(critical)
         self._lots.shuffle(others)
         phases = 2 if self._apart.problem.collective.is_reduction else 1

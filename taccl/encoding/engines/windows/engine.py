@@ -89,14 +89,14 @@ class _Search:
         self._instance, self._seed = instance, options.seed
         self._lots = random.Random(options.seed)
         self._kinds = [_Kind(name) for name in KINDS]
-        self._number = 0
+        self._number, self._ends_here = 0, False
         usable = instance.problem.limits.may_use
         self._usable = None if usable is None else usable[instance.problem.collective.owner]
         self._take(best)
 
     def goes_on(self) -> bool:
         """Whether there may be anything better."""
-        return self.best.makespan_us > self._instance.bound_us + TOLERANCE_US
+        return not self._ends_here and self.best.makespan_us > self._instance.bound_us + TOLERANCE_US
 
     def _take(self, schedule: Schedule) -> None:
         self.best = schedule
@@ -114,8 +114,9 @@ class _Search:
         kind = lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
         bundles = split(self._bundles, range(len(self._bundles)), lots)
         apart = taken_apart(problem, self._decisions, bundles)
-        if apart is None:
-            raise ValueError("the schedule's sends are in no order in which they can happen")
+        if apart is None:  # own sums are made of what only later ones bring: no window is drawn from that
+            self._ends_here = True
+            return
         slack = slacks_us(apart, self._starts, self._ends)
         window = Chooser(apart, self._starts, slack, lots).draw(kind.name, round(kind.size))
         ticks = ticks_of(problem, self.best.makespan_us)
