@@ -42,8 +42,10 @@ _SOON = 0.3
 _ALWAYS_DRAWN = 0.15
 _FORGET = 0.8
 _WORKERS = 1
-#: So many sends of a model are written down in a unit of work.
-_WRITTEN_PER_UNIT = 30
+#: So many sends of a model are written down in a unit of work, and so many rows taken apart.
+_WRITTEN_PER_UNIT, _APART_PER_UNIT = 30, 50
+#: A window of more rows than this for each second that is left is not begun, nor one of more than so many.
+_ROWS_PER_S, _MOST_ROWS = 4_000, 10_000
 
 
 def serves(instance: Instance) -> Verdict:
@@ -71,7 +73,7 @@ def windows(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
     ------
     SolverError : CP-SAT failed.
     """
-    if not serves(instance) or len(best) > 4 * _MOST_TRANSFERS:
+    if not serves(instance) or len(best) > 4 * _MOST_TRANSFERS or not budget.remaining_s():
         return
     search = _Search(instance, options, best)
     told_us = best.makespan_us
@@ -106,6 +108,8 @@ class _Search:
         self._ends: list[float] = sends.end_us[order].tolist()
         self._decisions = decisions_of(schedule)
         self._bundles = bundles_of(schedule.problem, self._decisions)
+        first = {chunks[0] for chunks in self._bundles}
+        self._rows = sum(len(first.intersection(decision.chunks)) for decision in self._decisions)
         self._late = _ending_last(schedule)
 
     def step(self, budget: Budget) -> None:
@@ -113,6 +117,10 @@ class _Search:
         problem, lots = self._instance.problem, self._lots
         kind = lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
         bundles = split(self._bundles, range(len(self._bundles)), lots)
+        if self._rows > min(_MOST_ROWS, _ROWS_PER_S * budget.remaining_s()):
+            self._ends_here = True
+            return
+        budget.spend(self._rows / _APART_PER_UNIT)
         apart = taken_apart(problem, self._decisions, bundles)
         if apart is None:  # own sums are made of what only later ones bring: no window is drawn from that
             self._ends_here = True
