@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taccl.api import StatedProblem, make_problem, synthesize
+    from taccl.api import make_problem, synthesize
     from taccl.backend.verify import verify_file
     from taccl.collective import Collective
     from taccl.collectives import make_collective
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from taccl.schemas import json_schema
     from taccl.simulated import SimulatedFile, simulate_file
     from taccl.sketch import Sketch, load_sketch
+    from taccl.stated import StatedProblem
     from taccl.topologies import PhysicalTopology, load_topology
 
 __version__ = version("taccl")
@@ -87,7 +88,7 @@ _HOME = {
     "SearchOptions": "encoding.core.options",
     "SimulatedFile": "simulated",
     "Sketch": "sketch",
-    "StatedProblem": "api",
+    "StatedProblem": "stated",
     "TacclError": "errors",
     "bounds": "proofs",
     "check_machine": "machine_check",
