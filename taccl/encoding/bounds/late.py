@@ -135,8 +135,8 @@ class _Late:
 
     def arrived(self, end_us: float) -> int:
         """N: how many chunks can have arrived by a moment."""
-        close = CLOSE * self.horizon_us
-        return sum(ways.worth(end_us, ways.cap, close, self.budget) for ways in self.ways)
+        close, meter = CLOSE * self.horizon_us, self.budget.meter()
+        return sum(ways.worth(end_us, ways.cap, close, meter) for ways in self.ways)
 
     def moments(self) -> Iterator[tuple[float, int]]:
         """The last moments before which so many chunks can have arrived at most, the latest first."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.bounds.first_times import CLOSE, OutOfBudget, Steps
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import Budget, Meter
 from taccl.network import FloatArray
 
 #: Bounds are told apart to this part of them.
@@ -28,7 +28,7 @@ _APART = 1e-11
 #: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
 _AHEAD, _SOONEST = 1.05, 50
 #: Units of work for going through the ways once, and for each of them.
-_UNITS, _UNITS_PER_WAY = 0.05, 3e-4
+_UNITS, _UNITS_PER_WAY = 0.05, 2e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Ways:
     tables: tuple[StepTable, StepTable]
     cap: int
 
-    def worth(self, end_us: float, enough: int, close: float, budget: Budget) -> int:
+    def worth(self, end_us: float, enough: int, close: float, meter: Meter) -> int:
         """The most that groups in turns are worth by an end; or `enough`, if it is no less.
 
         Raises
@@ -99,9 +99,8 @@ class Ways:
             best = worth
             if best >= enough:
                 return enough
-            if not budget.remaining_s():
+            if not meter.goes_on(_UNITS + _UNITS_PER_WAY * len(self.most)):
                 raise OutOfBudget
-            budget.spend(_UNITS + _UNITS_PER_WAY * len(self.most))
             leaves = np.maximum(free_us, self.from_us)
             left = end_us - (leaves + self.takes_us) + close
             kept = np.flatnonzero(left >= 0)
@@ -132,7 +131,7 @@ def least_end_us(
     0 where that is no later than `known_us`, and `horizon_us` where it is no sooner. Where the budget does
     not let it end, what has been shown until then.
     """
-    close = CLOSE * horizon_us
+    close, meter = CLOSE * horizon_us, budget.meter()
     alike: dict[bytes, list[Ways]] = {}
     for ways in ports:
         columns = (ways.from_us, ways.takes_us, ways.busy_us, ways.most, ways.many, ways.once, ways.w, ways.s)
@@ -142,7 +141,7 @@ def least_end_us(
     def possible(end_us: float) -> bool:
         left = need
         for each in alike.values():
-            left -= len(each) * each[0].worth(end_us, max(0, left), close, budget)
+            left -= len(each) * each[0].worth(end_us, max(0, left), close, meter)
             if left <= 0:
                 return True
         return False

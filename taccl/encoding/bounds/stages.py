@@ -61,6 +61,8 @@ _MOST_CLASSES = 4
 _MOST_CUTS = 8
 #: What each cut may use of the budget that is left.
 _SHARE = 0.75
+#: All cuts of a view together are not worth more seconds than this: the first ones say most.
+_MOST_S = 4.0
 #: How far it looks, in times of what is known.
 _HORIZON = 2.5
 
@@ -320,7 +322,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance = view.instance
     if not known_us or view.backwards or is_large(view.problem):
         return
-    cuts = node_cuts(instance)
+    cuts, budget = node_cuts(instance), budget.at_most(_MOST_S)
     if view.problem.collective.is_reduction:
         cuts = [*cuts, *instance.once(Crossings).cuts]
     for cut in one_of_each_orbit(instance, cuts)[:_MOST_CUTS]:
