@@ -45,7 +45,7 @@ _BEFORE_THE_LAST_STEP = 0.9
 _BEFORE_ALL_PROGRAMS = _BEFORE_THE_LAST_STEP / 2
 #: Windows of the best schedule improve what the phases found, as long as there is time: the phases leave them
 #: so much.
-_BEFORE_WINDOWS, _FOR_WINDOWS_BEFORE_ALL_PROGRAMS = 0.6, 0.4
+_BEFORE_WINDOWS, _FOR_WINDOWS_BEFORE_ALL_PROGRAMS = 0.75, 0.4
 #: The smaller messages are, the more of the time message combining has: at most this, so that greedy, MILP
 #: and CP have a turn even where alpha is all that counts.
 _MOST_FOR_COMBINING = 0.6
