@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
     from taccl.machine_check import MachineCheck, check_machine
-    from taccl.measured import MeasuredFit, fit_measured
+    from taccl.measured import fit_measured
+    from taccl.measured_fit import MeasuredFit
     from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
@@ -78,7 +79,7 @@ _HOME = {
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
-    "MeasuredFit": "measured",
+    "MeasuredFit": "measured_fit",
     "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
