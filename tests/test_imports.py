@@ -21,6 +21,7 @@ NOUNS = (
         "plugins",
         "arguments",
         "compiled",
+        "collector",
         "reading",
         "buildable",
         "units",

@@ -84,6 +84,16 @@ def test_no_port_carries_much_more_than_others() -> None:
     assert trees.load_us.max() <= 1.1 * trees.load_us.mean()
 
 
+def test_trees_are_the_same_however_often_the_budget_is_looked_at(monkeypatch) -> None:
+    search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
+    batches = search._batches(Grouping(1))
+    at_once = search._trees(batches, 0.3, 0)
+    monkeypatch.setattr("taccl.encoding.engines.forest.choose._ARCS_BETWEEN_LOOKS", 1)
+    looking = search._trees(batches, 0.3, 0, Budget.of_work(10_000))
+    assert np.array_equal(at_once.arc, looking.arc)
+    assert search._trees(batches, 0.3, 0, Budget.of_work(1)) is None  # not all were chosen in time
+
+
 def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
     asked = problem(full(3), "allreduce")
     search = _Search(Instance(asked), 0)
