@@ -24,7 +24,7 @@ NUM_LINKS = 3
 
 def three_links() -> tuple[Costs, PortQueues]:
     """A one-way ring, whose links share no port: a chunk of 1 MB takes 1 us."""
-    costs = costs_of(ring(NUM_LINKS))
+    costs = costs_of(ring(NUM_LINKS, 0.0))
     assert len(costs.alpha_us) == NUM_LINKS
     return costs, port_queues(costs, np.full(NUM_LINKS, 2), 4, 4, np.float64)
 
