@@ -130,18 +130,27 @@ def scheduled(
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
     trees = _trees(forest, arcs, costs, chunk_mb * most)
     state = _state(many, num_ranks)
+    key = wave_us * np.arange(many)[:, None, None] - trees.after[batch_of]
     first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if trees.copies else many
     uses = _uses(forest, arcs, len(costs.alpha_us), allowed, kind[batch_of[first_open:]], batch_of)
     most_ready = state.start.size + (many - first_open) * len(arcs.child)
     queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
     _run(
-        arcs, costs, queues, trees, allowed, kind, batches.first, batch_of, chunk_mb, wave_us, most,
+        arcs, costs, queues, trees, allowed, kind, batches.first, batch_of, chunk_mb, key, most,
         first_open, state,
     )  # fmt: skip
     at = np.nonzero(state.start >= 0.0)
     place, kind, _ = at
     return Transfers(
         batches.chunk[place], state.via[at], state.start[at], state.end[at], kind == _UP, state.leader[at]
+    )
+
+
+def mirrored(rows: Transfers) -> Transfers:
+    """The same backwards in time: copies become sums that go the other way."""
+    end_us = rows.end_us.max(initial=0.0)
+    return Transfers(
+        rows.chunk, rows.link, end_us - rows.end_us, end_us - rows.start_us, ~rows.is_sum, rows.leader
     )
 
 
@@ -263,13 +272,13 @@ def _run(
     first_of_batch: Any,
     batch_of: Any,
     mb: float,
-    wave: float,
+    key: Any,
     most: int,
     first_open: int,
     state: Any,
 ) -> None:
     """Fill `state`. Copies of chunks from `first_open` on may go beside their trees, over allowed arcs."""
-    root, arc, child_first, children, after = trees[2:]
+    root, arc, child_first, children = trees[2:6]
     start, end, via, leader, pending, there = state
     sums, copies = trees.sums, trees.copies
     many, num_ranks = len(batch_of), arc.shape[1]
@@ -283,7 +292,7 @@ def _run(
             kind = _UP if sums else _DOWN
             if arc[b, rank] < 0 or pending[c, rank] or not (sums or arcs.parent[arc[b, rank]] == root[b]):
                 continue
-            offer(queues, wave * c - after[b, kind, rank], c * size + kind * num_ranks + rank)
+            offer(queues, key[c, kind, rank], c * size + kind * num_ranks + rank)
     now = 0.0
     while now < np.inf:
         while any_ready(queues):
@@ -325,14 +334,14 @@ def _run(
                     at_rank = arcs.parent[arc[b, rank]]
                     pending[c, at_rank] -= 1
                     if pending[c, at_rank] == 0 and at_rank != root[b]:
-                        offer(queues, wave * c - after[b, _UP, at_rank], c * size + _UP * num_ranks + at_rank)
+                        offer(queues, key[c, _UP, at_rank], c * size + _UP * num_ranks + at_rank)
                 if copies and (kind == _DOWN or (at_rank == root[b] and pending[c, at_rank] == 0)):
                     there[c, at_rank] = True
                     for place in range(child_first[b, at_rank], child_first[b, at_rank + 1]):
                         below = children[b, place]
                         if start[c, _DOWN, below] < 0.0:
                             turn = c * size + _DOWN * num_ranks + below
-                            offer(queues, wave * c - after[b, _DOWN, below], turn)
+                            offer(queues, key[c, _DOWN, below], turn)
                     if c >= first_open:
                         for a in range(arcs.first[at_rank], arcs.first[at_rank + 1]):
                             below = arcs.child[a]
@@ -342,7 +351,7 @@ def _run(
                                 and arc[b, below] != a
                                 and start[c, _DOWN, below] < 0.0
                             ):
-                                key = _LATER_US + wave * c - after[b, _DOWN, below]
-                                offer(queues, key, total + (c - first_open) * num_arcs + a)
+                                later = _LATER_US + key[c, _DOWN, below]
+                                offer(queues, later, total + (c - first_open) * num_arcs + a)
                 c += 1
             number = next_arrival(queues, now)
