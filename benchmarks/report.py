@@ -44,13 +44,11 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def write(name: str, title: str, intro: str, body: str) -> None:
-    """Write docs/results/NAME.md."""
+def write(name: str, title: str, intro: str, body: str, measured: str = "") -> None:
+    """Write docs/results/NAME.md; `measured` says when and how where that is not now and by this command."""
     command = shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
-    text = (
-        f"# {title}\n\n{intro}\n\n{body}\n\n"
-        f"Measured {datetime.date.today()} on {machine()}, with `{command}`.\n"
-    )
+    measured = measured or f"Measured {datetime.date.today()} on {machine()}, with `{command}`."
+    text = f"# {title}\n\n{intro}\n\n{body}\n\n{measured}\n"
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(wrapped(text))
     print(f"wrote docs/results/{name}.md", file=sys.stderr)

@@ -1,21 +1,28 @@
 """Large machines and large AllReduces: how near to the bound, in what time and memory.
 
-    python -m benchmarks.scale [--part targets|growth] [--only TEXT ...] [--most-ranks N] [--memory GIB]
+    python -m benchmarks.scale [--part targets|growth|none] [--only TEXT ...] [--missing] [--most-ranks N]
+                               [--memory GIB]
 
 `targets` are the rows that the project sets itself, each with the share of the bound that is asked and the
 time limit for it; `growth` are machines of one kind from 64 ranks on, with one chunk for each rank, for the
-plot of time and quality against ranks. Each row is a fresh process, without a file.
+plot of time and quality against ranks. Each row is a fresh process, without a file. Rows are kept beside the
+page as they are measured, so that several goes, also at once, fill it: `--missing` goes on where another
+stopped, and `--part none` only writes the page anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks import report
+from benchmarks import kept, report, scale_plot
 from benchmarks.calls import Case, Outcome, outcome
+from benchmarks.kept import Measured
+
+#: The page, the rows beside it, and the plot.
+NAME = "scale"
 
 #: (machine, nodes, ranks, the share of the bound that is asked for): AllReduce of 1 GB, 60 s.
 ALLREDUCE = (
@@ -48,6 +55,16 @@ KINDS = {
     "mesh": (("mesh:8x8", None, 64), ("mesh:16x16", None, 256), ("mesh:32x32", None, 1024)),
     "torus": (("torus:4x4x4", None, 64), ("torus:8x8x4", None, 256), ("torus:16x8x8", None, 1024)),
     "dgx-h100": (("dgx-h100", 8, 64), ("dgx-h100", 32, 256), ("dgx-h100", 128, 1024)),
+    "fat-tree, 2:1": (
+        ("fat-tree:8x8:2", None, 64),
+        ("fat-tree:16x16:2", None, 256),
+        ("fat-tree:32x32:2", None, 1024),
+    ),
+    "dragonfly": (
+        ("dragonfly:8x4x2", None, 64),
+        ("dragonfly:16x4x4", None, 256),
+        ("dragonfly:32x8x4", None, 1024),
+    ),
 }
 GROWING = ("allgather", "allreduce")
 
@@ -59,6 +76,7 @@ HEADER = (
     "limit s",
     "wall s",
     "first s",
+    "near s",
     "best s",
     "transfers",
     "time us",
@@ -66,6 +84,7 @@ HEADER = (
     "of bound",
     "asked",
     "GiB",
+    "day",
 )
 
 
@@ -79,31 +98,52 @@ class Row:
 
 
 def main() -> None:
-    """Run the rows asked for and write docs/results/scale.md, with its plot."""
+    """Measure the rows asked for, and write docs/results/scale.md of all that were ever measured."""
+    arguments = _arguments()
+    parts = {"targets": _targets(), "growth": _growth()}
+    before = kept.kept(NAME)
+    for part, rows in parts.items():
+        for row in rows:
+            if _is_wanted(part, row, arguments) and not (arguments.missing and row.case in before):
+                came = kept.measured_now(row.case, outcome(row.case, arguments.memory))
+                kept.keep(NAME, came)
+                print(part, *_cells(row, came), sep="  ", file=sys.stderr, flush=True)
+    measured = kept.kept(NAME)
+    body = []
+    for part, rows in parts.items():
+        done = [(row, measured[row.case]) for row in rows if row.case in measured]
+        if done:
+            body.append(f"## {part.capitalize()}\n\n{report.table(HEADER, [_cells(*each) for each in done])}")
+        if part == "growth" and any(came.outcome.answer for _, came in done):
+            scale_plot.draw(KINDS, GROWING, done, report.RESULTS / "scale.png")
+            body.append("![time and quality against ranks](scale.png)")
+    report.write(
+        NAME,
+        "Large machines and large AllReduces",
+        _intro(parts, measured),
+        "\n\n".join(body),
+        "Each row was measured on its day with `python -m benchmarks.scale --only MACHINE/COLLECTIVE`, on "
+        f"{' and '.join(sorted({came.machine for came in measured.values()}))}.",
+    )
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="as dgx-h100x128/allreduce")
-    parser.add_argument("--part", choices=("targets", "growth"), help="this one alone")
+    parser.add_argument("--part", choices=("targets", "growth", "none"), help="this one alone")
+    parser.add_argument("--missing", action="store_true", help="only rows that were never measured")
     parser.add_argument("--most-ranks", type=int, default=1024, metavar="N")
     parser.add_argument("--memory", type=float, default=6.0, metavar="GIB", help="more than this ends a row")
-    arguments = parser.parse_args()
-    parts: dict[str, list[tuple[Row, Outcome]]] = {"targets": [], "growth": []}
-    for part, rows in (("targets", _targets()), ("growth", _growth())):
-        for row in rows if arguments.part in (None, part) else ():
-            name = f"{row.case.place}/{row.case.collective}"
-            if row.ranks <= arguments.most_ranks and (
-                not arguments.only or any(text in name for text in arguments.only)
-            ):
-                parts[part].append((row, outcome(row.case, arguments.memory)))
-                print(part, *_cells(*parts[part][-1]), sep="  ", file=sys.stderr, flush=True)
-    body = "\n\n".join(
-        f"## {part.capitalize()}\n\n{report.table(HEADER, [_cells(*each) for each in done])}"
-        for part, done in parts.items()
-        if done
+    return parser.parse_args()
+
+
+def _is_wanted(part: str, row: Row, arguments: argparse.Namespace) -> bool:
+    name = f"{row.case.place}/{row.case.collective}"
+    return (
+        arguments.part in (None, part)
+        and row.ranks <= arguments.most_ranks
+        and (not arguments.only or any(text in name for text in arguments.only))
     )
-    if any(done[1].answer for done in parts["growth"]):
-        _plot(parts["growth"])
-        body += "\n\n![time and quality against ranks](scale.png)"
-    report.write("scale", "Large machines and large AllReduces", _intro(parts["targets"]), body)
 
 
 def _targets() -> list[Row]:
@@ -136,12 +176,13 @@ def _is_met(row: Row, came: Outcome) -> bool:
     return bool(came.answer) and 1 - came.answer["gap"] >= row.asked and came.wall_s <= row.case.allowed_s
 
 
-def _cells(row: Row, came: Outcome) -> list[str]:
-    answer, case = came.answer, row.case
-    figures = ["-"] * 5 + [came.failure]
+def _cells(row: Row, measured: Measured) -> list[str]:
+    came, answer, case = measured.outcome, measured.outcome.answer, row.case
+    figures = ["-"] * 6 + [came.failure]
     if answer:
         figures = [
             f"{answer['first_s']:.1f}",
+            f"{answer['near_s']:.1f}" if "near_s" in answer else "-",
             f"{answer['best_s']:.1f}",
             f"{answer['transfers']}",
             f"{answer['time_us']:.1f}",
@@ -159,50 +200,21 @@ def _cells(row: Row, came: Outcome) -> list[str]:
         *figures,
         asked if not row.asked or _is_met(row, came) else f"**{asked}**",
         f"{came.peak_gib:.2f}",
+        measured.day,
     ]
 
 
-def _intro(done: Sequence[tuple[Row, Outcome]]) -> str:
-    met = sum(_is_met(*each) for each in done)
+def _intro(parts: Mapping[str, Sequence[Row]], measured: Mapping[Case, Measured]) -> str:
+    targets = [(row, measured[row.case].outcome) for row in parts["targets"] if row.case in measured]
+    missing = sum(row.case not in measured for rows in parts.values() for row in rows)
+    met = f"{sum(_is_met(*each) for each in targets)} of {len(targets)}"
+    not_yet = f" {missing} rows of the benchmark were not measured yet." if missing else ""
     return (
         "1 GB, without a file. Every row is a fresh process; `wall s` is all of its life, with its imports. "
-        "`first s` and `best s`: when the first and the last schedule were found. `of bound`: bound / time. "
-        f"{met} of {len(done)} targets are met, within the limit x 1.1 + 3 s; those that are not are bold."
+        "`first s`, `near s` and `best s`: when the first schedule was found, one within 1% of the last, and "
+        f"the last. `of bound`: bound / time. {met} targets that were measured are met, within the limit x "
+        f"1.1 + 3 s; those that are not are bold.{not_yet}"
     )
-
-
-def _plot(done: Sequence[tuple[Row, Outcome]]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    for kind, machines in KINDS.items():
-        for collective in GROWING:
-            places = {Case(machine, nodes, "", "", 1, 0.0).place for machine, nodes, _ in machines}
-            rows = [
-                (row.ranks, came.answer)
-                for row, came in done
-                if row.case.place in places and row.case.collective == collective and came.answer
-            ]
-            if not rows:
-                continue
-            ranks = [each for each, _ in rows]
-            line = "-o" if collective == "allreduce" else "--s"
-            label = f"{kind}, {collective}"
-            left.plot(
-                [answer["transfers"] for _, answer in rows],
-                [answer["first_s"] for _, answer in rows],
-                line,
-                label=label,
-            )
-            right.plot(ranks, [100 * (1 - answer["gap"]) for _, answer in rows], line, label=label)
-    left.set(xscale="log", yscale="log", xlabel="transfers", ylabel="s until the first schedule")
-    right.set(xscale="log", xlabel="ranks", ylabel="% of the bound", ylim=(50, 101))
-    right.legend(fontsize=7)
-    figure.savefig(report.RESULTS / "scale.png", dpi=100)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

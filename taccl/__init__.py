@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taccl.api import StatedProblem, make_problem, synthesize
+    from taccl.api import make_problem, synthesize
     from taccl.backend.verify import verify_file
     from taccl.collective import Collective
     from taccl.collectives import make_collective
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from taccl.explained import Explanation, explain
     from taccl.frontier import Frontier, pareto
     from taccl.machine_check import MachineCheck, check_machine
-    from taccl.measured import MeasuredFit, fit_measured
+    from taccl.measured import fit_measured
+    from taccl.measured_fit import MeasuredFit
     from taccl.output_options import OutputOptions
     from taccl.problem import Problem
     from taccl.proofs import Bounds, bounds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from taccl.schemas import json_schema
     from taccl.simulated import SimulatedFile, simulate_file
     from taccl.sketch import Sketch, load_sketch
+    from taccl.stated import StatedProblem
     from taccl.topologies import PhysicalTopology, load_topology
 
 __version__ = version("taccl")
@@ -77,7 +79,7 @@ _HOME = {
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
-    "MeasuredFit": "measured",
+    "MeasuredFit": "measured_fit",
     "OutputOptions": "output_options",
     "PhysicalTopology": "topologies",
     "Problem": "problem",
@@ -87,7 +89,7 @@ _HOME = {
     "SearchOptions": "encoding.core.options",
     "SimulatedFile": "simulated",
     "Sketch": "sketch",
-    "StatedProblem": "api",
+    "StatedProblem": "stated",
     "TacclError": "errors",
     "bounds": "proofs",
     "check_machine": "machine_check",

@@ -10,61 +10,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
-from taccl.buildable import MANY_CHUNKS, MAX_TRANSFERS, check_transfers
-from taccl.choosing import Predictor, Searched, Way, choose_file, unpredicted, ways_to_try
-from taccl.chunking import choose_chunks
+from taccl.choosing import Predictor, Way, choose_file, unpredicted, ways_to_try
 from taccl.cluster.connection import connected
 from taccl.cluster.sharing import Sharing
 from taccl.collective import Collective
-from taccl.encoding.core.budget import Budget, check_time_limit
-from taccl.encoding.core.hops import least_transfers
+from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
-from taccl.encoding.engines.textbook.known import textbook_schedules
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
-from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
-from taccl.engine_costs import LINKS_ONLY, Served, as_engines_see
 from taccl.errors import CheckError, TacclError
 from taccl.executor import MODEL_ERROR
 from taccl.network import LogicalTopology
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
-from taccl.request import AnyCollective, Request, RequestKeywords, Symmetry, request_of, spelled_out
-from taccl.resolved import Resolved, resolve
+from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
+from taccl.resolved import resolve
 from taccl.result import OutputFile, Result
 from taccl.schedule import Schedule
-from taccl.search import Alone, Found, Observer, Searcher
-from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
-from taccl.topologies import PhysicalTopology
+from taccl.search import Alone, Found, Observer
+from taccl.searching import Searching
+from taccl.stated import StatedProblem, network_of, stated_problem
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # of type checkers: no dependency, and in `typing` from Python 3.11
 
 #: However long it took to state a problem, so much of the time limit is for the search.
 _LEAST_FOR_SEARCH_S = 1.0
-#: Where files are predicted: textbook schedules of a number of chunks, and of how many numbers.
-_TEXTBOOKS, _OF_NUMBERS = 6, 3
-#: The part of a search's budget that writing these down takes.
-_WRITING_DOWN = 0.05
 #: Reasons that are written out.
 _FINDINGS = 8
-
-
-@dataclass(frozen=True, eq=False)
-class StatedProblem:
-    """A problem, and how the request for it was understood."""
-
-    problem: Problem
-    topology: PhysicalTopology
-    sketch: Sketch | None
-    notes: tuple[str, ...] = ()
 
 
 @spelled_out(RequestKeywords)
@@ -83,7 +63,7 @@ def make_problem(
     TacclError : the request is wrong, or no schedule meets it.
     """
     request = request_of(collective, asked)
-    return _stated(resolve(request), request.symmetry)
+    return stated_problem(resolve(request), request.symmetry)
 
 
 @spelled_out(RequestKeywords)
@@ -181,11 +161,11 @@ def synthesize_request(
     began = time.monotonic()
     target = find_target(request.target)
     resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
-    network = _network_of(resolved)
+    network = network_of(resolved)
     name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
     ways = _ways(output, target, network.topology, lowering)
-    stated = _stated(resolved, request.symmetry, network, ways[0].served)
+    stated = stated_problem(resolved, request.symmetry, network, ways[0].served)
     is_predicted = _is_predicted(target, stated.problem, network.topology, lowering)
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
@@ -197,7 +177,7 @@ def synthesize_request(
         )
         return target.lower(schedule, made_so)
 
-    searching = _Searching(
+    searching = Searching(
         request=replace(request, target=target, size=resolved.size_bytes),
         resolved=resolved,
         network=network,
@@ -326,129 +306,6 @@ def _is_predicted(
     except TacclError:
         return False
     return True
-
-
-@dataclass(frozen=True, eq=False)
-class _Searching:
-    """Searches for a request under the costs of any way to make the file.
-
-    `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
-    `searcher` : who carries out the searches.
-    `several` : whether to hand over also what is not the best by the costs of the problem.
-    """
-
-    request: Request
-    resolved: Resolved
-    network: SketchedNetwork
-    can_be_used: Callable[[Schedule, Way], object] | None
-    searcher: Searcher
-    several: bool
-
-    def __call__(
-        self,
-        way: Way,
-        options: SearchOptions,
-        budget: Budget | None,
-        on_progress: Observer | None,
-        quick: bool = False,
-    ) -> Searched[StatedProblem]:
-        """What `choosing.Search` says; without a budget, it is that of the options."""
-        if budget is not None and options.effort is None:
-            options = replace(options, time_limit_s=budget.remaining_s())
-        known_in = None if budget is None else budget.share(_WRITING_DOWN)
-        if self.request.leaves_chunks_open and not quick:
-            return self._with_others(self._with_chunks(way, options, budget, on_progress), known_in)
-        stated = self._stated(way, self.resolved)
-        instance = Instance(stated.problem)
-        if quick and engine_named("greedy").can(instance):
-            options = replace(options, engine="greedy")
-        searcher = Alone() if quick else self.searcher
-        found = searcher.search(instance, options, on_progress, budget)
-        searched = Searched(way, stated, found, ((stated, found),))
-        return searched if quick else self._with_others(searched, known_in)
-
-    def _with_others(
-        self, searched: Searched[StatedProblem], budget: Budget | None
-    ) -> Searched[StatedProblem]:
-        """With what the search passed through and what textbooks say, where files decide.
-
-        By the costs of a problem sums take no time, so what they put first need not be the best file.
-        """
-        if not self.several or budget is None:
-            return searched
-        others = []
-        fastest = sorted(searched.all_found, key=lambda each: each[1].schedule.makespan_us)
-        for place, (stated, found) in enumerate(fastest):
-            known = list(found.passed)
-            if place < _OF_NUMBERS and found.status != "interrupted":
-                known += textbook_schedules(Instance(stated.problem), budget.share(1 / 2), _TEXTBOOKS)
-            others += [(stated, found.passing(each)) for each in known if each is not found.schedule]
-        return replace(searched, all_found=(*searched.all_found, *others))
-
-    def _with_chunks(
-        self, way: Way, options: SearchOptions, budget: Budget | None, on_progress: Observer | None
-    ) -> Searched[StatedProblem]:
-        """The same, with the number of chunks that is fastest under these costs."""
-        uncut = Request(
-            collective=self.request.collective,
-            topology=self.resolved.topology,
-            sketch=self.resolved.sketch,
-            size=self.request.size,
-            root=self.request.root,
-            target=self.request.target,
-        )
-        usable = self.can_be_used
-        choice = choose_chunks(
-            lambda number: self._stated(way, resolve(replace(uncut, chunks=number))),
-            options,
-            on_progress,
-            None if usable is None else lambda schedule: usable(schedule, way),
-            budget,
-            self.searcher,
-        )
-        return Searched(
-            way, choice.stated, choice.found, choice.all_found, choice.tried, self.resolved.notes, choice.note
-        )
-
-    def _stated(self, way: Way, resolved: Resolved) -> StatedProblem:
-        return _stated(resolved, self.request.symmetry, self.network, way.served)
-
-
-def _network_of(resolved: Resolved) -> SketchedNetwork:
-    """What the sketch makes of the machine."""
-    check_ranks(resolved.collective, resolved.topology)
-    return sketched(resolved.sketch, resolved.topology)
-
-
-def _stated(
-    resolved: Resolved,
-    symmetry: Symmetry,
-    network: SketchedNetwork | None = None,
-    served: Served | None = None,
-) -> StatedProblem:
-    """The problem that the sketch leaves, with the symmetries that are asked for.
-
-    `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
-    served, where the machine has an executor; None: by links' costs alone.
-    """
-    network = _network_of(resolved) if network is None else network
-    applied = network.applied(resolved.collective, resolved.chunk_mb, resolved.max_group)
-    problem, notes = applied.problem, (*resolved.notes, *applied.notes)
-    if served is not None and problem.topology.executor is not None:
-        notes = (*notes, served.note(problem.topology.executor))
-        problem = replace(
-            problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks, served.pace)
-        )
-    elif problem.topology.executor is not None:
-        notes = (*notes, LINKS_ONLY)
-    if problem.num_chunks > MANY_CHUNKS:
-        check_transfers(problem.collective.name, least_transfers(problem, MAX_TRANSFERS + 1))
-    if symmetry == "auto":
-        problem, note = with_symmetry_found(problem)
-        notes = (*notes, note)
-    elif lost := lost_by_costs(problem):
-        notes = (*notes, lost)
-    return StatedProblem(problem, resolved.topology, resolved.sketch, notes)
 
 
 def _chunks_to_begin_with(request: Request) -> int | None:

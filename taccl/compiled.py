@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+import numpy as np
+
+#: From so many rows on, a loop over them is compiled: that takes a second or two, the first time.
+_WORTH_COMPILING = 20_000
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,6 +28,8 @@ def compiled_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    from numba import njit  # here, for importing it takes longer than looking at a small file
+
     try:
         made: Callable[..., Any] = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder for its cache
@@ -38,3 +44,38 @@ def is_at_hand(function: Any) -> bool:
     folder = function.stats.cache_path
     name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__name__}-"
     return folder is not None and any(path.name.startswith(name) for path in Path(folder).glob("*.nbi"))
+
+
+class Loop:
+    """A function over columns: machine code where rows are many, and run as it stands where they are few.
+
+    Parameters
+    ----------
+    function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it
+        gets columns of one dimension as lists, whose elements Python reaches sooner.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @cached_property
+    def _machine_code(self) -> Callable[..., Any]:
+        return compiled(self.function)
+
+    def __call__(self, rows: int, /, **values: Any) -> Any:
+        """What the function makes of the values; `rows` says how long its columns are."""
+        if rows >= _WORTH_COMPILING:
+            return self._machine_code(**values)
+        return self.function(**{name: _listed(value) for name, value in values.items()})
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def flat(rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """Rows of several numbers as two columns: where each row starts (and the last ends), and all numbers."""
+    starts = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
+    numbers = np.fromiter((number for row in rows for number in row), np.int64, int(starts[-1]))
+    return starts, numbers

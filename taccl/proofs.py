@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, overload
 
 from taccl import units
-from taccl.api import StatedProblem, make_problem
+from taccl.api import make_problem
 from taccl.arguments import word
 from taccl.backend.target import AnyTarget, ThreadBlocks
 from taccl.backend.targets import find_target
@@ -21,6 +21,7 @@ from taccl.output_options import OutputOptions
 from taccl.problem import Problem
 from taccl.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
 from taccl.schemas import finite, stamped
+from taccl.stated import StatedProblem
 
 if TYPE_CHECKING:
     from pandas import DataFrame

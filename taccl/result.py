@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from taccl import units
-from taccl.backend.target import AnyTarget
 from taccl.choosing import FileTried
 from taccl.chunking import ChunksTried
 from taccl.cluster.task import TaskRun
@@ -20,6 +19,7 @@ from taccl.executed import Execution
 from taccl.files import ensure_writable, write_atomically
 from taccl.network import LogicalTopology
 from taccl.notebook import frame_of_rows, html_table
+from taccl.output_file import OutputFile
 from taccl.problem import Problem
 from taccl.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
 from taccl.schemas import finite, stamped
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from taccl.schedule.plot import Lanes
 
+__all__ = ["OutputFile", "Result"]
+
 #: Files that took so many seconds say so.
 _A_WHILE_S = 1.0
 
@@ -39,24 +41,6 @@ _NOT_OF_THE_FILE = "  (with its bound and gap: of the schedule by costs of links
 
 #: Earlier spellings of keys, which stay in `Result.figures()`.
 _EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
-
-
-@dataclass(frozen=True)
-class OutputFile:
-    """The text of a file, the program that it spells, and the runtimes of its target that it is verified for.
-
-    `program` is whatever the target lowers to; of MSCCL-XML, a `taccl.backend.program.Program`.
-    """
-
-    text: str
-    program: Any
-    readers: tuple[str, ...]
-    target: AnyTarget
-
-    @property
-    def format(self) -> str:
-        """The kind of file in a word: `xml`."""
-        return self.target.format
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def test_chunks_of_a_collective_from_a_file_are_counted_too(tmp_path: Path) -> N
 
 def test_more_transfers_than_anyone_could_order_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of 8 ranks on a one-way ring each sends 1 + 2 + ... + 7 transfers.
-    for name, most in (("taccl.api.MANY_CHUNKS", 10), ("taccl.api.MAX_TRANSFERS", 223)):
+    for name, most in (("taccl.stated.MANY_CHUNKS", 10), ("taccl.stated.MAX_TRANSFERS", 223)):
         monkeypatch.setattr(name, most)
     monkeypatch.setattr("taccl.buildable.MAX_TRANSFERS", 223)
     with pytest.raises(CollectiveError, match="more than 223 transfers on this machine") as refused:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from taccl.errors import FileError, MeasurementError, TopologyError, UnitError
-from taccl.measured import MeasuredFit, fit_measured
+from taccl.measured import fit_measured
+from taccl.measured_fit import MeasuredFit
 from taccl.topologies import load_topology
 from taccl.topologies.yaml_file import parse_topology
 from taccl.units import MB

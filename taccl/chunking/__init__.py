@@ -10,7 +10,7 @@ left alone.
 
 from __future__ import annotations
 
-from taccl.chunking.chunk_search import choose_chunks
+from taccl.chunking.choose import choose_chunks
 from taccl.chunking.numbers import candidates
 from taccl.chunking.trials import Choice, ChunksTried
 

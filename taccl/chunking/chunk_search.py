@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Generic
 
 from taccl.chunking.numbers import candidates
+from taccl.chunking.quick import quick_engine
 from taccl.chunking.trials import Choice, Stated, Trial
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
-from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Failure, told
 from taccl.encoding.portfolio.solve import engine_asked_for
@@ -25,8 +25,6 @@ from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import STOP, Alone, Answer, Found, Observer, Progress, Searcher, relative_gap, status_of
 from taccl.tolerance import OPTIMAL_GAP, contradicts
 
-#: Where alpha is more of the time of one chunk in each part than this, messages are small.
-_SMALL = 0.2
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
 _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
@@ -54,55 +52,6 @@ _AHEAD, _MOST_CELLS = 0.05, 5_000_000
 
 #: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
 _STATING, _LOWERING = 1e-3, 2e-2
-
-
-def choose_chunks(
-    state: Callable[[int], Stated],
-    options: SearchOptions,
-    on_progress: Observer | None = None,
-    can_be_used: Callable[[Schedule], object] | None = None,
-    budget: Budget | None = None,
-    searcher: Searcher | None = None,
-) -> Choice[Stated]:
-    """Search the number of chunks, and with most of the time the schedule for the best number.
-
-    A trial that fails costs the number that it is about, and nothing that was found.
-
-    Parameters
-    ----------
-    state : the problem with so many chunks in each part; the size must stay the same.
-    options : as for `search`; the budget is for everything together, the gap for the number chosen.
-    can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
-    budget : for everything together; None: what the options say.
-    searcher : carries out the searches; None: this process alone.
-
-    Raises
-    ------
-    SolverError : an engine that is unknown, or that was asked for by name and does not serve one chunk.
-    NoScheduleInTime : no number of chunks gave a schedule.
-    KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
-    """
-    if options.engine != "auto":
-        engine_named(options.engine)
-    searching = ChunkSearch(state, options, on_progress, can_be_used, budget, searcher)
-    try:
-        searching.begin_elsewhere()
-        searching.first_round()
-        searching.hear_elsewhere()
-        searching.second_round()
-        searching.last_round()
-    except KeyboardInterrupt:
-        if not searching.trials:
-            raise
-        searching.interrupted = True
-    return searching.choice()
-
-
-def _quick_engine(instance: Instance) -> str:
-    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth."""
-    large = instance.latency_fraction < _SMALL
-    names = ("forest", "paths", "greedy") if large else ("greedy",)
-    return next((name for name in names if engine_named(name).can(instance)), "")
 
 
 class ChunkSearch(Generic[Stated]):
@@ -141,7 +90,7 @@ class ChunkSearch(Generic[Stated]):
         proved = self._proved()
         self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
         self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again
-        self._quick = _quick_engine(self._instance) or options.engine
+        self._quick = quick_engine(self._instance) or options.engine
 
     def _proved(self) -> list[Proof]:
         """What is proved of one chunk in each part, largest first; a bound that breaks down is noted."""

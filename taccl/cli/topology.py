@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from taccl import units
+from taccl.buildable import MAX_LINKS
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
@@ -17,6 +18,8 @@ from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
 from taccl.executor import Executor
 from taccl.schemas import stamped
+from taccl.sketch.equal_nodes import nodes_are_alike
+from taccl.sketch.layout import layout_of
 from taccl.topologies import (
     CatalogueEntry,
     Figure,
@@ -72,7 +75,6 @@ def list_topologies(as_json: bool) -> None:
 def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> None:
     """Show a machine: NAME of the catalogue, or a YAML file."""
     machine = load_topology(name, nodes=nodes, profile=profile)
-    check_pairs(machine)
     entry = catalogue_entry(name) if machine.name == name and profile is None else None
     facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
     figures = () if entry is None else entry.figures
@@ -155,17 +157,38 @@ def _link_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
 def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
     """Pairs of GPUs that reach each other past no other GPU at the same cost, counted."""
     classes: Counter[tuple[str, int, float, float]] = Counter()
-    for src, dst in np.argwhere(may_reach(machine)).tolist():
+    sources, times = _sources(machine)
+    for src, dst in np.argwhere(may_reach(machine)[:sources]).tolist():
         path = machine.path(src, dst)
         if path is not None:
             where = "in a node" if machine.gpus[src].node == machine.gpus[dst].node else "between nodes"
-            classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += 1
+            classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += times
     return [
         {"pairs": pairs, "where": where, "links": links} | _cost(alpha, beta)
         for (where, links, alpha, beta), pairs in classes.items()
     ] or [{"pairs": 0}]
 
 
+def _sources(machine: PhysicalTopology) -> tuple[int, int]:
+    """Of how many GPUs ways are looked for, from the first on, and for how many times as many they stand.
+
+    Of machines with too many ways, where nodes are alike, those of the first node stand for all.
+
+    Raises
+    ------
+    TopologyError : there are too many ways, and nodes are not alike.
+    """
+    layout = layout_of(machine)
+    if machine.num_ranks**2 > MAX_LINKS and machine.num_nodes > 1 and nodes_are_alike(machine, layout):
+        return len(layout.ranks[0]), machine.num_nodes
+    check_pairs(machine)
+    return machine.num_ranks, 1
+
+
 def _cost(alpha_us: float, beta_us_per_mb: float) -> dict[str, object]:
     bandwidth = round(units.MB / (beta_us_per_mb * 1e3), 2) if beta_us_per_mb else None
-    return {"alpha_us": alpha_us, "beta_us_per_mb": round(beta_us_per_mb, 6), "bandwidth_gbps": bandwidth}
+    return {
+        "alpha_us": round(alpha_us, 9),
+        "beta_us_per_mb": round(beta_us_per_mb, 6),
+        "bandwidth_gbps": bandwidth,
+    }

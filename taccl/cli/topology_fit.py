@@ -13,7 +13,7 @@ from taccl.cli.output import claim_outputs, output_name, show_json, show_table, 
 from taccl.units import format_size
 
 if TYPE_CHECKING:
-    from taccl.measured import MeasuredFit
+    from taccl.measured_fit import MeasuredFit
     from taccl.measurements.quantities import Quantity
 
 

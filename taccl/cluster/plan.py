@@ -1,4 +1,4 @@
-"""Which tasks a search is made of: engines and seeds, in the order in which they are handed out.
+"""Which tasks a search is made of: engines and seeds in their order, and how much of a budget each has.
 
 It knows the registry of engines; it must not know how many workers there are, so the same seed makes the
 same tasks on any cluster.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import MAX_SEED, SearchOptions
 from taccl.encoding.engines.registry import all_engines, verdict_of
 from taccl.encoding.instance import Instance
@@ -17,6 +18,10 @@ from taccl.encoding.portfolio.stages import is_huge
 
 #: Engines that every search asks anyway, or that only take what no other engine takes.
 _NOT_ALONE = ("textbook", "orders", "shortest")
+#: Less than so many seconds are not cut into parts.
+_UNCUT_S = 3.0
+#: Of what is left, a task leaves this part and so many seconds for its way to the worker and back.
+_WAY, _WAY_S = 0.05, 0.2
 
 
 def engines_for(instance: Instance, asked: str, journal: Journal) -> tuple[str, ...]:
@@ -51,3 +56,14 @@ def variations(options: SearchOptions, engines: tuple[str, ...]) -> Iterator[Sea
                 seed = (seed + 1) % (MAX_SEED + 1)
             yield replace(options, engine=engines[0], seed=seed)
         seed = (seed + 1) % (MAX_SEED + 1)
+
+
+def for_a_part(
+    options: SearchOptions, budget: Budget, part: float, uncut_s: float = _UNCUT_S
+) -> SearchOptions:
+    """The options of a task with a part of what is left, less its way to the worker and back."""
+    left_s = budget.remaining_s()
+    if budget.counts_work:
+        return replace(options, effort=max(1, round(left_s * part * UNITS_PER_S)))
+    seconds = left_s if left_s <= uncut_s else max(left_s * part, uncut_s)
+    return replace(options, time_limit_s=max(0.0, seconds - _WAY * seconds - _WAY_S))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from taccl.cluster.connection import Cluster
-from taccl.cluster.plan import engines_for, variations
+from taccl.cluster.plan import engines_for, for_a_part, variations
 from taccl.cluster.pool import Ended
 from taccl.cluster.task import Task, TaskRun
 from taccl.encoding.bounds import quick_bound
@@ -35,11 +35,8 @@ from taccl.tolerance import OPTIMAL_GAP, contradicts, is_above, is_optimal
 
 #: Parts of a search: for what is done here beside the tasks, and for proving here what workers claim.
 _HERE, _PROVE = 0.25, 0.25
-#: A task has this part of what is left, so that the next one goes on from the best of all; less than so many
-#: seconds are not cut.
-_TURN, _UNCUT_S = 0.5, 3.0
-#: Of what is left, a task leaves this part and so many seconds for its way to the worker and back.
-_WAY, _WAY_S = 0.05, 0.2
+#: A task has this part of what is left, so that the next one goes on from the best of all.
+_TURN = 0.5
 #: Where work is counted, a search is so many tasks, however many workers there are.
 _TASKS_BY_WORK = 8
 #: And with fewer units of work there is none.
@@ -108,12 +105,12 @@ class Sharing:
         self._stash.clear()  # of an earlier search, which may have had other costs
         asked, options = list(problems), replace(options, known=None)
         if budget.counts_work:
-            trying = _for_a_part(options, budget, _AHEAD_BY_WORK)
+            trying = for_a_part(options, budget, _AHEAD_BY_WORK)
         else:
             most = max(1, int(budget.remaining_s() / _LEAST_AHEAD_S)) * self._pool.slots
             asked = asked[:most]
             turns = math.ceil(len(asked) / max(1, self._pool.slots))
-            trying = _for_a_part(options, budget, 1 / max(1, turns), uncut_s=0.0)
+            trying = for_a_part(options, budget, 1 / max(1, turns), uncut_s=0.0)
         tasks = [self.task(problem, trying) for problem in asked]
         for task in tasks:
             self._ahead.setdefault(task.chunks, []).append(task)
@@ -300,7 +297,7 @@ class _Shared:
         """A task for each free thread, from the best that is known."""
         tasks: list[Task] = []
         while self._goes_on(but_for_tasks=True) and len(tasks) < self._pool.free:
-            options = _for_a_part(next(plan), self._budget, _TURN)
+            options = for_a_part(next(plan), self._budget, _TURN)
             if options.time_limit_s == 0:
                 break
             tasks.append(self._sharing.task(self._instance.problem, replace(options, known=self._best)))
@@ -393,14 +390,3 @@ class _Shared:
             return
         self._has_proved = True
         yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(part)))
-
-
-def _for_a_part(
-    options: SearchOptions, budget: Budget, part: float, uncut_s: float = _UNCUT_S
-) -> SearchOptions:
-    """The options of a task with a part of what is left, less its way to the worker and back."""
-    left_s = budget.remaining_s()
-    if budget.counts_work:
-        return replace(options, effort=max(1, round(left_s * part * UNITS_PER_S)))
-    seconds = left_s if left_s <= uncut_s else max(left_s * part, uncut_s)
-    return replace(options, time_limit_s=max(0.0, seconds - _WAY * seconds - _WAY_S))

@@ -51,6 +51,8 @@ class Instance:
         self._derived: dict[object, Any] = {}
         #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
         self._refused: set[bytes] = set()
+        #: An instance with the same links and chunks of the same size.
+        self._alike: Instance | None = None
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
 
@@ -86,6 +88,8 @@ class Instance:
     @cached_property
     def distances_us(self) -> FloatArray:
         """Least times of a chunk between all ranks over any links, shape (num_ranks, num_ranks)."""
+        if self._alike is not None:
+            return self._alike.distances_us
         return distances_us(self.problem.topology, self.durations_us)
 
     @cached_property
@@ -168,12 +172,13 @@ class Instance:
         sums, copies = parts.reduce_phase, parts.broadcast_phase
         return Phases(
             self._on_the_same_network(sums, "reduce phase"),
-            None if copies is None else self._on_the_same_network(copies, "broadcast phase"),
+            None if copies is None else self._on_the_same_network(copies, "broadcast phase", forwards=True),
         )
 
-    def _on_the_same_network(self, problem: Problem, part: Part) -> Instance:
-        """An instance of a phase: the same links or the reversed ones, with the same limits."""
+    def _on_the_same_network(self, problem: Problem, part: Part, forwards: bool = False) -> Instance:
+        """An instance of a phase: the same links (`forwards`) or the reversed ones, with the same limits."""
         phase = Instance(problem, part, is_quotient=self.is_quotient)
+        phase._alike = self if forwards else None
         if self.problem.limits.own_first is None:  # of the reversed problem that is not asked
             phase._refused = self._refused
         return phase

@@ -14,10 +14,10 @@ from taccl.fabrics.facts import Cluster
 from taccl.fabrics.hostlist import shortened
 from taccl.fabrics.plan import Plan, PlannedLevel
 from taccl.fabrics.tiers import Tiers, Uplinks, commonest
+from taccl.topologies.machines.rates import LEVEL_ALPHA
 
-#: What each level above the leaves adds, us; a NIC of an unknown speed, GB/s.
-LEVEL_ALPHA_US, NIC_GBPS = 0.5, 50.0
-_LEVEL_SOURCE = "two more switches and their cables, 0.25 us each; ours"
+#: A NIC of an unknown speed, GB/s.
+NIC_GBPS = 50.0
 _NIC_SOURCE = "a NIC of 400 Gb/s; the file tells no speed"
 
 
@@ -173,8 +173,10 @@ class _Writer:
             lines.append(f"      rails: {_rails(level.rails)}{known}")
         if level.uplinks is not None:
             lines += self._uplinks(level, level.uplinks, gbps)
-            known = self._known(f"alpha from {level.name} up, us", LEVEL_ALPHA_US, "assumed", _LEVEL_SOURCE)
-            lines.append(f"      alpha_us: {LEVEL_ALPHA_US:g}{known}")
+            known = self._known(
+                f"alpha from {level.name} up, us", LEVEL_ALPHA.us, "assumed", LEVEL_ALPHA.source
+            )
+            lines.append(f"      alpha_us: {LEVEL_ALPHA.us:g}{known}")
         return lines
 
     def _place(self, level: PlannedLevel) -> str:

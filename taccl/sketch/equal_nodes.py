@@ -38,6 +38,12 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
     return list(_everywhere(of_node_0, moved, num_nodes, gpus))
 
 
+def nodes_are_alike(topology: PhysicalTopology, layout: Layout) -> bool:
+    """Whether going on from each node to the next, and from the last to the first, changes nothing."""
+    gpus, nodes = layout.gpus_per_node, len(layout.ranks)
+    return gpus is not None and gpus * nodes == layout.num_ranks and _moved_on(topology, layout) is not None
+
+
 def _powers_of_two(num_nodes: int) -> Sequence[int]:
     steps = [1 << bit for bit in range(num_nodes.bit_length()) if 1 << bit < num_nodes]
     return sorted({*steps, *(num_nodes - step for step in steps)})

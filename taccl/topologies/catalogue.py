@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from taccl.arguments import is_whole, shown, word
 from taccl.errors import TopologyError
 from taccl.topologies import generators
+from taccl.topologies.devices import NO_NODE
 from taccl.topologies.machines import amd, cloud, nvidia, pcie, published, teccl, tpu
 from taccl.topologies.machines.boxes import Box
+from taccl.topologies.machines.dragonfly import DRAGONFLY_FIGURES, dragonfly
+from taccl.topologies.machines.fat_tree import FAT_TREE_FIGURES, fat_tree
 from taccl.topologies.machines.figures import Bandwidth, Figure
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import nearest
@@ -64,7 +67,11 @@ class _Machine:
 
 @dataclass(frozen=True)
 class _Shape:
-    """`build` takes the sizes after the colon: as many as `example` has, or with `any_sizes` any number."""
+    """`build` takes the sizes after the colon: so many as `example` has, or as are in `counts`.
+
+    `nodes` are those of the example, and `params` what `build` takes beside a cost and an occupancy. With
+    `oversubscription` among them, its values may follow the sizes: `fat-tree:16x8:2`.
+    """
 
     build: Callable[..., PhysicalTopology]
     example: str
@@ -72,7 +79,9 @@ class _Shape:
     confidence: Confidence = "shape"
     source: str = "0.5 us and 50 GB/s a hop, unless given"
     figures: tuple[Figure, ...] = ()
-    any_sizes: bool = False
+    counts: range | None = None
+    nodes: int = 1
+    params: tuple[str, ...] = ()
 
 
 def _one_way_ring(gpus: int, **params: Any) -> PhysicalTopology:
@@ -185,14 +194,35 @@ _MACHINES: dict[str, _Machine] = {
     ),
 }
 
+#: Any number of sizes: the generator says how many are too many.
+_ANY = range(1, 100)
+
 _SHAPES = {
     "switch": _Shape(generators.single_switch, "8", "N GPUs behind one switch"),
     "ring": _Shape(generators.ring, "8", "N GPUs in a ring, links both ways"),
     "ring-oneway": _Shape(_one_way_ring, "8", "N GPUs in a ring, links one way"),
-    "torus": _Shape(generators.torus, "4x4", "a grid whose lines are rings: AxB, AxBxC", any_sizes=True),
-    "mesh": _Shape(generators.mesh, "4x4", "a grid with borders: AxB, AxBxC", any_sizes=True),
+    "torus": _Shape(generators.torus, "4x4", "a grid whose lines are rings: AxB, AxBxC", counts=_ANY),
+    "mesh": _Shape(generators.mesh, "4x4", "a grid with borders: AxB, AxBxC", counts=_ANY),
     "full": _Shape(generators.fully_connected, "8", "N GPUs, a link from each to each"),
     "hub": _Shape(generators.hub_and_spoke, "8", "N GPUs, GPU 0 linked to each other one"),
+    "fat-tree": _Shape(
+        fat_tree,
+        "8x8",
+        "HxL: H hosts at each of L leaves; HxLxP: P pods; K: k-ary; HxL:2 is 2:1 oversubscribed",
+        *("shape", "NCCL's constants; a level's latency is ours", FAT_TREE_FIGURES),
+        counts=range(1, 4),
+        nodes=8,
+        params=("level_alpha_us", "oversubscription"),
+    ),
+    "dragonfly": _Shape(
+        dragonfly,
+        "8x4x2",
+        "GxAxP: G groups of A routers with P hosts each; GxAxPxH: with H links to other groups each",
+        *("shape", "Slingshot's ports and routers; NCCL's constants", DRAGONFLY_FIGURES),
+        counts=range(3, 5),
+        nodes=8,
+        params=("local_alpha_us", "global_alpha_us", "local_gbps", "global_gbps"),
+    ),
     "pcie": _Shape(
         pcie.pcie_box,
         "2x4",
@@ -241,7 +271,7 @@ def _entry_of_machine(name: str) -> CatalogueEntry:
 def _entry_of_shape(family: str) -> CatalogueEntry:
     each = _SHAPES[family]
     return CatalogueEntry(
-        f"{family}:{each.example}", each.summary, 1, each.confidence, each.source, each.figures
+        f"{family}:{each.example}", each.summary, each.nodes, each.confidence, each.source, each.figures
     )
 
 
@@ -256,11 +286,13 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     Parameters
     ----------
     name : a machine of `catalogue()`, such as `dgx-h100`, or a shape and its size: `switch:8`, `ring:8`,
-        `torus:4x4`, `mesh:3x3x3`, `full:8`, `pcie:2x4`, `tpu-v4:4x4x4`.
-    nodes : how many nodes (2 of most machines when not given); a shape is one node.
-    params : for a shape, what its generator takes: `alpha_us`, `beta_us_per_mb` or
-        `bandwidth_gbps`, `occupancy`. For all others `occupancy`, and for those whose figures have a peak
-        `bandwidth`: `nccl`, what kernels get of a link (the default), or `peak`, what the vendor says.
+        `torus:4x4`, `mesh:3x3x3`, `full:8`, `pcie:2x4`, `tpu-v4:4x4x4`, `fat-tree:8x8`, `dragonfly:8x4x2`.
+    nodes : how many nodes (2 of most machines when not given). A shape is one node; of a fat tree and a
+        dragonfly, whose sizes say how many, only so many are used.
+    params : for a shape, what its generator takes: `alpha_us`, `beta_us_per_mb` or `bandwidth_gbps`,
+        `occupancy`, and of a fat tree and a dragonfly more. For all others `occupancy`, and for those whose
+        figures have a peak `bandwidth`: `nccl`, what kernels get of a link (the default), or `peak`, what the
+        vendor says.
 
     Raises
     ------
@@ -293,16 +325,39 @@ def _build_machine(name: str, nodes: int | None, **params: Any) -> PhysicalTopol
 def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> PhysicalTopology:
     entry = _SHAPES[family]
     example = f"{family}:{entry.example}"
-    sizes = [int(size) for size in shape.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})*", shape) else []
-    if not sizes or not (entry.any_sizes or len(sizes) == entry.example.count("x") + 1):
+    text, *ratios = shape.split(":") if "oversubscription" in entry.params else [shape]
+    sizes = [int(size) for size in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})*", text) else []
+    counts = entry.counts or [entry.example.count("x") + 1]
+    if len(sizes) not in counts or not all(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", each) for each in ratios):
         what = f"{shape!r} is no shape of a {family}" if shape else f"{family} needs a shape"
         raise TopologyError(what, hint=example)
-    if nodes is not None and not (is_whole(nodes) and nodes == 1):
+    _check_params(
+        family, params, ["alpha_us", "beta_us_per_mb", "bandwidth_gbps", "occupancy", *entry.params]
+    )
+    if ratios:
+        if "oversubscription" in params:
+            raise TopologyError(f"{family}:{shape} has an oversubscription already", hint="give one of them")
+        params["oversubscription"] = [float(ratio) for ratio in ratios]
+    topology = entry.build(*sizes, **params)
+    if nodes is None or (is_whole(nodes) and nodes == topology.num_nodes):
+        return topology
+    if not is_whole(nodes) or not 1 <= nodes <= topology.num_nodes:
+        has = "is one node" if topology.num_nodes == 1 else f"has {topology.num_nodes} nodes"
         raise TopologyError(
-            f"{family}:{shape} is one node, so it cannot have {shown(nodes)}", hint="leave nodes out"
+            f"{family}:{shape} {has}, so it cannot have {shown(nodes)}", hint="leave nodes out"
         )
-    _check_params(family, params, ["alpha_us", "beta_us_per_mb", "bandwidth_gbps", "occupancy"])
-    return entry.build(*sizes, **params)
+    return _first_nodes(topology, nodes)
+
+
+def _first_nodes(topology: PhysicalTopology, nodes: int) -> PhysicalTopology:
+    """The machine with so many of its nodes; what joins nodes stays as it is, and goes where one is left."""
+    kept = [device for device in topology.devices if device.node < nodes]
+    names = {device.name for device in kept if nodes > 1 or device.node != NO_NODE}
+    return replace(
+        topology,
+        devices=tuple(device for device in kept if device.name in names),
+        links=tuple(link for link in topology.links if {link.src, link.dst} <= names),
+    )
 
 
 def _check_params(name: str, params: dict[str, Any], known: list[str]) -> None:

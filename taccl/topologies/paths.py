@@ -2,9 +2,10 @@
 
 Of two ways the one with the smaller beta (its largest link beta) is better, then the one with the
 smaller alpha (the sum of its links'), then the one with fewer links. Ways that are still equal
-differ in the NICs they take, or not at all: GPU g of G prefers NIC number g * N // G of its node's
-N, so that GPUs which are equally far from several NICs spread over them. A NIC of a third node passes
-nothing on: what comes in from the fabric stays in its node.
+differ in the NICs they take, in the switches, or not at all: GPU g of G prefers NIC number g * N // G of its
+node's N, so that GPUs which are equally far from several NICs spread over them; and where switches of nodes
+are linked past any NIC, GPUs g and h of two nodes take way number (g + h) mod n of n. NICs and switches of a
+third node pass nothing on: what comes in from outside stays in its node.
 
 The order (largest beta, sum of alphas) has no optimal substructure, so a search finds the least
 largest beta to every end first, and then, for each such beta, the least alpha over the links that
@@ -19,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cached_property
 
-from taccl.topologies.devices import Device, DeviceKind, Link, Path
+from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path
 
 #: What a path may pass between GPUs of one node, between nodes, and from NIC to NIC.
 _INSIDE_NODE: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
@@ -187,16 +188,30 @@ class PathFinder:
             candidates = [
                 link for link in last_links[device] if self._may_leave(self.ends[link][0], start, end)
             ]
-            if len(candidates) > 1:
-                candidates.sort(key=lambda link: (self._nic_misfit(self.ends[link][0], start, end), link))
-            way.append(candidates[0])
-            device = self.ends[candidates[0]][0]
+            taken = candidates[0] if len(candidates) == 1 else self._taken(candidates, start, end)
+            way.append(taken)
+            device = self.ends[taken][0]
         return tuple(reversed(way))
 
+    def _taken(self, candidates: Sequence[int], start: int, end: int) -> int:
+        """Of links that equally good ways end with, the one for these two ends."""
+        one, other = self.devices[start], self.devices[end]
+        if self._has_switch_exits and one.node != other.node:
+            return candidates[(one.local + other.local) % len(candidates)]
+        return min(candidates, key=lambda link: (self._nic_misfit(self.ends[link][0], start, end), link))
+
     def _exited(self, src: int, dst: int) -> int | None:
-        """The node that a link leaves from a NIC; None for all other links."""
-        nic, end = self.devices[src], self.devices[dst]
-        return nic.node if nic.kind == "nic" and end.node != nic.node else None
+        """The node that a link leaves from a NIC or a switch; None for all other links."""
+        door, end = self.devices[src], self.devices[dst]
+        leads_out = door.kind == "nic" or (door.kind == "switch" and door.node != NO_NODE)
+        return door.node if leads_out and end.node != door.node else None
+
+    @cached_property
+    def _has_switch_exits(self) -> bool:
+        return any(
+            node is not None and self.devices[src].kind == "switch"
+            for node, (src, _) in zip(self._exit_of, self.ends, strict=True)
+        )
 
     def _may_enter(self, device: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> bool:
         kind = self.devices[device].kind

@@ -54,6 +54,14 @@ def test_show_copes_with_a_machine_without_links(taccl: Taccl) -> None:
     assert taccl("topology", "show", "m.yaml").exit_code == 0
 
 
+def test_show_counts_the_ways_of_a_machine_with_many_by_those_of_one_node(taccl: Taccl) -> None:
+    machine = json.loads(taccl("topology", "show", "fat-tree:40x13:2", "--json").stdout)
+    assert [(each["pairs"], each["where"], each["links"]) for each in machine["paths"]] == [
+        (13 * 40 * 39, "in a node", 2),
+        (13 * 40 * 12 * 40, "between nodes", 4),
+    ]
+
+
 def test_an_unknown_machine_exits_2(taccl: Taccl) -> None:
     done = taccl("topology", "show", "dgx3")
     assert done.exit_code == 2

@@ -9,6 +9,7 @@ from small_problems import machine, problem
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.combining.hubs import alike, by_hubs
+from taccl.encoding.engines.combining.sums import exchange_with
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
@@ -63,3 +64,19 @@ def test_links_of_nodes_are_told_in_one_order() -> None:
     assert nodes is not None
     src = topology.src[nodes.links]
     assert np.array_equal(src - src[:1], np.repeat([[0], [3], [6]], src.shape[1], axis=1))
+
+
+@pytest.mark.parametrize(("units", "tried"), [(0, 1), (500, 2)])
+def test_a_search_that_is_over_tries_no_further_hub(units, tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedules: list[Schedule] = []
+
+    def counted(*asked):
+        for schedule in by_hubs(*asked):
+            schedules.append(schedule)
+            yield schedule
+
+    monkeypatch.setattr("taccl.encoding.engines.combining.sums.by_hubs", counted)
+    monkeypatch.setattr("taccl.encoding.engines.combining.sums._MOST_RANKS", 8)  # hubs alone
+    asked = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
+    list(exchange_with(textbook)(asked, SearchOptions(), Budget.of_work(units), None))
+    assert len(schedules) == tried

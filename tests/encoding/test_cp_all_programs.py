@@ -31,11 +31,11 @@ from solving import solved
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.engines.cp.sums_model import build, divisions
 from taccl.encoding.engines.cp.sums_parts import splits, subsets
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
-from taccl.encoding.engines.cp.ticks import ticks_of
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits

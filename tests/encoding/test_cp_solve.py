@@ -9,7 +9,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.engines.cp.solve import SolverEvent, events_of
+from taccl.encoding.core.cp_sat import SolverEvent, events_of
 from taccl.errors import SolverError
 
 

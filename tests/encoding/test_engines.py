@@ -18,10 +18,10 @@ from solving import solved
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.candidates import near_candidates
 from taccl.encoding.engines.cp.model import build
-from taccl.encoding.engines.cp.ticks import ticks_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.problem import Problem, RoutingLimits

@@ -6,6 +6,7 @@ import heapq
 
 import numpy as np
 import pytest
+from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler, checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, machine, networks, problem, ring, two_nodes
@@ -28,11 +29,7 @@ SPREADING = ["allgather", "reducescatter", "allreduce", "broadcast", "reduce"]
 
 
 def schedules(asked: Problem, effort: int = 400, seed: int = 0) -> list[Schedule]:
-    updates = forest(Instance(asked), SearchOptions(seed=seed), Budget.of_work(effort), None)
-    found = [update.schedule for update in updates if update.schedule is not None]
-    for schedule in found:
-        schedule.check()
-    return found
+    return checked(forest(Instance(asked), SearchOptions(seed=seed), Budget.of_work(effort), None))
 
 
 def fastest(asked: Problem, effort: int = 400) -> Schedule:
@@ -90,6 +87,18 @@ def test_no_port_carries_much_more_than_others() -> None:
     trees = search._trees(search._batches(Grouping(1)), least_prices(search), 0)
     assert trees is not None
     assert trees.load_us.max() <= 1.1 * trees.load_us.mean()
+
+
+def test_trees_are_the_same_however_often_the_budget_is_looked_at(monkeypatch) -> None:
+    search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
+    batches = search._batches(Grouping(1))
+    at_once = search._trees(batches, least_prices(search), 0)
+    monkeypatch.setattr("taccl.encoding.engines.forest.choose._ARCS_BETWEEN_LOOKS", 1)
+    looking = search._trees(batches, least_prices(search), 0, Budget.of_work(10_000))
+    assert np.array_equal(at_once.arc, looking.arc)
+    assert (
+        search._trees(batches, least_prices(search), 0, Budget.of_work(1)) is None
+    )  # not all were chosen in time
 
 
 def test_shallow_trees_are_rooted_in_the_middle_and_hardly_deeper_than_they_must_be() -> None:
@@ -197,10 +206,7 @@ def test_rules_on_who_may_use_which_link_are_kept() -> None:
 def test_a_symmetry_that_is_asked_for_is_kept() -> None:
     turn = [[1, 2, 3, 0]]
     schedule = fastest(problem(ring(4, both=True), "allreduce", 2, symmetry=turn))
-    turned = Instance(schedule.problem).group
-    for chunks, links in zip(turned.chunk_map, turned.link_map, strict=True):
-        rows = sorted(zip(chunks[schedule.chunk], links[schedule.link], schedule.start_us, strict=True))
-        assert rows == sorted(zip(schedule.chunk, schedule.link, schedule.start_us, strict=True))
+    assert_keeps_its_symmetry(schedule)
 
 
 @pytest.mark.parametrize(
@@ -231,9 +237,7 @@ def test_the_same_seed_and_effort_give_the_same_schedule() -> None:
 def test_without_time_to_compile_it_says_so(monkeypatch) -> None:
     monkeypatch.setattr("taccl.encoding.engines.forest.engine._is_compiled", lambda: False)
     asked = problem(ring(3, both=True), "allreduce")
-    (update,) = forest(Instance(asked), SearchOptions(), Budget(1.0), None)
-    assert update.schedule is None
-    assert "compiling" in update.note
+    assert_waits_for_no_compiler(forest(Instance(asked), SearchOptions(), Budget(1.0), None))
 
 
 def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:

@@ -16,8 +16,13 @@ from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.hierarchical import hierarchical, serves
+from taccl.encoding.engines.hierarchical.cluster import cluster_of
+from taccl.encoding.engines.hierarchical.composed import timed
+from taccl.encoding.engines.hierarchical.engine import _divided_plans, _falling_plans
 from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
-from taccl.encoding.engines.hierarchical.sends import rounds, widths
+from taccl.encoding.engines.hierarchical.rails import rails_of
+from taccl.encoding.engines.hierarchical.rounds import Costs, falling, rounds, widths
+from taccl.encoding.engines.hierarchical.sends import sends_of
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -71,7 +76,7 @@ def cluster(num_nodes: int, gpus: int, distances: list[int]) -> LogicalTopology:
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(2, 7),
-    st.sampled_from([2, 3, 4]),
+    st.sampled_from([2, 3, 4, 5]),
     st.booleans(),
     st.sampled_from(COMPOSED),
     st.integers(1, 3),
@@ -119,6 +124,55 @@ def test_rounds_serve_every_node_once(nodes: int, box: tuple[int, int], tapered:
         each = rounds(nodes, gpus, rails, widest, tapered)
         assert sum(rails * width // gpus for width in each) == nodes
         assert max(each) <= max(widest, min(widths(gpus, rails)))
+
+
+#: Nodes spread what came faster than rails bring it, but not by much.
+TIGHT = Costs(2.7, 21.8, 4.9, 19.8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(2, 90),
+    st.sampled_from([(8, 8), (8, 4), (8, 1), (5, 5), (6, 3), (16, 8)]),
+    st.integers(1, 6),
+    st.integers(3, 64),
+)
+def test_rounds_that_fall_bring_each_node_each_chunk_once_over_rails_that_carry_alike(
+    nodes: int, box: tuple[int, int], each: int, most: int
+) -> None:
+    gpus, rails = box
+    for plan in falling(nodes, gpus, rails, each, most, TIGHT):
+        brought = np.zeros((nodes, gpus * each), dtype=np.int64)
+        for pieces in plan:
+            assert len({piece.last - piece.first for piece in pieces}) == 1 and len(pieces) == rails
+            for piece in pieces:
+                brought[piece.node, piece.first : piece.last] += 1
+        assert (brought == 1).all()
+
+
+def test_rounds_fall_as_fast_as_nodes_spread_what_came() -> None:
+    best = next(falling(63, 8, 8, 4, 64, TIGHT))
+    wide = [pieces[0].last - pieces[0].first for pieces in best]
+    fall = wide[wide.index(max(wide)) :]
+    assert fall == sorted(fall, reverse=True)
+    assert fall[-1] <= fall[0] / 3
+
+
+def test_rounds_that_fall_are_nearer_to_the_bound_than_divided_ones() -> None:
+    # Links inside are nearly as busy as rails: what comes last is spread soon only where it is little.
+    topology = cluster(11, 4, list(range(1, 11)))
+    slow = replace(topology, beta_us_per_mb=np.where(topology.internode, 4.0, 3.6))
+    asked = machine_problem(slow, "allgather", 4, 71)
+    cluster_found = cluster_of(asked)
+    ends = []
+    for plans in (_falling_plans, _divided_plans):
+        rails = rails_of(cluster_found, slow, both_ways=False)[0]
+        ways = (
+            timed(cluster_found, sends_of(cluster_found, slow, rails, plan, 4, most), False, True)
+            for plan, most in plans(cluster_found, slow, rails, 4)
+        )
+        ends.append(min(way.makespan_us for way in ways))
+    assert ends[0] < 0.98 * ends[1]
 
 
 def test_what_waits_for_a_port_goes_in_order() -> None:

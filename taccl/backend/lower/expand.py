@@ -89,7 +89,8 @@ class _Expansion:
         gathered: frozenset[Cell],
     ) -> None:
         self.flow, self.layouts, self.plan = flow, layouts, plan
-        self.channels, self.fused = channels, fused
+        self.fused = fused
+        self.sending, self.receiving = _endpoints(flow, channels)
         self.takes_turns, self.most_chunks = takes_turns, most_chunks
         shift = flow.schedule.problem.collective.in_place_shift.tolist()
         self.ranks = [RankActions(input_shift=shift[rank]) for rank in range(len(layouts))]
@@ -166,7 +167,7 @@ class _Expansion:
             self._copy_out(rank, endpoint, position)
 
     def receive(self, send: Send, position: int) -> None:
-        self._copy_out(send.dst, self._endpoint(send), position)
+        self._copy_out(send.dst, self.receiving[send.index], position)
         ready = send.end_us if len(send.chunks) == 1 else send.start_us
         if self.plan.get(send.index) is Adding.ON_RECEIPT:
             accumulator = self.layouts[send.dst].landing[send.index]
@@ -202,7 +203,7 @@ class _Expansion:
                 copied_out.append((home, layout.copied_out[value]))
         self._local(send, position, Op.COPY, sorted(copies, key=lambda pair: pair[1]))
         if copied_out:
-            self.put_off[send.dst, self._endpoint(send)] = (send, copied_out)
+            self.put_off[send.dst, self.receiving[send.index]] = (send, copied_out)
 
     def _landed(self, send: Send, position: int) -> list[int]:
         """Make the named sums that can be made now; returns the values that are complete."""
@@ -279,19 +280,12 @@ class _Expansion:
         done_us: float,
         src: Place | None = None,
     ) -> None:
-        peer = send.dst if rank == send.src else send.src
+        index = send.index
+        src = src or self.layouts[send.src].source[index]
+        dst = self.layouts[send.dst].landing[index]
+        endpoint = self.sending[index] if rank == send.src else self.receiving[index]
         self.ranks[rank].actions.append(
-            Action(
-                op=op,
-                src=src or self.layouts[send.src].source[send.index],
-                dst=self.layouts[send.dst].landing[send.index],
-                count=len(send.chunks),
-                position=position,
-                send=send.index,
-                endpoint=Endpoint(self.channels[send.index], peer, rank == send.src),
-                ready_us=ready_us,
-                done_us=done_us,
-            )
+            Action(op, src, dst, len(send.chunks), position, index, endpoint, ready_us, done_us)
         )
 
     def _copy_out(self, rank: int, endpoint: Endpoint, position: int) -> None:
@@ -304,12 +298,8 @@ class _Expansion:
         for action in self.ranks[rank].actions[start:]:
             action.ready_us = math.inf
 
-    def _endpoint(self, send: Send) -> Endpoint:
-        return Endpoint(self.channels[send.index], send.src, False)
-
     def _local(self, send: Send, position: int, op: Op, pairs: Iterable[tuple[Place, Place]]) -> None:
-        endpoint = self._endpoint(send)
-        when = send.end_us
+        endpoint, when = self.receiving[send.index], send.end_us
         self.ranks[send.dst].actions += [
             Action(op, src, dst, count, position, send.index, endpoint, when, when)
             for src, dst, count in merge_runs(pairs, self.most_chunks)
@@ -321,3 +311,17 @@ class _Expansion:
 
     def _input(self, cell: Cell) -> Place:
         return Place(Buffer.INPUT, self.flow.own[cell])
+
+
+def _endpoints(flow: Flow, channels: Sequence[int]) -> tuple[list[Endpoint], list[Endpoint]]:
+    """Of each send its ends at sender and receiver; one object for all sends that share it."""
+    known: dict[tuple[int, int, int], tuple[Endpoint, Endpoint]] = {}
+    sending, receiving = [], []
+    for send, channel in zip(flow.sends, channels, strict=True):
+        key = (channel, send.src, send.dst)
+        if key not in known:
+            known[key] = Endpoint(channel, send.dst, True), Endpoint(channel, send.src, False)
+        at_sender, at_receiver = known[key]
+        sending.append(at_sender)
+        receiving.append(at_receiver)
+    return sending, receiving

@@ -97,7 +97,7 @@ class Flow:
 
     def chunk_of(self, value: int) -> int:
         """The chunk of a value."""
-        return value % (2 * self.schedule.problem.num_chunks) // 2
+        return value % self._plain_values // 2
 
     def summed_at_once(self, cell: Cell) -> Sequence[int]:
         """The messages that make the sum of a (rank, chunk) together with the rank's own data, by end.
@@ -116,6 +116,11 @@ class Flow:
         if len(messages) < len(brought):
             return ()
         return sorted(messages, key=lambda index: (self.sends[index].end_us, index))
+
+    @cached_property
+    def _plain_values(self) -> int:
+        """How many numbers the first and second values of all chunks have."""
+        return 2 * self.schedule.problem.num_chunks
 
     @cached_property
     def _brings(self) -> dict[Cell, int]:

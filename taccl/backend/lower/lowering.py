@@ -22,12 +22,14 @@ from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import THREAD_BLOCKS, Lowered, ThreadBlocks, refuse_features
 from taccl.collective import IntArray
+from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError, ProgramLimitError, TacclError
 from taccl.executor import Executor
 from taccl.schedule import Schedule
 from taccl.units import MB
 
 
+@collector_at_rest()
 def lower(
     schedule: Schedule,
     *,

@@ -25,9 +25,13 @@ per connection, in every iteration of the runtime's loop.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from enum import IntEnum
 
+import numpy as np
+
 from taccl.backend.lower.flow import Flow
+from taccl.compiled import Loop, flat
 
 
 class Kind(IntEnum):
@@ -47,77 +51,93 @@ Event = tuple[Kind, int]
 
 def order_events(flow: Flow) -> list[Event]:
     """All events of a valid schedule. A receive of one chunk counts at the end of its send."""
-    return _Ordering(flow).run()
+    sends = flow.sends
+    needed, sources = flat([tuple(flow.sources(send)) for send in sends])
+    by_source = np.argsort(sources, kind="stable")
+    followers = np.repeat(np.arange(len(sends)), np.diff(needed))[by_source]
+    first_follower = np.searchsorted(sources[by_source], np.arange(len(sends) + 1))
+    numbers = {connection: number for number, connection in enumerate({s.connection: None for s in sends})}
+    kinds, indices = _order(
+        len(sends),
+        start_us=np.array([round(send.start_us, _DECIMALS) for send in sends], dtype=np.float64),
+        end_us=np.array([round(send.end_us, _DECIMALS) for send in sends], dtype=np.float64),
+        is_single=np.array([len(send.chunks) == 1 for send in sends], dtype=np.bool_),
+        connection=np.array([numbers[send.connection] for send in sends], dtype=np.int64),
+        num_sources=np.diff(needed),
+        first_follower=first_follower,
+        followers=followers,
+    )
+    kind_of = tuple(Kind)
+    return [(kind_of[kind], index) for kind, index in zip(kinds, indices, strict=True)]
 
 
-class _Ordering:
-    def __init__(self, flow: Flow) -> None:
-        self.sends = flow.sends
-        self.events: list[Event] = []
-        self.happened: set[Event] = set()
-        self.heap: list[tuple[float, Kind, int, int]] = []
-        self.hops = [0] * len(self.sends)  # how many sends led to this one, at most
-        self.missing = [0] * len(self.sends)
-        self.waiting: dict[int, list[int]] = {}
-        self.under_way: dict[tuple[int, int], int] = {}  # the last send of each connection
-        self.before: dict[int, int] = {}  # the send before it on its connection
-        for send in self.sends:
-            sources = flow.sources(send)
-            self.missing[send.index] = len(sources)
-            for source in sources:
-                self.waiting.setdefault(source, []).append(send.index)
-            if not sources:
-                self._push(send.start_us, Kind.SEND, send.index)
+def _order_columns(
+    start_us: Sequence[float],
+    end_us: Sequence[float],
+    is_single: Sequence[bool],
+    connection: Sequence[int],
+    num_sources: Sequence[int],
+    first_follower: Sequence[int],
+    followers: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """Kind and send of all events, from columns over sends; a heap has what may be next.
 
-    def run(self) -> list[Event]:
-        while self.heap:
-            _, kind, _, index = heapq.heappop(self.heap)
-            if (kind, index) in self.happened:
+    Parameters
+    ----------
+    is_single : whether it is a send of one chunk.
+    connection : a number from 0.
+    num_sources : how many sends must have arrived before it.
+    first_follower, followers : those that wait for send k begin at followers[first_follower[k]].
+    """
+    receive, arrive, send = 0, 1, 2
+    number = len(start_us)
+    kinds, indices = [0] * (3 * number), [0] * (3 * number)
+    have = 0
+    happened = [False] * (3 * number)
+    hops = [0] * number  # how many sends led to this one, at most
+    missing = [num_sources[index] for index in range(number)]
+    under_way = [-1] * number  # the last send of each connection
+    before = [-1] * number  # the send before it on its connection
+    heap = [(start_us[index], send, 0, index) for index in range(number) if missing[index] == 0]
+    heapq.heapify(heap)
+    while len(heap) > 0:
+        _, kind, _, index = heapq.heappop(heap)
+        if happened[3 * index + kind]:
+            continue
+        due = [(kind, index)]
+        if kind == send:
+            before[index] = under_way[connection[index]]
+        if kind == receive and before[index] >= 0:
+            due = [(arrive, before[index]), (receive, index)]
+        elif kind == send and before[index] >= 0:
+            last = before[index]
+            due = [(receive, last), (send, index)]
+            if before[last] >= 0:
+                due = [(arrive, before[last]), (receive, last), (send, index)]
+            if not is_single[index]:
+                due = [*due[:-1], (arrive, last), (send, index)]
+        if kind == send and not is_single[index]:
+            due.append((receive, index))
+        for what, which in due:
+            if happened[3 * which + what]:
                 continue
-            if kind is Kind.SEND:
-                self._send(index)
-            elif kind is Kind.RECEIVE:
-                self._receive(index)
+            happened[3 * which + what] = True
+            kinds[have], indices[have] = what, which
+            have += 1
+            if what == send:
+                under_way[connection[which]] = which
+                if is_single[which]:
+                    heapq.heappush(heap, (end_us[which], receive, -hops[which], which))
+            elif what == receive:
+                heapq.heappush(heap, (end_us[which], arrive, -hops[which], which))
             else:
-                self._arrive(index)
-        return self.events
+                for place in range(first_follower[which], first_follower[which + 1]):
+                    follower = followers[place]
+                    missing[follower] -= 1
+                    hops[follower] = max(hops[follower], hops[which] + 1)
+                    if missing[follower] == 0:
+                        heapq.heappush(heap, (start_us[follower], send, -hops[follower], follower))
+    return kinds[:have], indices[:have]
 
-    def _push(self, time_us: float, kind: Kind, index: int) -> None:
-        heapq.heappush(self.heap, (round(time_us, _DECIMALS), kind, -self.hops[index], index))
 
-    def _happens(self, kind: Kind, index: int) -> None:
-        self.events.append((kind, index))
-        self.happened.add((kind, index))
-
-    def _send(self, index: int) -> None:
-        send = self.sends[index]
-        before = self.under_way.get(send.connection)
-        if before is not None:
-            self._receive(before)
-            self.before[index] = before
-            if len(send.chunks) > 1:
-                self._arrive(before)
-        self.under_way[send.connection] = index
-        self._happens(Kind.SEND, index)
-        if len(send.chunks) > 1:
-            self._receive(index)
-        else:
-            self._push(send.end_us, Kind.RECEIVE, index)
-
-    def _receive(self, index: int) -> None:
-        if (Kind.RECEIVE, index) in self.happened:
-            return
-        if index in self.before:
-            self._arrive(self.before[index])
-        self._happens(Kind.RECEIVE, index)
-        self._push(self.sends[index].end_us, Kind.ARRIVE, index)
-
-    def _arrive(self, index: int) -> None:
-        if (Kind.ARRIVE, index) in self.happened:
-            return
-        self._happens(Kind.ARRIVE, index)
-        for follower in self.waiting.get(index, ()):
-            self.missing[follower] -= 1
-            self.hops[follower] = max(self.hops[follower], self.hops[index] + 1)
-            if not self.missing[follower]:
-                self._push(self.sends[follower].start_us, Kind.SEND, follower)
+_order = Loop(_order_columns)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
+from taccl.collector import collector_at_rest
 from taccl.errors import XmlError
 from taccl.reading import bytes_of
 from taccl.xml_elements import Dialect, Element, parse_elements
@@ -128,6 +129,7 @@ def begins_as_program(content: bytes) -> bool:
     return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
 
 
+@collector_at_rest()
 def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Document:
     where = None if path is None else str(path)
     if isinstance(text, str):

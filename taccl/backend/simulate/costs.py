@@ -32,7 +32,8 @@ class Costs:
     ----------
     link : shape (num_executed,); over which a step sends, -1 if it does not.
     busy_us : for how long it keeps its thread block, and the slowest of its ports.
-    ports_us : for how long it keeps each port of its link; None where that is `busy_us` for all.
+    ports_us : for how long each send keeps each port of its link, one after the other; None where that is
+        `busy_us` for all.
     latency_us : from then until the receiver has what it sent.
     local_us : how long a local step takes.
     pieces : room that what it sends takes in its connection.
@@ -41,7 +42,7 @@ class Costs:
 
     link: IntArray
     busy_us: FloatArray
-    ports_us: list[list[float]] | None
+    ports_us: FloatArray | None
     latency_us: FloatArray
     local_us: FloatArray
     pieces: IntArray
@@ -91,14 +92,10 @@ def costs_of(
     )
 
 
-def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) -> list[list[float]] | None:
-    """For how long each step keeps each port of its link, in the order of the ports."""
+def _ports_us(topology: LogicalTopology, link: IntArray, size_mb: FloatArray) -> FloatArray | None:
+    """For how long each send keeps each port of its link, in the order of the ports."""
     if topology.port_betas is None:
         return None
     sends = np.flatnonzero(link >= 0)
     send, pair = topology.pairs_of(link[sends])
-    busy = topology.port_busy_us(pair, size_mb[sends[send]])
-    ports_us: list[list[float]] = [[] for _ in range(len(link))]
-    for row, busy_us in zip(sends[send].tolist(), busy.tolist(), strict=True):
-        ports_us[row].append(busy_us)
-    return ports_us
+    return topology.port_busy_us(pair, size_mb[sends[send]])

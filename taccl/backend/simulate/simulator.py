@@ -15,38 +15,28 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
+from taccl.backend.simulate.events import run_events
 from taccl.backend.simulate.matched import hang, matched
 from taccl.backend.simulate.simulation import Simulation
-from taccl.backend.simulate.urgency import DECIMALS, urgency_us
+from taccl.backend.simulate.urgency import urgency_us
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
+from taccl.collective import IntArray
+from taccl.collector import collector_at_rest
 from taccl.errors import TacclError
-from taccl.network import LogicalTopology
+from taccl.network import FloatArray, LogicalTopology
 
 Arbitration = Literal["urgent", "first-come"]
 
-#: Events closer than this, plus float error, are one moment (microseconds).
-_MOMENT_US = 1e-9
-_FLOAT_ERROR = 1e-13
 
-#: Kinds of event: a send has left its ports, a receiver has it, a local step is done; a send has left a
-#: port that is faster than its link (the event has the port in place of the step).
-_SENT, _ARRIVED, _COMPUTED, _PASSED = range(4)
-
-#: Which send a port serves first: (- urgency, moment at which it got ready, block row, step)
-Turn = tuple[float, float, int, int]
-
-
+@collector_at_rest()
 def simulate_program(
     program: Program,
     topology: LogicalTopology,
@@ -91,13 +81,11 @@ def simulate_program(
     order = _execute(executed, connections, costs)
     urgency = urgency_us(executed, connections, costs, order)
     if arbitration == "first-come":
-        urgency = [0.0] * len(executed)
-    run = _Run(executed, connections, topology, costs, urgency)
-    run.all_events()
-    return run.simulation(program, chunk_mb)
+        urgency = np.zeros(len(executed))
+    return _run(executed, connections, topology, costs, urgency, chunk_mb)
 
 
-def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> Sequence[int]:
+def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> IntArray:
     """Steps in an order in which they can be done; an error if there is none."""
     outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
     if outcome.ends:
@@ -105,210 +93,68 @@ def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) ->
     raise hang(executed, connections, costs.slots, costs.chunks_per_piece)
 
 
-class _Run:
-    """Lists over steps, connections and ports; steps are executed ones, which do something."""
-
-    def __init__(
-        self,
-        executed: ExecutedSteps,
-        connections: Connections,
-        topology: LogicalTopology,
-        costs: Costs,
-        urgency_us: list[float],
-    ) -> None:
-        self.executed, self.topology, self.costs = executed, topology, costs
-        number = len(executed)
-        self.block: list[int] = executed.block.tolist()
-        self.last = [False] * number
-        for end in executed.first_of_block[1:].tolist():
-            if end:
-                self.last[end - 1] = True
-        self.source: list[int] = connections.source.tolist()
-        self.target = [-1] * number
-        for row, source in enumerate(self.source):
-            if source >= 0:
-                self.target[source] = row
-        self.sends_on: list[int] = connections.sends_on.tolist()
-        self.receives_on: list[int] = connections.receives_on.tolist()
-        self.link: list[int] = costs.link.tolist()
-        self.busy_us: list[float] = costs.busy_us.tolist()
-        self.ports_us = costs.ports_us
-        self.latency_us: list[float] = costs.latency_us.tolist()
-        self.local_us: list[float] = costs.local_us.tolist()
-        self.pieces: list[int] = costs.pieces.tolist()
-        self.room = [costs.slots] * len(connections.keys)
-        self.waiting_for_room = [-1] * len(connections.keys)
-        self.missing = [len(set(waits)) for waits in executed.waits]
-        self.waiters: dict[int, list[int]] = {}
-        for row, waits in enumerate(executed.waits):
-            for wait in set(waits):
-                self.waiters.setdefault(wait, []).append(row)
-        self.reached = [False] * number
-        self.arrived = [False] * number
-        self.queued = [False] * number  # for its ports
-        self.ready_us = [0.0] * number
-        self.start_us = [-1.0] * number
-        self.end_us = [-1.0] * number
-        self.done_us = [-1.0] * number
-        self.urgency_us = urgency_us
-        self.now = 0.0
-        self.events: list[tuple[float, int, int]] = []
-        self.todo: list[int] = []  # steps that may be able to go on
-        self.port_taken = [False] * topology.num_ports
-        self.port_busy_us = [0.0] * topology.num_ports
-        self.port_queue: list[list[Turn]] = [[] for _ in range(topology.num_ports)]
-        self.candidates: list[tuple[Turn, int]] = []  # with the free port that each was taken from
-
-    def all_events(self) -> None:
-        first = self.executed.first_of_block.tolist()
-        for start, end in pairwise(first):
-            if start < end:
-                self._reach(start)
-        self._settle()
-        while self.events:
-            self.now = self.events[0][0]
-            until = self.now + _MOMENT_US + _FLOAT_ERROR * self.now
-            freed: list[int] = []
-            while self.events and self.events[0][0] <= until:
-                self.now, kind, row = heapq.heappop(self.events)
-                if kind == _SENT:
-                    freed += self._slow_ports(row)
-                    self._done(row)
-                elif kind == _PASSED:
-                    freed.append(row)
-                elif kind == _ARRIVED:
-                    self.arrived[self.target[row]] = True
-                    self.todo.append(self.target[row])
-                else:
-                    self._done(row)
-            for port in freed:
-                self.port_taken[port] = False
-            self._settle(freed)
-
-    def _settle(self, freed: Sequence[int] = ()) -> None:
-        """All that can happen at this moment without time passing; then ports go to who is first."""
-        todo = self.todo
-        while todo:
-            self._try(todo.pop())
-        for port in freed:
-            self._offer(port)
-        while self.candidates:
-            turn, offered = heapq.heappop(self.candidates)
-            row = turn[-1]
-            ports = self.topology.ports[self.link[row]]
-            taken = next((port for port in ports if self.port_taken[port]), None)
-            if taken is None:
-                self._start(row, ports)
-            else:
-                heapq.heappush(self.port_queue[taken], turn)
-            if offered >= 0:
-                self._offer(offered)
-
-    def _offer(self, port: int) -> None:
-        """A free port to the first that waits for it."""
-        if not self.port_taken[port] and self.port_queue[port]:
-            heapq.heappush(self.candidates, (heapq.heappop(self.port_queue[port]), port))
-
-    def _start(self, row: int, ports: Sequence[int]) -> None:
-        busy, now = self.busy_us[row], self.now
-        ports_us = [busy] * len(ports) if self.ports_us is None else self.ports_us[row]
-        for port, busy_us in zip(ports, ports_us, strict=True):
-            self.port_taken[port] = True
-            self.port_busy_us[port] += busy_us
-            if busy_us < busy:
-                heapq.heappush(self.events, (now + busy_us, _PASSED, port))
-        self.start_us[row] = now
-        self.end_us[row] = now + busy + self.latency_us[row]
-        heapq.heappush(self.events, (now + busy, _SENT, row))
-        heapq.heappush(self.events, (self.end_us[row], _ARRIVED, row))
-
-    def _slow_ports(self, row: int) -> Sequence[int]:
-        """The ports that a send keeps as long as its thread block."""
-        ports, busy = self.topology.ports[self.link[row]], self.busy_us[row]
-        if self.ports_us is None:
-            return ports
-        return [port for port, busy_us in zip(ports, self.ports_us[row], strict=True) if busy_us >= busy]
-
-    def _reach(self, row: int) -> None:
-        self.reached[row] = True
-        self.ready_us[row] = self.now
-        self.todo.append(row)
-
-    def _try(self, row: int) -> None:
-        """Go on with a step that its thread block has come to, as far as nothing keeps it."""
-        if self.done_us[row] >= 0 or self.queued[row] or not self.reached[row] or self.missing[row]:
-            return
-        source = self.source[row]
-        if source >= 0:
-            waiting = self.waiting_for_room[self.receives_on[row]]
-            if waiting == source:
-                self._queue(waiting)  # it is larger than its connection, and its receiver is here
-            if not self.arrived[row]:
-                return
-            self.start_us[row] = max(self.ready_us[row], self.start_us[source])
-        connection = self.sends_on[row]
-        if connection >= 0:
-            target = self.target[row]
-            if self.pieces[row] <= self.room[connection] or self._is_taken(target):
-                self._queue(row)
-            else:
-                self.waiting_for_room[connection] = row
-        elif source < 0 and self.local_us[row] > 0:
-            if self.start_us[row] < 0:
-                self.start_us[row] = self.now
-                self.end_us[row] = self.now + self.local_us[row]
-                heapq.heappush(self.events, (self.end_us[row], _COMPUTED, row))
-        else:
-            self.end_us[row] = self.now
-            if source < 0:
-                self.start_us[row] = self.now
-            self._done(row)
-
-    def _is_taken(self, target: int) -> bool:
-        return self.reached[target] and not self.missing[target]
-
-    def _queue(self, row: int) -> None:
-        """A send that only its ports keep waiting."""
-        connection = self.sends_on[row]
-        self.queued[row] = True
-        self.waiting_for_room[connection] = -1
-        self.room[connection] -= self.pieces[row]
-        turn = (-self.urgency_us[row], round(self.now, DECIMALS), self.block[row], row)
-        heapq.heappush(self.candidates, (turn, -1))
-
-    def _done(self, row: int) -> None:
-        """A thread block is done with a step."""
-        self.done_us[row] = self.now
-        source = self.source[row]
-        if source >= 0:
-            connection = self.receives_on[row]
-            self.room[connection] += self.pieces[source]
-            waiting = self.waiting_for_room[connection]
-            if waiting >= 0 and self.pieces[waiting] <= self.room[connection]:
-                self._queue(waiting)
-        for waiter in self.waiters.get(row, ()):
-            self.missing[waiter] -= 1
-            if not self.missing[waiter]:
-                self.todo.append(waiter)
-        if not self.last[row]:
-            self._reach(row + 1)
-
-    def simulation(self, program: Program, chunk_mb: float) -> Simulation:
-        columns, rows = self.executed.columns, self.executed.step
-        link, source = np.array(self.link, dtype=np.int64), np.array(self.source, dtype=np.int64)
-        return Simulation(
-            program=program,
-            topology=self.topology,
-            chunk_mb=chunk_mb,
-            time_us=max(max(self.end_us, default=0.0), max(self.done_us, default=0.0)),
-            rank=columns.block_rank[self.executed.block],
-            thread_block=columns.block_id[self.executed.block],
-            step=columns.position[rows],
-            link=np.where((link < 0) & (source >= 0), link[source], link),
-            ready_us=np.array(self.ready_us),
-            start_us=np.array(self.start_us),
-            end_us=np.array(self.end_us),
-            done_us=np.array(self.done_us),
+def _run(
+    executed: ExecutedSteps,
+    connections: Connections,
+    topology: LogicalTopology,
+    costs: Costs,
+    urgency_us: FloatArray,
+    chunk_mb: float,
+) -> Simulation:
+    """All events, as columns over the executed steps."""
+    number, source, link = len(executed), connections.source, costs.link
+    received = np.flatnonzero(source >= 0)
+    target = np.full(number, -1, dtype=np.int64)
+    target[source[received]] = received
+    starts, awaited = executed.flat_waits
+    pairs = np.unique(awaited * number + np.repeat(np.arange(number), np.diff(starts)))  # each once
+    wait, asker = np.divmod(pairs, max(1, number))
+    sends = np.flatnonzero(link >= 0)
+    send, pair = topology.pairs_of(link[sends])
+    many_ports = np.zeros(number, dtype=np.int64)
+    many_ports[sends] = np.diff(topology.first_pair)[link[sends]]
+    end_port = np.cumsum(many_ports)
+    ready_us, start_us, end_us, done_us, port_busy_us = (
+        np.array(column, dtype=np.float64)
+        for column in run_events(
+            number,
+            first_of_block=executed.first_of_block,
+            block=executed.block,
             source=source,
-            port_busy_us=np.array(self.port_busy_us),
+            target=target,
+            receives_on=connections.receives_on,
+            sends_on=connections.sends_on,
+            busy_us=costs.busy_us,
+            latency_us=costs.latency_us,
+            local_us=costs.local_us,
+            pieces=costs.pieces,
+            urgency_us=urgency_us,
+            num_waits=np.bincount(asker, minlength=number),
+            first_waiter=np.searchsorted(wait, np.arange(number + 1)),
+            waiters=asker,
+            first_port=end_port - many_ports,
+            end_port=end_port,
+            ports=topology.incidence[1][pair],
+            ports_us=costs.busy_us[sends[send]] if costs.ports_us is None else costs.ports_us,
+            slots=costs.slots,
+            num_connections=len(connections.keys),
+            num_ports=topology.num_ports,
         )
+    )
+    columns, rows = executed.columns, executed.step
+    return Simulation(
+        program=columns.program,
+        topology=topology,
+        chunk_mb=chunk_mb,
+        time_us=max(float(end_us.max(initial=0.0)), float(done_us.max(initial=0.0))),
+        rank=columns.block_rank[executed.block],
+        thread_block=columns.block_id[executed.block],
+        step=columns.position[rows],
+        link=np.where((link < 0) & (source >= 0), link[source], link),
+        ready_us=ready_us,
+        start_us=start_us,
+        end_us=end_us,
+        done_us=done_us,
+        source=source,
+        port_busy_us=port_busy_us,
+    )

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from taccl.backend.simulate.costs import Costs
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.collective import IntArray
+from taccl.compiled import Loop
+from taccl.network import FloatArray
 
 #: Times that agree to so many decimals (of a microsecond) are equal.
 DECIMALS = 6
 
 
 def urgency_us(
-    executed: ExecutedSteps, connections: Connections, costs: Costs, order: Sequence[int]
-) -> list[float]:
+    executed: ExecutedSteps, connections: Connections, costs: Costs, order: IntArray
+) -> FloatArray:
     """For each step, microseconds from its start to the end of what must follow it.
 
     What must follow are the next step of its thread block, the steps that wait for it, and the receive
@@ -24,18 +29,45 @@ def urgency_us(
     ----------
     order : all steps, each after all that it must follow.
     """
-    block, source = executed.block.tolist(), connections.source.tolist()
-    busy, latency, local = costs.busy_us.tolist(), costs.latency_us.tolist(), costs.local_us.tolist()
-    after = [0.0] * len(executed)  # from when the thread block is done with it
-    on_arrival = [0.0] * len(executed)  # from when its receiver has it
-    urgency = [0.0] * len(executed)
-    for row in reversed(order):
-        way = busy[row] + local[row] + max(after[row], latency[row] + on_arrival[row])
-        urgency[row] = round(way, DECIMALS)
+    starts, awaited = executed.flat_waits
+    way_us = _longest_ways(
+        len(executed),
+        order=order,
+        block=executed.block,
+        source=connections.source,
+        starts=starts,
+        awaited=awaited,
+        busy_us=costs.busy_us,
+        latency_us=costs.latency_us,
+        local_us=costs.local_us,
+    )
+    return np.round(np.array(way_us, dtype=np.float64), DECIMALS)
+
+
+def _ways(
+    order: Sequence[int],
+    block: Sequence[int],
+    source: Sequence[int],
+    starts: Sequence[int],
+    awaited: Sequence[int],
+    busy_us: Sequence[float],
+    latency_us: Sequence[float],
+    local_us: Sequence[float],
+) -> list[float]:
+    after = [0.0] * len(block)  # from when the thread block is done with it
+    on_arrival = [0.0] * len(block)  # from when its receiver has it
+    ways = [0.0] * len(block)
+    for place in range(len(order) - 1, -1, -1):
+        row = order[place]
+        way = busy_us[row] + local_us[row] + max(after[row], latency_us[row] + on_arrival[row])
+        ways[row] = way
         if row and block[row - 1] == block[row]:
             after[row - 1] = max(after[row - 1], way)
-        for wait in executed.waits[row]:
-            after[wait] = max(after[wait], way)
+        for wait in range(starts[row], starts[row + 1]):
+            after[awaited[wait]] = max(after[awaited[wait]], way)
         if source[row] >= 0:
             on_arrival[source[row]] = max(on_arrival[source[row]], way)
-    return urgency
+    return ways
+
+
+_longest_ways = Loop(_ways)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, RECEIVES, SENDS, Columns
 from taccl.backend.verify.limits import MAX_FUSED_REDUCTIONS
 from taccl.collective import BoolArray, IntArray
+from taccl.compiled import flat
 
 _NOP, _REDUCE = OP_CODE[Op.NOP], OP_CODE[Op.REDUCE]
 
@@ -70,6 +72,11 @@ class ExecutedSteps:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    @cached_property
+    def flat_waits(self) -> tuple[IntArray, IntArray]:
+        """`waits` as columns: those of step k are [starts[k]] up to [starts[k + 1]] of the second."""
+        return flat(self.waits)
 
     @property
     def rank(self) -> IntArray:

@@ -12,12 +12,16 @@ iterations are alike, the first shows it. A second one is run all the same by de
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.collective import IntArray
+from taccl.compiled import Loop
 
 Reason = Literal["flag", "data", "slot"]
 
@@ -47,7 +51,7 @@ class Blocked:
 class Outcome:
     """`order`: steps of the first iteration as they were completed. `blocked`: empty if all ended."""
 
-    order: tuple[int, ...]
+    order: IntArray
     blocked: tuple[Blocked, ...]
 
     @property
@@ -73,123 +77,163 @@ def execute(
     A fused step takes a piece in and passes it on in one act: it needs the data and the free slot at
     the same time. Time and memory are linear in the pieces moved (waits are woken, never polled).
     """
-    run = _Run(executed, connections, slots, chunks_per_piece, iterations)
-    run.all_blocks()
-    return Outcome(tuple(run.order), run.blocked())
+    counts = executed.columns.count[executed.step].clip(min=1)
+    pieces = counts * 0 + 1 if chunks_per_piece is None else -(-counts // chunks_per_piece)
+    never = np.zeros(len(executed), dtype=np.bool_)
+    never[[index for index, _ in executed.never]] = True
+    starts, awaited = executed.flat_waits
+    run = _Run(
+        executed,
+        connections,
+        *_run_blocks(
+            len(executed),
+            first=executed.first_of_block,
+            pieces=pieces,
+            starts=starts,
+            awaited=awaited,
+            never=never,
+            receives_on=connections.receives_on,
+            sends_on=connections.sends_on,
+            sender=connections.sender,
+            receiver=connections.receiver,
+            slots=2**60 if slots is None else slots,
+            iterations=iterations,
+        ),
+    )
+    return Outcome(np.array(run.order, dtype=np.int64), run.blocked(iterations))
 
 
+@dataclass(frozen=True, eq=False)
 class _Run:
-    def __init__(
-        self,
-        executed: ExecutedSteps,
-        connections: Connections,
-        slots: int | None,
-        chunks_per_piece: int | None,
-        iterations: int,
-    ) -> None:
-        self.executed, self.connections = executed, connections
-        self.iterations = iterations
-        self.slots = 2**60 if slots is None else slots
-        counts = executed.columns.count[executed.step].clip(min=1)
-        pieces = counts * 0 + 1 if chunks_per_piece is None else -(-counts // chunks_per_piece)
-        self.pieces: list[int] = pieces.tolist()
-        self.first: list[int] = executed.first_of_block.tolist()
-        self.receives_on: list[int] = connections.receives_on.tolist()
-        self.sends_on: list[int] = connections.sends_on.tolist()
-        self.sender: list[int] = connections.sender.tolist()
-        self.receiver: list[int] = connections.receiver.tolist()
-        self.waits = executed.waits
-        self.never = {index for index, _ in executed.never}
-        num_blocks = len(self.first) - 1
-        self.at = self.first[:-1]
-        self.iteration = [0] * num_blocks
-        self.left = [self.pieces[at] if at < len(self.pieces) else 0 for at in self.at]
-        self.sent = [0] * len(self.sender)
-        self.received = [0] * len(self.sender)
-        self.completed = [0] * len(executed)
-        self.flag_waiters: dict[int, list[int]] = {}
-        self.order: list[int] = []
+    """Where everything stands after a run.
 
-    def all_blocks(self) -> None:
-        ready = deque(range(len(self.at)))
-        is_ready = [True] * len(self.at)
-        while ready:
-            block = ready.popleft()
-            is_ready[block] = False
-            for woken in self._advance(block):
-                if not is_ready[woken]:
-                    is_ready[woken] = True
-                    ready.append(woken)
+    Parameters
+    ----------
+    order : steps as they were completed for the first time.
+    at, iteration : of each block, the step that it stands before or in, and how often it has ended.
+    completed : how often each step was completed.
+    sent, received : pieces of each connection.
+    """
 
-    def _advance(self, block: int) -> list[int]:
-        """Run one block until it blocks or ends; the blocks that this may have freed."""
-        woken: list[int] = []
-        first, end = self.first[block], self.first[block + 1]
-        if first == end:
-            return woken
-        receives_on, sends_on = self.receives_on, self.sends_on
-        sent, received = self.sent, self.received
-        while self.iteration[block] < self.iterations:
-            index = self.at[block]
-            if self._waits_for_flag(block, index):
-                break
-            moved = self.left[block]
-            into, out = receives_on[index], sends_on[index]
-            if into >= 0 and sent[into] - received[into] < moved:
-                moved = sent[into] - received[into]
-            if out >= 0 and self.slots - sent[out] + received[out] < moved:
-                moved = self.slots - sent[out] + received[out]
-            if moved <= 0:
-                break
-            if into >= 0:
-                received[into] += moved
-                woken.append(self.sender[into])
-            if out >= 0:
-                sent[out] += moved
-                woken.append(self.receiver[out])
-            self.left[block] -= moved
-            if self.left[block] == 0:
-                self._complete(block, index, first, end)
-                if index in self.flag_waiters:
-                    woken.extend(self.flag_waiters.pop(index))
-        return woken
+    executed: ExecutedSteps
+    connections: Connections
+    order: Sequence[int]
+    at: Sequence[int]
+    iteration: Sequence[int]
+    completed: Sequence[int]
+    sent: Sequence[int]
+    received: Sequence[int]
 
-    def _waits_for_flag(self, block: int, index: int) -> bool:
-        if index in self.never:
-            return True
-        for awaited in self.waits[index]:
-            if self.completed[awaited] <= self.iteration[block]:
-                self.flag_waiters.setdefault(awaited, []).append(block)
-                return True
-        return False
-
-    def _complete(self, block: int, index: int, start: int, end: int) -> None:
-        if self.completed[index] == 0:
-            self.order.append(index)
-        self.completed[index] += 1
-        following = index + 1
-        if following == end:
-            following = start
-            self.iteration[block] += 1
-        self.at[block] = following
-        self.left[block] = self.pieces[following]
-
-    def blocked(self) -> tuple[Blocked, ...]:
-        return tuple(
-            self._why(block)
-            for block, iteration in enumerate(self.iteration)
-            if iteration < self.iterations and self.first[block] < self.first[block + 1]
-        )
+    def blocked(self, iterations: int) -> tuple[Blocked, ...]:
+        """The blocks that have steps and have not gone through them so often."""
+        has_steps = np.diff(self.executed.first_of_block) > 0
+        stuck = np.flatnonzero((np.array(self.iteration) < iterations) & has_steps)
+        return tuple(self._why(block) for block in stuck.tolist())
 
     def _why(self, block: int) -> Blocked:
-        index = self.at[block]
-        if index in self.never:
+        index, connections = self.at[block], self.connections
+        if any(index == step for step, _ in self.executed.never):
             return Blocked(block, index, "flag", None)
         for awaited in self.executed.waits[index]:
             if self.completed[awaited] <= self.iteration[block]:
                 holder = int(self.executed.block[awaited])
                 return Blocked(block, index, "flag", holder, waits_for_index=awaited)
-        into, out = self.receives_on[index], self.sends_on[index]
+        into, out = int(connections.receives_on[index]), int(connections.sends_on[index])
         if into >= 0 and self.sent[into] == self.received[into]:
-            return Blocked(block, index, "data", self.sender[into], connection=into)
-        return Blocked(block, index, "slot", self.receiver[out], connection=out)
+            return Blocked(block, index, "data", int(connections.sender[into]), connection=into)
+        return Blocked(block, index, "slot", int(connections.receiver[out]), connection=out)
+
+
+def _run_all(
+    first: Sequence[int],
+    pieces: Sequence[int],
+    starts: Sequence[int],
+    awaited: Sequence[int],
+    never: Sequence[bool],
+    receives_on: Sequence[int],
+    sends_on: Sequence[int],
+    sender: Sequence[int],
+    receiver: Sequence[int],
+    slots: int,
+    iterations: int,
+) -> tuple[list[int], list[int], list[int], list[int], list[int], list[int]]:
+    """The columns of `_Run`: one block after the other, each until it ends or has to wait.
+
+    Blocks that may be able to go on stand in a ring, each once. Those that wait for a step stand in a list of
+    its own: `next_waiter[block]` comes after `block`.
+    """
+    blocks, steps = len(first) - 1, len(pieces)
+    at = [first[block] for block in range(blocks)]
+    iteration, next_waiter = [0] * blocks, [-1] * blocks
+    left = [pieces[step] if step < steps else 0 for step in at]
+    sent, received = [0] * len(sender), [0] * len(sender)
+    completed, first_waiter, last_waiter = [0] * steps, [-1] * steps, [-1] * steps
+    order = [0] * steps
+    done = 0
+    ring, is_ready, waits = list(range(blocks)), [True] * blocks, [False] * blocks
+    head, ready = 0, blocks
+    while ready > 0:
+        block = ring[head]
+        head, ready = (head + 1) % blocks, ready - 1
+        is_ready[block] = False
+        while iteration[block] < iterations and first[block] < first[block + 1]:
+            index = at[block]
+            missing = -1
+            for place in range(starts[index], starts[index + 1]):
+                if missing < 0 and completed[awaited[place]] <= iteration[block]:
+                    missing = awaited[place]
+            if never[index]:
+                break
+            if missing >= 0:
+                if not waits[block]:
+                    waits[block], next_waiter[block] = True, -1
+                    if first_waiter[missing] < 0:
+                        first_waiter[missing] = block
+                    else:
+                        next_waiter[last_waiter[missing]] = block
+                    last_waiter[missing] = block
+                break
+            moved = left[block]
+            into, out = receives_on[index], sends_on[index]
+            if into >= 0:
+                moved = min(moved, sent[into] - received[into])
+            if out >= 0:
+                moved = min(moved, slots - sent[out] + received[out])
+            if moved <= 0:
+                break
+            woken_by_taking, woken_by_giving, waiter = -1, -1, -1
+            if into >= 0:
+                received[into] += moved
+                woken_by_taking = sender[into]
+            if out >= 0:
+                sent[out] += moved
+                woken_by_giving = receiver[out]
+            left[block] -= moved
+            if left[block] == 0:
+                if completed[index] == 0:
+                    order[done] = index
+                    done += 1
+                completed[index] += 1
+                following = index + 1
+                if following == first[block + 1]:
+                    following = first[block]
+                    iteration[block] += 1
+                at[block] = following
+                left[block] = pieces[following]
+                waiter, first_waiter[index] = first_waiter[index], -1
+            for woken in (woken_by_taking, woken_by_giving):
+                if woken >= 0 and not is_ready[woken]:
+                    is_ready[woken] = True
+                    ring[(head + ready) % blocks] = woken
+                    ready += 1
+            while waiter >= 0:
+                waits[waiter] = False
+                if not is_ready[waiter]:
+                    is_ready[waiter] = True
+                    ring[(head + ready) % blocks] = waiter
+                    ready += 1
+                waiter = next_waiter[waiter]
+    return order[:done], at, iteration, completed, sent, received
+
+
+_run_blocks = Loop(_run_all)

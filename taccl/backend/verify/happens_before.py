@@ -19,6 +19,7 @@ the blocks that such pairs start from, some at a time: O(steps * blocks in quest
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ from taccl.backend.verify.columns import OP_CODE
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.collective import BoolArray, IntArray
+from taccl.compiled import Loop
 
 #: Entries of one table of clocks (4 bytes each).
 CLOCK_ENTRIES = 2**25
@@ -160,31 +162,61 @@ def _clocks(
     steps of its block and steps that wait for it know; and what is done before it starts, which is all
     that chunks of it tell to those who get them one by one.
     """
+    starts, awaited = executed.flat_waits
     done = np.full((len(executed), int(column.max()) + 1), -1, dtype=np.int32)
-    before = done if within_rank else done.copy()
-    own: list[int] = column[executed.block].tolist()
-    at: list[int] = position.tolist()
-    source: list[int] = connections.source.tolist()
-    waits = executed.waits
-    is_early = [False] * len(executed)
+    before = done if within_rank else np.empty_like(done)
+    is_early = np.zeros(len(executed), dtype=np.bool_)
     if early:
-        is_early = (executed.columns.op[executed.step] == OP_CODE[Op.SEND]).tolist()
-    maximum = np.maximum
-    for index in sequence.tolist():
-        row = done[index]
-        if at[index]:
-            row[:] = done[index - 1]
-        for awaited in waits[index]:
-            own_column = own[awaited]
-            known = row[own_column] if own_column >= 0 else -1
-            maximum(row, done[awaited], out=row)
-            if own_column >= 0 and is_early[awaited]:
-                row[own_column] = max(known, at[awaited] - 1)
-        if not within_rank:
-            before[index] = row
-            if source[index] >= 0:
-                maximum(before[index], before[source[index]], out=before[index])
-                maximum(row, done[source[index]], out=row)
-        if own[index] >= 0:
-            row[own[index]] = at[index]
+        is_early = executed.columns.op[executed.step] == OP_CODE[Op.SEND]
+    _fill(
+        done.size,
+        sequence=sequence,
+        own=column[executed.block],
+        position=position,
+        source=connections.source,
+        starts=starts,
+        awaited=awaited,
+        is_early=is_early,
+        within_rank=within_rank,
+        done=done,
+        before=before,
+    )
     return before
+
+
+def _fill_clocks(
+    sequence: Sequence[int],
+    own: Sequence[int],
+    position: Sequence[int],
+    source: Sequence[int],
+    starts: Sequence[int],
+    awaited: Sequence[int],
+    is_early: Sequence[bool],
+    within_rank: bool,
+    done: Clocks,
+    before: Clocks,
+) -> None:
+    """Fill the two tables, row by row; `own` is the column of a step's block, or -1."""
+    columns = range(done.shape[1])
+    for index in sequence:
+        if position[index] > 0:
+            for k in columns:
+                done[index, k] = done[index - 1, k]
+        for place in range(starts[index], starts[index + 1]):
+            wait = awaited[place]
+            known = done[index, own[wait]] if own[wait] >= 0 else -1
+            for k in columns:
+                done[index, k] = max(done[index, k], done[wait, k])
+            if own[wait] >= 0 and is_early[wait]:
+                done[index, own[wait]] = max(known, position[wait] - 1)
+        if not within_rank:
+            sent = source[index]
+            for k in columns:
+                before[index, k] = done[index, k] if sent < 0 else max(done[index, k], before[sent, k])
+                if sent >= 0:
+                    done[index, k] = max(done[index, k], done[sent, k])
+        if own[index] >= 0:
+            done[index, own[index]] = position[index]
+
+
+_fill = Loop(_fill_clocks)

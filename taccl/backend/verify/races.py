@@ -10,8 +10,6 @@ with other reads, but one with every step that writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from taccl.backend.program import Op
@@ -27,7 +25,7 @@ from taccl.collective import BoolArray, IntArray
 def check_races(
     executed: ExecutedSteps,
     connections: Connections,
-    order: Sequence[int],
+    order: IntArray,
     memory: Memory,
     collector: Collector,
     runtimes: tuple[str, ...] = (),
@@ -40,10 +38,9 @@ def check_races(
     runtimes : those that the findings concern; none for all.
     """
     _overlaps(executed, memory, collector, runtimes)
-    sequence = np.array(order, dtype=np.int64)
-    pairs = conflicts(executed, sequence, memory)
+    pairs = conflicts(executed, order, memory)
     pairs = pairs.where(executed.block[pairs.first] != executed.block[pairs.second])
-    racing = _one_cell_each(executed, pairs.where(unordered(executed, connections, sequence, pairs)))
+    racing = _one_cell_each(executed, pairs.where(unordered(executed, connections, order, pairs)))
     for u, v, cell in zip(racing.first.tolist(), racing.second.tolist(), racing.cell.tolist(), strict=True):
         _report(executed, connections, memory, u, v, cell, collector, runtimes)
     return len(racing)

@@ -7,7 +7,6 @@ cost is linear in the chunks moved plus the number of distinct sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +17,7 @@ from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.expected import NOWHERE, Value
 from taccl.backend.verify.memory import Memory
-from taccl.collective import BoolArray
+from taccl.collective import BoolArray, IntArray
 
 #: The number of the value of memory that nobody wrote.
 UNWRITTEN = 0
@@ -112,7 +111,7 @@ class Trace:
 def run_symbolically(
     executed: ExecutedSteps,
     connections: Connections,
-    order: Sequence[int],
+    order: IntArray,
     memory: Memory,
     has_input: BoolArray,
 ) -> Trace:
@@ -152,7 +151,7 @@ def run_symbolically(
         cells[cell : cell + len(content)] = content
         writer[cell : cell + len(content)] = [index] * len(content)
 
-    for index in order:
+    for index in order.tolist():
         op, count = OPS[op_of[index]], count_of[index]
         if op is Op.SEND:
             in_flight[index] = read(index, source_cell[index], count)

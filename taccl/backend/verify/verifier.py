@@ -35,6 +35,7 @@ from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.collective import BoolArray, Collective
+from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError
 
 
@@ -114,6 +115,7 @@ def _check_asked(collective: object, root: object) -> None:
         raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
 
 
+@collector_at_rest()
 def _verify(
     program: Program,
     document: Document | None,

@@ -11,8 +11,6 @@ publishes is set by one of them, while others may still read the source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from taccl.backend.program import Op, Protocol
@@ -27,14 +25,12 @@ from taccl.backend.verify.report import Collector
 from taccl.collective import IntArray
 
 
-def check_visibility(
-    executed: ExecutedSteps, order: Sequence[int], memory: Memory, collector: Collector
-) -> None:
+def check_visibility(executed: ExecutedSteps, order: IntArray, memory: Memory, collector: Collector) -> None:
     """One warning for all steps that read as `i` what another block wrote; in place only."""
     if memory.mode != "in place":
         return
     columns, steps = executed.columns, executed.step
-    pairs = conflicts(executed, np.array(order, dtype=np.int64), memory)
+    pairs = conflicts(executed, order, memory)
     first, second, cell = pairs.first, pairs.second, pairs.cell
     source, target = _places(executed, memory)
     count, op = columns.count[steps], columns.op[steps]
@@ -72,7 +68,7 @@ def _places(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArray
 def check_early_flags(
     executed: ExecutedSteps,
     connections: Connections,
-    order: Sequence[int],
+    order: IntArray,
     memory: Memory,
     collector: Collector,
 ) -> None:
@@ -80,13 +76,12 @@ def check_early_flags(
     columns, steps = executed.columns, executed.step
     if columns.program.protocol is not Protocol.LL:
         return
-    sequence = np.array(order, dtype=np.int64)
-    pairs = conflicts(executed, sequence, memory)
+    pairs = conflicts(executed, order, memory)
     sent = columns.op[steps[pairs.first]] == OP_CODE[Op.SEND]
     sent &= changes(executed, memory)[pairs.second]
     pairs = pairs.where(sent & (executed.block[pairs.first] != executed.block[pairs.second]))
-    pairs = pairs.where(~unordered(executed, connections, sequence, pairs))  # others are races anyway
-    early = pairs.where(unordered(executed, connections, sequence, pairs, flags_of_sends_are_early=True))
+    pairs = pairs.where(~unordered(executed, connections, order, pairs))  # others are races anyway
+    early = pairs.where(unordered(executed, connections, order, pairs, flags_of_sends_are_early=True))
     for pair in np.unique(early.second, return_index=True)[1].tolist():
         send, step = int(early.first[pair]), int(early.second[pair])
         rank = int(executed.rank[step])

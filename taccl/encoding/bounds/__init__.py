@@ -10,6 +10,7 @@ from taccl.encoding.bounds.bound import BY_SEARCH, Bound, Proof, Prove
 from taccl.encoding.bounds.registry import BOUNDS, known_bounds
 from taccl.encoding.bounds.stream import all_bounds, declined, lower_bound, proofs, quick_bound
 from taccl.encoding.bounds.views import View
+from taccl.encoding.bounds.volume import between_nodes
 
 __all__ = [
     "BOUNDS",
@@ -19,6 +20,7 @@ __all__ = [
     "Prove",
     "View",
     "all_bounds",
+    "between_nodes",
     "declined",
     "known_bounds",
     "lower_bound",

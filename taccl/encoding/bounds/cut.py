@@ -82,13 +82,20 @@ def _heads_and_tails(
     demand, chunks, links = instance.demand, crossing.chunks, crossing.links
     to_cut = distance_us[:, np.unique(topology.src[links])].min(axis=1)
     from_cut = distance_us[np.unique(topology.dst[links])].min(axis=0)
-    starts = demand.starts.some(~inside[demand.starts.rank])
-    wants = demand.wants.some(inside[demand.wants.rank])
     nearest = np.full(demand.num_chunks, np.inf)
     farthest, tail = np.full((2, demand.num_chunks), -np.inf)
-    np.minimum.at(nearest, starts.chunk, to_cut[starts.rank])
-    np.maximum.at(farthest, starts.chunk, to_cut[starts.rank])
-    np.maximum.at(tail, wants.chunk, from_cut[wants.rank])
+    # What is the same for all chunks is looked at once: there may be a row for each pair of ranks.
+    if demand.from_all:
+        nearest[:], farthest[:] = to_cut[~inside].min(), to_cut[~inside].max()
+    else:
+        starts = demand.starts.some(~inside[demand.starts.rank])
+        np.minimum.at(nearest, starts.chunk, to_cut[starts.rank])
+        np.maximum.at(farthest, starts.chunk, to_cut[starts.rank])
+    if demand.to_all:
+        tail[:] = from_cut[inside].max()
+    else:
+        wants = demand.wants.some(inside[demand.wants.rank])
+        np.maximum.at(tail, wants.chunk, from_cut[wants.rank])
     head = np.where(demand.reduces, farthest, nearest)
     return head[chunks], tail[chunks]
 

@@ -184,6 +184,13 @@ class Crossings:
     def must_enter(self, inside: BoolArray) -> IntArray:
         """The chunks that must enter a set of ranks, given as shape (num_ranks,)."""
         demand = self._demand
+        if inside.all() or not inside.any():
+            return np.zeros(0, dtype=np.int64)
+        # A row for each pair of thousands of ranks is looked at only where ranks differ.
+        if demand.broadcasts:
+            return np.flatnonzero(demand.any_of(demand.starts, ~inside))
+        if demand.from_all and demand.to_all and demand.reduces.all():
+            return np.arange(demand.num_chunks)
         wanted = demand.any_of(demand.lacking, inside)
         starts_inside, starts_outside = (demand.any_of(demand.starts, each) for each in (inside, ~inside))
         return np.flatnonzero(wanted & np.where(demand.reduces, starts_outside, ~starts_inside))

@@ -73,7 +73,7 @@ def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     yield Partition(np.arange(num_ranks), f"{num_ranks} ranks")
     node = numbered(topology.node_of)
     if num_nodes > 1:
-        yield Partition(node, f"{num_nodes} nodes")
+        yield by_nodes(problem)
         for joined in (2, 4, 8):
             if joined < num_nodes:
                 together = node // joined
@@ -82,6 +82,12 @@ def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     yield from _by_speed(problem)
     for cut in cuts:
         yield sides_of(problem, cut)
+
+
+def by_nodes(problem: Problem) -> Partition:
+    """Each node a part."""
+    node = numbered(problem.topology.node_of)
+    return Partition(node, f"{problem.topology.num_nodes} nodes")
 
 
 def sides_of(problem: Problem, cut: Cut) -> Partition:
@@ -135,8 +141,25 @@ class Counts:
         """How many pairs of a chunk and a rank a count goes over."""
         return len(self._demand.starts) + len(self._demand.wants)
 
+    @cached_property
+    def spanned_by_all(self) -> int | None:
+        """How often all ranks have to be spanned, for all chunks together; None: some span fewer.
+
+        With k parts that is k - 1 crossings each: for copies from one rank to all, for sums of all at one
+        rank, and twice for sums of all that all want. No row of the demand is looked at, and there may be
+        one for each pair of four thousand ranks.
+        """
+        demand = self._demand
+        if demand.broadcasts:
+            return demand.num_chunks
+        if demand.reduces.all() and demand.from_all and (demand.to_all or demand.to_one):
+            return demand.num_chunks * (2 if demand.to_all else 1)
+        return None
+
     def least_crossings(self, partition: Partition) -> int:
         """How many transfers there must be between the parts, for all chunks together."""
+        if self.spanned_by_all is not None:
+            return self.spanned_by_all * (partition.num_parts - 1)
         key = partition.part_of.tobytes()
         if key not in self._of:
             at_once = max(1, _CELLS // partition.num_parts)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time
 from taccl.encoding.bounds.cuts import Crossings
-from taccl.encoding.bounds.partitions import Counts, Partition, partitions
+from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, partitions
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
@@ -44,6 +44,14 @@ def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget 
             rows = instance.once(Counts).rows + instance.problem.topology.num_pairs
             budget.spend(_UNITS + _UNITS_PER_ROW * rows)
     return best
+
+
+def between_nodes(instance: Instance) -> Proof:
+    """What nodes alone prove where all chunks span all ranks: there at once, with any number of ranks."""
+    knows = instance.features <= {"reductions"} and instance.problem.topology.num_nodes > 1
+    if not knows or instance.once(Counts).spanned_by_all is None:
+        return VOLUME.proof(0.0, "nothing is known at once")
+    return _at(instance, by_nodes(instance.problem))
 
 
 def _at(instance: Instance, partition: Partition) -> Proof:

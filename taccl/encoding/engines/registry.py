@@ -15,6 +15,7 @@ from taccl.encoding.engines import (
     shortest,
     textbook,
     trees,
+    windows,
 )
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
@@ -172,6 +173,14 @@ ENGINES: tuple[Engine, ...] = (
         run=beginning_with(_first_by_greedy, orders.smt),
         takes_sums=True,
         older_names=("smt",),
+    ),
+    Engine(
+        name="windows",
+        about="local search: parts of the best schedule decided anew by constraint programming",
+        features=COPIES_AND_SUMS,
+        serves=windows.serves,
+        run=beginning_with(_first_by_greedy, windows.windows),
+        takes_sums=True,
     ),
     Engine(
         name="shortest",

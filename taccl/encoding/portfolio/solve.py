@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.bounds import quick_bound
+from taccl.encoding.bounds import between_nodes, quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
@@ -150,7 +150,10 @@ class _Search:
         self._instance.proves(quick.value_us)
         best = Update("bound", None, quick.value_us, quick.witness)
         if not self._budget.remaining_s():  # whoever listens stops here, and is to know what is known at once
-            best = max((best, *self._bounds.quick(self._budget)), key=lambda update: update.lower_bound_us)
+            nodes = between_nodes(self._instance)
+            at_once = Update("bound", None, nodes.value_us, nodes.witness)
+            known = (best, at_once, *self._bounds.quick(self._budget))
+            best = max(known, key=lambda update: update.lower_bound_us)
         first = replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield first
         self._keep(first)

@@ -43,6 +43,9 @@ _FOR_ALL_PROGRAMS = 0.35
 _BEFORE_THE_LAST_STEP = 0.9
 #: Where all programs are searched once more after the phases, both have about as long.
 _BEFORE_ALL_PROGRAMS = _BEFORE_THE_LAST_STEP / 2
+#: Windows of the best schedule improve what the phases found, as long as there is time: the phases leave them
+#: so much.
+_BEFORE_WINDOWS, _FOR_WINDOWS_BEFORE_ALL_PROGRAMS = 0.6, 0.4
 #: The smaller messages are, the more of the time message combining has: at most this, so that greedy, MILP
 #: and CP have a turn even where alpha is all that counts.
 _MOST_FOR_COMBINING = 0.6
@@ -168,7 +171,13 @@ _OWNERS = Share(
     f"{percent(_OF_COMBINING)} of combining's",
 )
 _PHASES = usually(
-    _BEFORE_THE_LAST_STEP, Case(_BEFORE_ALL_PROGRAMS, "before all-programs", _serves("all-programs"))
+    _BEFORE_THE_LAST_STEP,
+    Case(_BEFORE_WINDOWS, "before windows", _serves("windows")),
+    Case(_BEFORE_ALL_PROGRAMS, "before all-programs", _serves("all-programs")),
+)
+_WINDOWS = usually(
+    _BEFORE_THE_LAST_STEP,
+    Case(_FOR_WINDOWS_BEFORE_ALL_PROGRAMS, "before all-programs", _serves("all-programs")),
 )
 _ROUTES = usually(_FOR_ROUTES, Case(_FOR_ROUTES_OF_ONE_PIECE, "with one chunk per rank", _has_one_piece))
 _GREEDY = usually(
@@ -209,6 +218,7 @@ WHOLE: tuple[Stage, ...] = (
     ),
     Stage("owners", "small messages, sums that several ranks want, nodes of equal size", always, _OWNERS),
     Stage(PHASES, f"at most {_MOST_PLACES:,} outputs", _has_not_too_many_places, _PHASES),
+    Stage("windows", "at most 20,000 inputs or outputs", always, _WINDOWS),
     Stage(
         "all-programs",
         "a small problem with sums that several ranks want",
@@ -260,8 +270,10 @@ EACH_PHASE: tuple[Stage, ...] = (
 #: The part of the time of an engine that another package adds, in `auto`: as much as a first look of our own
 #: engines, since nothing is known of it.
 _ADDED = 0.2
-#: The part of the time for greedy passes, before the orders of the best of them are searched: passes find
-#: most soon, and the search for an order is what was asked for.
+#: Engines that only improve what is known.
+_IMPROVING = ("orders", "windows")
+#: The part of the time for greedy passes, before the best of them is improved: passes find most soon, and the
+#: improvement is what was asked for.
 _BEFORE_ORDERS = 0.3
 
 
@@ -289,7 +301,7 @@ def plan_for(asked: Engine | None, note: Note | None = None) -> Plan:
     alone = Stage(asked.name, "it is asked for", always, _REST)
     if asked.name == textbook.engine:
         return Plan((alone,), ())
-    if asked.name == "orders":
+    if asked.name in _IMPROVING:
         before = Stage(PHASES, "always", always, fixed(_BEFORE_ORDERS))
         return Plan((textbook, before, alone), (Stage("greedy", "always", always, _REST),))
     if asked.takes_sums:

@@ -43,5 +43,7 @@ XGMI_ALPHA = Alpha(0.7, "assumed", "as NVLink")
 PCIE_ALPHA = Alpha(1.0, "library", "NCCL 2.30.7, LL")
 BETWEEN_CPUS_ALPHA = Alpha(0.5, "assumed", "added where a way passes both CPUs")
 NETWORK_ALPHA = Alpha(2.7, "library", "NCCL 2.30.7, LL ring; 1.7-2.6 in TACCL, 2.1-3.3 measured with OSU")
+LEVEL_ALPHA = Alpha(0.5, "assumed", "two more switches and their cables, 0.25 us each; ours")
+SLINGSHOT_ALPHA = Alpha(0.35, "measured", "De Sensi et al. (SC 2020): a Slingshot switch, on average")
 #: aws-ofi-nccl's tuner counts on this for EFA of p4d.
 EFA_P4D_ALPHA = Alpha(20.0, "library", "aws-ofi-nccl's tuner, p4d")

@@ -95,6 +95,8 @@ def _combine_exchange(
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us, incumbent = schedule.makespan_us, schedule
             yield Update("combining", schedule)
+        if budget.remaining_s() <= 0:
+            return
     if problem.num_ranks > _MOST_RANKS:
         return
     for found in _improving(instance, options, budget, incumbent):

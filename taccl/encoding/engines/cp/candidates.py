@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.engines.cp.ticks import NEVER, Ticks
+from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
 from taccl.schedule import Schedule
 

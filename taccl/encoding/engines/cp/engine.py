@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.candidates import Candidates, candidates_beside, near_candidates
 from taccl.encoding.engines.cp.hints import add_hint
@@ -23,7 +24,6 @@ from taccl.encoding.engines.cp.proof import (
     whole_model,
 )
 from taccl.encoding.engines.cp.solve import events, schedule_of
-from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.variables import MOST_PAIRS, is_written_soon, size_of
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance

@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taccl.encoding.core.ticks import Ticks
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.cp.candidates import Candidates
-from taccl.encoding.engines.cp.ticks import Ticks
 from taccl.encoding.engines.cp.variables import Alone, Slot, Variables
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.problem import Problem

@@ -22,11 +22,11 @@ from dataclasses import replace
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.candidates import Candidates, every_candidate
 from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
-from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.variables import is_written_soon, size_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem

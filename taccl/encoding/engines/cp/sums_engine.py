@@ -15,9 +15,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.solve import events_of
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
@@ -30,7 +31,6 @@ from taccl.encoding.engines.cp.sums_smaller import (
     unbundled,
 )
 from taccl.encoding.engines.cp.sums_variables import size_of
-from taccl.encoding.engines.cp.ticks import Ticks, ticks_of
 from taccl.encoding.engines.cp.variables import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance

@@ -50,9 +50,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks, is_own, splits
 from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
-from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
 
 #: With more ranks, there are too many sets of them, and ways of dividing them, for a rule about each.

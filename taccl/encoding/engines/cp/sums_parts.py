@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.engines.cp.ticks import NEVER, Ticks
+from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule.partial_sums import contributors, ranks_of

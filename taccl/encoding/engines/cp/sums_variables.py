@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.engines.cp.sums_parts import Item, is_own, sum_candidates
-from taccl.encoding.engines.cp.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 

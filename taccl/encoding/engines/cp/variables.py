@@ -12,8 +12,8 @@ import numpy as np
 from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.ticks import Ticks
 from taccl.encoding.engines.cp.candidates import Candidates
-from taccl.encoding.engines.cp.ticks import Ticks
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US

@@ -30,6 +30,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
@@ -53,6 +54,8 @@ _SAME = 1e-12
 #: How often each tree is chosen, and how sharply prices rise each time, beside what a tree adds to a load.
 _ROUNDS = 2
 _SHARPNESS = (2.0, 8.0)
+#: About so many arcs are looked at in half a second.
+_ARCS_BETWEEN_LOOKS = 5_000_000
 #: Irrational turns, so that trees and ties differ.
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927
 
@@ -115,8 +118,9 @@ def choose(
     mb: FloatArray,
     shape: Shape,
     seed: int,
+    budget: Budget | None = None,
 ) -> Forest | None:
-    """A tree for each batch of chunks; None if one cannot reach all ranks.
+    """A tree for each batch of chunks; None if one cannot reach all ranks, or not in time.
 
     Batches of one kind, root and size use the same trees by turns where there are very many of them.
 
@@ -125,17 +129,29 @@ def choose(
     allowed : shape (num_kinds, num_arcs); the arcs that batches of a kind may use.
     kind, root, mb : shape (num_batches,); the kind of each batch, its root or `ANYWHERE`, its size in MB.
     shape : what trees are preferred.
+    budget : looked at now and then: when it is over, trees stay as they were first chosen.
     """
     tree = _turns(kind, root, mb, max(_LEAST_TREES, _TREE_ARCS // max(len(arcs.child), 1)))
     _, first, times = np.unique(tree, return_index=True, return_counts=True)
     arc = np.full((len(first), len(arcs.first) - 1), -1, dtype=np.int64)
     load = np.zeros(costs.num_ports)
     roots = root[first]
-    whole = _choose(
-        arcs, costs, allowed, kind[first], roots, roots == ANYWHERE, mb[first], times.astype(np.float64),
-        shape, seed, arc, load,
-    )  # fmt: skip
-    return Forest(roots[tree], arc[tree], load) if whole else None
+    many, together = len(first), _together(len(arcs.child))
+    for begin in range(0, _ROUNDS * many, together):
+        if begin and budget is not None and not budget.remaining_s():
+            return Forest(roots[tree], arc[tree], load) if begin >= many else None
+        whole = _choose(
+            arcs, costs, allowed, kind[first], roots, root[first] == ANYWHERE, mb[first],
+            times.astype(np.float64), shape, seed, begin, min(begin + together, _ROUNDS * many), arc, load,
+        )  # fmt: skip
+        if not whole:
+            return None
+    return Forest(roots[tree], arc[tree], load)
+
+
+def _together(num_arcs: int) -> int:
+    """How many trees are chosen between two looks at the budget."""
+    return max(1, _ARCS_BETWEEN_LOOKS // max(num_arcs, 1))
 
 
 def _turns(kind: IntArray, root: IntArray, mb: FloatArray, most: int) -> IntArray:
@@ -315,16 +331,18 @@ def _choose(
     times: Any,
     shape: Any,
     seed: int,
+    begin: int,
+    end: int,
     arc: Any,
     load: Any,
 ) -> bool:
-    """Fill `root`, `arc` and `load`; whether all trees reach all ranks."""
+    """Fill `root`, `arc` and `load` in turns from `begin` to before `end`; whether all reach all ranks."""
     num_ranks, many = len(arcs.first) - 1, len(root)
     tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(arcs.child), 1)))
     latest = np.full(num_ranks, np.inf)
     price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
     trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
-    for number in range(_ROUNDS * many):
+    for number in range(begin, end):
         tree = number % many
         if number >= many:
             for a in arc[tree]:

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
@@ -53,6 +53,8 @@ _SEEDS = 4
 _COMPILING_S = 15.0
 #: Units of work for each transfer that is scheduled.
 _UNITS = 2e-3
+#: More transfers take seconds.
+_MANY = 500_000
 
 
 def serves(instance: Instance) -> Verdict:
@@ -147,19 +149,25 @@ class _Search:
         self.kind, self.allowed = self._kinds()
 
     def schedules(self, budget: Budget) -> Iterator[Schedule]:
-        """Schedules of all ways, with the waves that promise most; the first even without time."""
+        """Schedules of all ways, with the waves that promise most; the first even without time.
+
+        Of very many transfers none is begun that would not be there in time.
+        """
         best_us = np.inf
+        transfers = self.problem.num_chunks * self.problem.num_ranks * (self.spread.sums + self.spread.copies)
+        is_large = transfers > _MANY
+        self.takes_s = _UNITS * transfers / UNITS_PER_S if is_large else 0.0
         waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
         for grouping, shape, seed in self._ways():
-            if best_us < np.inf and not budget.remaining_s() > self.takes_s:
+            if best_us < np.inf and budget.remaining_s() <= self.takes_s:
                 return
             began_s = budget.read_s()
             batches = self._batches(grouping)
-            trees = self._trees(batches, shape, seed)
+            trees = self._trees(batches, shape, seed, budget)
             if trees is None:
                 return
             for wave in list(waves):
-                if best_us < np.inf and not budget.remaining_s() > self.takes_s:
+                if (best_us < np.inf or is_large) and budget.remaining_s() <= self.takes_s:
                     return
                 schedule = self._schedule(trees, batches, wave)
                 budget.spend(_UNITS * len(schedule))
@@ -169,6 +177,7 @@ class _Search:
                     waves.remove(wave)
                     waves.insert(0, wave)
                     yield schedule
+                    began_s = budget.read_s()
                 elif schedule.makespan_us > best_us * (1 + _WORSE):
                     break
 
@@ -234,11 +243,13 @@ class _Search:
         first = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])])
         return Batches(first, np.array([chunk for batch in batches for chunk in batch], dtype=np.int64))
 
-    def _trees(self, batches: Batches, shape: Shape, seed: int) -> Forest | None:
+    def _trees(
+        self, batches: Batches, shape: Shape, seed: int, budget: Budget | None = None
+    ) -> Forest | None:
         first = batches.chunk[batches.first[:-1]]
         mb = np.diff(batches.first) * self.problem.chunk_mb
         root = self.spread.root[first]
-        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, shape, seed)
+        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, shape, seed, budget)
 
     def _schedule(self, trees: Forest, batches: Batches, wave: float) -> Schedule:
         problem = self.problem

@@ -16,13 +16,17 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
 from taccl.encoding.engines.hierarchical.composed import lifted, timed
-from taccl.encoding.engines.hierarchical.rails import rails_of
-from taccl.encoding.engines.hierarchical.sends import Sends, rounds, sends_of, spans_node, widths
+from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
+from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
+from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
 from taccl.encoding.instance import Instance
+from taccl.network import LogicalTopology
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: Units of work for each send that is planned and scheduled.
 _UNITS = 0.2
+#: So many ways are tried even without time: each takes a moment, and the schedule of the best takes seconds.
+_AT_LEAST = 8
 
 
 def serves(instance: Instance) -> Verdict:
@@ -67,26 +71,50 @@ def hierarchical(
 
 
 def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
-    """Sends over all rails, with rounds of all widths; the first even without time."""
+    """Sends over all rails, in rounds of all kinds, what promises most first; some even without time."""
     problem = cluster.problem
     topology = problem.topology if copies else problem.topology.reversed()
     if not spans_node(topology, cluster.gpus):
         return
     each = problem.num_chunks // problem.num_ranks
-    is_first = True
-    for rails in rails_of(cluster, topology, both_ways=sums and copies):
-        seen = set()
-        for widest in reversed(widths(cluster.gpus, len(rails.pairs))):
-            for tapered in (True, False):
-                plan = tuple(rounds(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), widest, tapered))
-                for most in _pieces(each * widest, problem.max_group):
-                    if (plan, most) in seen:
-                        continue
-                    seen.add((plan, most))
-                    if not (is_first or budget.remaining_s()):
-                        return
-                    is_first = False
-                    yield sends_of(cluster, topology, rails, plan, each, most)
+    all_rails = rails_of(cluster, topology, both_ways=sums and copies)
+    # What other nodes pass on has to have come: where they do, rounds of falling widths wait for it.
+    passed_on = any(any(rails.parent) for rails in all_rails)
+    plans = [_falling_plans, _divided_plans]
+    tried: set[tuple[object, ...]] = set()
+    for plans_of in reversed(plans) if passed_on else plans:
+        for rails in all_rails:
+            for plan, most in plans_of(cluster, topology, rails, each):
+                if (rails, plan, most) in tried:
+                    continue
+                if len(tried) >= _AT_LEAST and not budget.remaining_s():
+                    return
+                tried.add((rails, plan, most))
+                yield sends_of(cluster, topology, rails, plan, each, most)
+
+
+def _falling_plans(
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+) -> Iterator[tuple[tuple[Round, ...], int]]:
+    """Rounds of falling widths, and how many chunks may travel together."""
+    most = min(cluster.gpus * each, cluster.problem.max_group)
+    costs = costs_of(cluster, topology, rails, each, most)
+    for plan in falling(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), each, most, costs):
+        yield plan, most
+
+
+def _divided_plans(
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+) -> Iterator[tuple[tuple[Round, ...], int]]:
+    """Divided rounds, and how many chunks may travel together."""
+    gpus, many = cluster.gpus, len(rails.pairs)
+    for widest in reversed(widths(gpus, many)):
+        for tapered in (True, False):
+            plan = tuple(
+                divided(rounds(cluster.num_nodes - 1, gpus, many, widest, tapered), gpus, many, each)
+            )
+            for most in _pieces(each * widest, cluster.problem.max_group):
+                yield plan, most
 
 
 def _pieces(chunks: int, most: int) -> list[int]:

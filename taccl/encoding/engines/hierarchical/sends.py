@@ -1,9 +1,7 @@
-r"""What becomes of node 0's chunks: sends across nodes over all rails at once, and sends inside nodes.
+"""What becomes of node 0's chunks: sends across nodes over all rails at once, and sends inside nodes.
 
-Nodes are served in rounds. In a round of width w, the chunks of w GPUs in turn travel together over each
-rail, so it serves  rails * w / GPUs  nodes, and every rail carries as much as every other. Wide rounds pay
-alpha seldom; narrow ones begin early, as a GPU has its own chunks at once, and end early. What arrives at a
-GPU spreads inside its node along a tree of shortest ways, at prices that rise with what ports carry already.
+Nodes are served in rounds. What arrives at a GPU spreads inside its node along a tree of shortest ways, at
+prices that rise with what ports carry already.
 It knows rails, links and chunks; it must not know when anything is sent.
 """
 
@@ -12,12 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.engines.hierarchical.cluster import Cluster
 from taccl.encoding.engines.hierarchical.rails import Rails
+from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
 from taccl.network import LogicalTopology
 
 #: In `after`, of chunks that are where they start.
@@ -50,34 +50,11 @@ class Sends:
         return len(self.link)
 
 
-def widths(gpus: int, num_rails: int) -> list[int]:
-    """The widths that rounds can have: each serves a whole number of nodes."""
-    return [w for w in range(1, gpus + 1) if gpus % w == 0 and num_rails * w % gpus == 0]
-
-
-def rounds(nodes: int, gpus: int, num_rails: int, widest: int, tapered: bool) -> list[int]:
-    """The widths of rounds that serve so many nodes, none wider than `widest`, narrow ones at both ends.
-
-    `tapered` : widths rise from the narrowest and fall to it, as far as there are nodes for that.
-    """
-    usable = [w for w in widths(gpus, num_rails) if w <= widest]
-    served = {w: num_rails * w // gpus for w in usable}
-    begins = [w for w in usable if w < widest] if tapered else usable[:1]
-    while begins and 2 * sum(served[w] for w in begins) > nodes:
-        begins.pop()
-    left = nodes - 2 * sum(served[w] for w in begins)
-    middle: list[int] = []
-    for w in reversed(usable):
-        middle += [w] * (left // served[w])
-        left %= served[w]
-    return [*begins, *middle, *reversed(begins)]
-
-
 def sends_of(
     cluster: Cluster,
     topology: LogicalTopology,
     rails: Rails,
-    in_rounds: Sequence[int],
+    in_rounds: Sequence[Round],
     chunks_per_gpu: int,
     most: int,
 ) -> Sends:
@@ -88,6 +65,15 @@ def sends_of(
     most : chunks in one send.
     """
     return _Planned(cluster, topology, rails, chunks_per_gpu, most).all(in_rounds)
+
+
+class _Block(NamedTuple):
+    """Chunks that are at a GPU of a node, from `first` to before `last`."""
+
+    node: int
+    gpu: int
+    first: int
+    last: int
 
 
 class _Planned:
@@ -109,39 +95,57 @@ class _Planned:
         self.last_on: dict[int, tuple[int, ...]] = {}
         self.inside = _links_inside(topology, gpus)
 
-    def all(self, in_rounds: Sequence[int]) -> Sends:
-        """The sends of rounds of these widths."""
-        gpus, pairs = self.cluster.gpus, self.rails.pairs
-        for gpu in range(gpus):
-            self._spread(0, gpu, gpu * self.each, (gpu + 1) * self.each)
-        served = 0
-        for width in in_rounds:
-            parts = gpus // width
-            for number in range(len(pairs)):
-                node, parent = (
-                    each[served + number // parts] for each in (self.rails.order, self.rails.parent)
-                )
-                sender, receiver = pairs[number]
-                first, last = (number % parts) * width * self.each, (number % parts + 1) * width * self.each
-                link = self.topology.link_index[parent * gpus + sender, node * gpus + receiver]
-                self._send(link, first, last, rail=number)
-                self._spread(node, receiver, first, last)
-            served += len(pairs) * width // gpus
+    def all(self, in_rounds: Sequence[Round]) -> Sends:
+        """The sends of these rounds."""
+        gpus = self.cluster.gpus
+        self._spread([_Block(0, gpu, gpu * self.each, (gpu + 1) * self.each) for gpu in range(gpus)])
+        waiting: list[tuple[int, Piece]] = []
+        for pieces in in_rounds:
+            waiting = self._round([*waiting, *enumerate(pieces)])
+        while waiting:
+            waiting = self._round(waiting)
         return self.sends
 
-    def _spread(self, node: int, gpu: int, first: int, last: int) -> None:
-        """Send chunks from a GPU of a node to all others of it."""
-        mb = min(last - first, self.most) * self.chunk_mb
-        for link in self._tree(gpu, mb):
-            # The same link of this node.
-            src, dst = (
-                int(end[link]) + node * self.cluster.gpus for end in (self.topology.src, self.topology.dst)
+    def _round(self, pieces: Sequence[tuple[int, Piece]]) -> list[tuple[int, Piece]]:
+        """Send pieces over their rails and spread them; what is not yet where it leaves is returned."""
+        gpus, rails = self.cluster.gpus, self.rails
+        waiting, came = [], []
+        for number, piece in pieces:
+            node, (sender, receiver) = rails.order[piece.node], rails.pairs[number]
+            source = rails.parent[piece.node] * gpus + sender
+            if (self.arrived[source, piece.first : piece.last] == _NOWHERE).any():
+                waiting.append((number, piece))
+                continue
+            self._send(
+                self.topology.link_index[source, node * gpus + receiver], piece.first, piece.last, number
             )
-            self._send(self.topology.link_index[src, dst], first, last, load_of=link)
+            came.append(_Block(node, receiver, piece.first, piece.last))
+        self._spread(came)
+        return waiting
 
-    def _send(
-        self, link: int, first: int, last: int, load_of: int | None = None, rail: int | None = None
-    ) -> None:
+    def inside_us(self, chunks: int) -> float:
+        """How long a round of so many chunks keeps the busiest port inside a node busy."""
+        self._spread([_Block(0, receiver, 0, chunks) for _, receiver in self.rails.pairs])
+        return float(self.load.max())
+
+    def _spread(self, blocks: Sequence[_Block]) -> None:
+        """Send blocks that come together to all other GPUs of their nodes, step by step of all."""
+        steps: list[list[tuple[int, _Block]]] = []
+        for block in blocks:
+            for step, link in enumerate(self._tree(block.gpu, block.last - block.first)):
+                if step == len(steps):
+                    steps.append([])
+                steps[step].append((link, block))
+        for link, block in (each for step in steps for each in step):
+            # The same link of the block's node.
+            ends = (
+                int(end[link]) + block.node * self.cluster.gpus
+                for end in (self.topology.src, self.topology.dst)
+            )
+            src, dst = ends
+            self._send(self.topology.link_index[src, dst], block.first, block.last)
+
+    def _send(self, link: int, first: int, last: int, rail: int | None = None) -> None:
         src, dst = int(self.topology.src[link]), int(self.topology.dst[link])
         for begin in range(first, last, self.most):
             end = min(begin + self.most, last)
@@ -155,16 +159,11 @@ class _Planned:
             self.sends.behind.append(() if rail is None else self.last_on.get(rail, ()))
             if rail is not None:
                 self.last_on[rail] = (len(self.sends) - 1,)
-            if load_of is not None:
-                pairs = slice(*self.topology.first_pair[load_of : load_of + 2])
-                busy = self.topology.port_busy_us(
-                    np.arange(pairs.start, pairs.stop), (end - begin) * self.chunk_mb
-                )
-                self.load[self.topology.incidence[1][pairs]] += busy
 
-    def _tree(self, root: int, mb: float) -> list[int]:
-        """Links of node 0 from a GPU to all others, parents first: shortest ways at prices."""
+    def _tree(self, root: int, chunks: int) -> list[int]:
+        """Links of node 0 from a GPU to all others, parents first: shortest ways at prices, which rise."""
         topology = self.topology
+        mb = min(chunks, self.most) * self.chunk_mb
         most = max(float(self.load.max()), 1e-9)
         depth: dict[int, int] = {}
         tree: list[tuple[int, int, int]] = []
@@ -183,7 +182,34 @@ class _Planned:
                     price = 1.0 + max(float(self.load[port]) for port in ports) / most
                     takes = float(topology.alpha_us[other] + mb * topology.beta_us_per_mb[other])
                     heapq.heappush(heap, (way + takes * price, other, end, deep + 1))
-        return [link for _, _, link in sorted(tree)]
+        links = [link for _, _, link in sorted(tree)]
+        _, pair = topology.pairs_of(np.array(links))
+        sends, rest = divmod(chunks, self.most)
+        for many, size in ((sends, self.most), (1, rest)):
+            if many and size:
+                busy = topology.port_busy_us(pair, np.full(len(pair), size * self.chunk_mb))
+                np.add.at(self.load, topology.incidence[1][pair], many * busy)
+        return links
+
+
+def costs_of(
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, chunks_per_gpu: int, most: int
+) -> Costs:
+    """What rounds keep busy; of all that is carried over one rail `most` chunks in one send."""
+    ends = [
+        topology.link_index[rails.parent[0] * cluster.gpus + sender, rails.order[0] * cluster.gpus + receiver]
+        for sender, receiver in rails.pairs
+    ]
+    _, pair = topology.pairs_of(np.array(ends))
+    port = cluster.orbit_of_port[topology.incidence[1][pair]]
+    across, inside = [], []
+    for chunks in (1, most):
+        mb = np.full(len(pair), chunks * cluster.problem.chunk_mb)
+        across.append(float(np.bincount(port, topology.port_busy_us(pair, mb)).max()))
+        planned = _Planned(cluster, topology, rails, chunks_per_gpu, most)
+        inside.append(planned.inside_us(chunks))
+    slopes = [(last - first) / max(1, most - 1) for first, last in (across, inside)]
+    return Costs(across[0] - slopes[0], slopes[0], inside[0] - slopes[1], slopes[1])
 
 
 def _links_inside(topology: LogicalTopology, gpus: int) -> list[list[tuple[int, int]]]:

@@ -1,0 +1,49 @@
+"""Measured calls, kept beside a page of results, so that several goes fill one page.
+
+One line of JSON for each call that was made, in `docs/results/NAME.jsonl`; of a call made again the last
+counts. It knows calls, and neither which are asked for nor what a page looks like.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict, dataclass
+
+from benchmarks import report
+from benchmarks.calls import Case, Outcome
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of a call; `day` as 2026-11-22, and on which `machine`."""
+
+    case: Case
+    outcome: Outcome
+    day: str
+    machine: str
+
+
+def measured_now(case: Case, outcome: Outcome) -> Measured:
+    """With today's date and this machine."""
+    return Measured(case, outcome, str(datetime.date.today()), report.machine())
+
+
+def keep(name: str, measured: Measured) -> None:
+    """Add a line. Processes that write at once lose nothing: a line is one write at the end of the file."""
+    report.RESULTS.mkdir(parents=True, exist_ok=True)
+    with (report.RESULTS / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(measured)) + "\n")
+
+
+def kept(name: str) -> dict[Case, Measured]:
+    """The last of each call; a line that was cut off is left out."""
+    path, found = report.RESULTS / f"{name}.jsonl", dict[Case, Measured]()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        case = Case(**told["case"])
+        found[case] = Measured(case, Outcome(**told["outcome"]), told["day"], told["machine"])
+    return found

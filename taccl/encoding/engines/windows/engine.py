@@ -1,0 +1,170 @@
+"""Local search by windows: a part of the best schedule is decided anew by CP-SAT, the rest stays.
+
+From the known schedule a window is drawn near what ends last, in one of several ways (`choose`). CP-SAT
+decides its ways, sends and orders for the least end, and among equal ends for the fewest sends that end last.
+What is no worse is where the next window is drawn from. Windows grow where CP-SAT is done with them soon, and
+shrink where it is not; kinds that helped are drawn more often (Shaw 1998, large neighbourhoods; Roepke and
+Pisinger 2006, adaptive ones).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.cp_sat import events_of
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import ticks_of
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.windows.apart import bundles_of, taken_apart
+from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, split
+from taccl.encoding.engines.windows.model import WindowModel
+from taccl.encoding.instance import Instance
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: With more transfers than this, writing a window down takes longer than it is worth.
+_MOST_TRANSFERS = 20_000
+#: Ways in the first window of each kind, and at least and at most.
+_FIRST, _LEAST, _MOST = 150.0, 40.0, 6_000.0
+#: By how much windows grow and shrink.
+_GROW, _SHRINK = 1.3, 0.8
+#: The part of the time for one window, and its limits in seconds.
+_PART, _LEAST_S, _MOST_S = 0.08, 0.5, 5.0
+#: A window that took less than this part of its time was small.
+_SOON = 0.3
+#: How often a kind is drawn that did not help, relative to one that always does.
+_ALWAYS_DRAWN = 0.15
+_FORGET = 0.8
+_WORKERS = 1
+#: So many sends of a model are written down in a unit of work, and so many rows taken apart.
+_WRITTEN_PER_UNIT, _APART_PER_UNIT = 30, 50
+#: A window of more rows than this for each second that is left is not begun, nor one of more than so many.
+_ROWS_PER_S, _MOST_ROWS = 4_000, 10_000
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether a window of it can be written down soon."""
+    collective = instance.problem.collective
+    least = max(len(collective.inputs), len(collective.outputs))
+    if least > _MOST_TRANSFERS:
+        return no(f"more than {_MOST_TRANSFERS:,} transfers are too many to be taken apart for each window")
+    return YES
+
+
+@dataclass
+class _Kind:
+    """How a kind of windows does."""
+
+    name: str
+    size: float = _FIRST
+    merit: float = 1.0
+
+
+def windows(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield better and better schedules until the budget is over.
+
+    Raises
+    ------
+    SolverError : CP-SAT failed.
+    """
+    if not serves(instance) or len(best) > 4 * _MOST_TRANSFERS or not budget.remaining_s():
+        return
+    search = _Search(instance, options, best)
+    told_us = best.makespan_us
+    while budget.remaining_s() and search.goes_on():
+        search.step(budget)
+        if search.best.makespan_us < told_us - TOLERANCE_US:
+            told_us = search.best.makespan_us
+            yield Update("windows", search.best)
+
+
+class _Search:
+    """The schedule from which the next window is drawn, and how kinds of windows did so far."""
+
+    def __init__(self, instance: Instance, options: SearchOptions, best: Schedule) -> None:
+        self._instance, self._seed = instance, options.seed
+        self._lots = random.Random(options.seed)
+        self._kinds = [_Kind(name) for name in KINDS]
+        self._number, self._ends_here = 0, False
+        usable = instance.problem.limits.may_use
+        self._usable = None if usable is None else usable[instance.problem.collective.owner]
+        self._take(best)
+
+    def goes_on(self) -> bool:
+        """Whether there may be anything better."""
+        return not self._ends_here and self.best.makespan_us > self._instance.bound_us + TOLERANCE_US
+
+    def _take(self, schedule: Schedule) -> None:
+        self.best = schedule
+        sends = schedule.sends
+        order = np.lexsort((sends.end_us, sends.start_us))
+        self._starts: list[float] = sends.start_us[order].tolist()
+        self._ends: list[float] = sends.end_us[order].tolist()
+        self._decisions = decisions_of(schedule)
+        self._bundles = bundles_of(schedule.problem, self._decisions)
+        first = {chunks[0] for chunks in self._bundles}
+        self._rows = sum(len(first.intersection(decision.chunks)) for decision in self._decisions)
+        self._late = _ending_last(schedule)
+
+    def step(self, budget: Budget) -> None:
+        """Draw a window and decide it anew."""
+        problem, lots = self._instance.problem, self._lots
+        kind = lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
+        bundles = split(self._bundles, range(len(self._bundles)), lots)
+        if self._rows > min(_MOST_ROWS, _ROWS_PER_S * budget.remaining_s()):
+            self._ends_here = True
+            return
+        budget.spend(self._rows / _APART_PER_UNIT)
+        apart = taken_apart(problem, self._decisions, bundles)
+        if apart is None:  # own sums are made of what only later ones bring: no window is drawn from that
+            self._ends_here = True
+            return
+        slack = slacks_us(apart, self._starts, self._ends)
+        window = Chooser(apart, self._starts, slack, lots).draw(kind.name, round(kind.size))
+        ticks = ticks_of(problem, self.best.makespan_us)
+        model = WindowModel(
+            apart,
+            self._starts,
+            window,
+            ticks,
+            ticks.at_most(self.best.makespan_us),
+            lambda bundle, link: self._usable is None or bool(self._usable[bundles[bundle][0], link]),
+        )
+        budget.spend(len(model.sendings) / _WRITTEN_PER_UNIT)
+        self._number += 1
+        seconds = min(max(_PART * budget.remaining_s(), _LEAST_S), _MOST_S)
+        share = budget.at_most(seconds)
+        found: list[Decision] | None = None
+        proved, left_s = False, share.remaining_s()
+        for event in events_of(model.cp, model.decisions, self._seed + self._number, share, _WORKERS):
+            found = event.decisions or found
+            proved = proved or (event.is_last and share.remaining_s() > 0)
+        left_s = share.remaining_s() / left_s if left_s else 0.0
+        helped = found is not None and self._accepts(in_order(problem, found))
+        kind.merit = _FORGET * kind.merit + (1 - _FORGET) * helped
+        if not proved:
+            kind.size = max(_LEAST, kind.size * _SHRINK)
+        elif left_s > 1 - _SOON:
+            kind.size = min(_MOST, kind.size * _GROW)
+
+    def _accepts(self, schedule: Schedule) -> bool:
+        known_us, late = self.best.makespan_us, self._late
+        if schedule.makespan_us > known_us + TOLERANCE_US:
+            return False
+        faster = schedule.makespan_us < known_us - TOLERANCE_US
+        if not faster and _ending_last(schedule) > late:
+            return False
+        better = faster or _ending_last(schedule) < late
+        self._take(schedule)
+        return better
+
+
+def _ending_last(schedule: Schedule) -> int:
+    """How many sends end with the schedule."""
+    return int((schedule.sends.end_us > schedule.makespan_us - TOLERANCE_US).sum())

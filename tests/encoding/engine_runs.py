@@ -1,0 +1,31 @@
+"""What an engine finds, checked; and what tests of several engines say of it."""
+
+from collections.abc import Iterable
+
+from taccl.encoding.core.update import Update
+from taccl.encoding.instance import Instance
+from taccl.schedule import Schedule
+
+
+def checked(updates: Iterable[Update]) -> list[Schedule]:
+    """The schedules in the order in which they were found, each of them valid."""
+    found = [update.schedule for update in updates if update.schedule is not None]
+    for schedule in found:
+        schedule.check()
+    return found
+
+
+def assert_keeps_its_symmetry(schedule: Schedule) -> None:
+    """Whether each element of the problem's group moves the schedule onto itself."""
+    turned = Instance(schedule.problem).group
+    rows = sorted(zip(schedule.chunk, schedule.link, schedule.start_us, strict=True))
+    for chunks, links in zip(turned.chunk_map, turned.link_map, strict=True):
+        moved = zip(chunks[schedule.chunk], links[schedule.link], schedule.start_us, strict=True)
+        assert sorted(moved) == rows
+
+
+def assert_waits_for_no_compiler(updates: Iterable[Update]) -> None:
+    """An engine that would have to be compiled first, and has no time for it, says so and finds nothing."""
+    (update,) = updates
+    assert update.schedule is None
+    assert "compiling" in update.note

@@ -1,0 +1,83 @@
+"""What bounds say of chunks that go to all ranks, or come from all: said at once, and as one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import full, problem, two_nodes
+
+from taccl.encoding.bounds import between_nodes, lower_bound
+from taccl.encoding.bounds.cuts import Crossings, members
+from taccl.encoding.bounds.latency import latency_bound
+from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, numbered
+from taccl.encoding.bounds.volume import volume_bound
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem
+
+UNIFORM = ["allgather", "reducescatter", "allreduce", "broadcast"]
+
+
+def asked(name: str) -> Problem:
+    return problem(full(5), name, 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(UNIFORM), st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_crossings_are_those_of_all_chunks_one_by_one(name: str, labels: list[int]) -> None:
+    instance = Instance(asked(name))
+    parts = Partition(numbered(np.array(labels)), "parts")
+    counts = instance.once(Counts)
+    assert counts.least_crossings(parts) == counts._in_block(parts, 0, instance.problem.num_chunks)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(UNIFORM), st.sets(st.integers(0, 4)))
+def test_what_must_enter_is_wanted_inside_and_not_all_there(name: str, ranks: set[int]) -> None:
+    instance = Instance(asked(name))
+    collective = instance.problem.collective
+    expected = []
+    for chunk in range(collective.num_chunks):
+        starts, wants = (
+            set(each.rank[each.chunk == chunk].tolist()) for each in (collective.inputs, collective.outputs)
+        )
+        if collective.reduces[chunk]:
+            enters = bool(wants & ranks) and not starts <= ranks
+        else:
+            enters = bool((wants - starts) & ranks) and not starts & ranks
+        if enters:
+            expected.append(chunk)
+    inside = members(5, ranks)
+    assert instance.once(Crossings).must_enter(inside).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["allgather", "allreduce", "broadcast"])
+def test_the_longest_way_of_all_chunks_is_that_of_the_farthest_ranks(name: str) -> None:
+    instance = Instance(problem(two_nodes(2), name, 1))
+    collective, far = instance.problem.collective, instance.distances_us
+    ways = []
+    for chunk in range(collective.num_chunks):
+        starts = collective.inputs.rank[collective.inputs.chunk == chunk]
+        nearest = far[starts].max(axis=0) if collective.reduces[chunk] else far[starts].min(axis=0)
+        ways.append(nearest[collective.outputs.rank[collective.outputs.chunk == chunk]].max())
+    assert latency_bound(instance).value_us == pytest.approx(max(ways))
+
+
+def test_copies_of_a_sum_go_the_ways_of_the_problem() -> None:
+    instance = Instance(problem(two_nodes(2), "allreduce", 1))
+    copies = instance.phases.broadcast_phase
+    assert copies is not None and copies.distances_us is instance.distances_us
+
+
+@pytest.mark.parametrize("name", UNIFORM)
+def test_what_nodes_prove_at_once_is_what_their_partition_proves(name: str) -> None:
+    instance = Instance(problem(two_nodes(), name, 2))
+    at_once = between_nodes(instance)
+    assert at_once.value_us == volume_bound(instance, [by_nodes(instance.problem)]).value_us > 0.0
+    assert at_once.value_us <= lower_bound(instance.problem).value_us
+
+
+def test_nodes_prove_nothing_at_once_where_chunks_differ() -> None:
+    assert between_nodes(Instance(problem(two_nodes(), "alltoall", 1))).value_us == 0.0
+    assert between_nodes(Instance(asked("allgather"))).value_us == 0.0  # one node
