@@ -43,9 +43,9 @@ _FOR_ALL_PROGRAMS = 0.35
 _BEFORE_THE_LAST_STEP = 0.9
 #: Where all programs are searched once more after the phases, both have about as long.
 _BEFORE_ALL_PROGRAMS = _BEFORE_THE_LAST_STEP / 2
-#: Windows of the best schedule improve what the phases found, as long as there is time. Where every chunk goes
-#: from one rank to one, annealing finds more in the same time (an AlltoAll of 16 ranks: 12.02 us in all of it,
-#: 12.09 where windows had a part), and windows have half of the last step.
+#: Windows of the best schedule improve what the phases found, as long as there is time. Where every chunk
+#: goes from one rank to one, annealing finds more in the same time (an AlltoAll of 16 ranks: 12.02 us in all
+#: of it, 12.09 where windows had a part), and windows have half of the last step.
 _BEFORE_WINDOWS, _FOR_WINDOWS_BEFORE_ALL_PROGRAMS, _FOR_WINDOWS_OF_PAIRS = 0.6, 0.4, 0.5
 _OF_PAIRS = "where every chunk goes from one rank to one"
 #: The smaller messages are, the more of the time message combining has: at most this, so that greedy, MILP
