@@ -98,6 +98,11 @@ class Layer:
         """The same, of which only the ranks of a region count as wanting; shape (num_ranks,)."""
         return replace(self, wanted=self.wanted & region)
 
+    def so_many(self, many: int) -> Layer:
+        """So many chunks, each of which may use what some chunk of the layer may."""
+        alike = np.zeros(many, dtype=np.int64)
+        return replace(self, chunks=np.arange(many), class_of=alike, may_use=self.uses()[None])
+
     def uses(self) -> BoolArray:
         """The links that some of the chunks may use, shape (num_links,)."""
         return np.asarray(self.may_use.any(axis=0))
@@ -140,7 +145,7 @@ class _Columns:
     def of(problem: Problem, layers: Sequence[Layer], outgoing: bool) -> _Columns:
         topology = problem.topology
         layer, link = np.nonzero(np.array([layer.uses() for layer in layers]))
-        at_end = _port_at_end(problem, topology.src if outgoing else topology.dst)
+        at_end = port_at_end(problem, topology.src if outgoing else topology.dst)
         pair, port = at_end[link], topology.incidence[1][at_end]
         src = layer * topology.num_ranks + topology.src[link]
         dst = layer * topology.num_ranks + topology.dst[link]
@@ -151,7 +156,7 @@ class _Columns:
         return _Columns(layer, link, pair, src, dst, slot, keys // topology.num_ports)
 
 
-def _port_at_end(problem: Problem, rank: IntArray) -> IntArray:
+def port_at_end(problem: Problem, rank: IntArray) -> IntArray:
     """For each link the port that it shares with most others of its end, as a pair, shape (num_links,).
 
     `rank` is the rank at that end of each link. Where ports have rates of their own, it is the one that one
@@ -195,7 +200,7 @@ def max_informed(
     no_turns = np.minimum.reduceat(busy, starts) == 0 if len(starts) else np.zeros(0, dtype=np.bool_)
     lag, slots = np.zeros(len(starts), dtype=np.int64), np.arange(len(starts))
     if backwards and len(starts):
-        lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), starts)
+        lag = np.minimum.reduceat(ticks(after_port_us(problem, columns.link, columns.pair), tick_us), starts)
     arrived = Earlier.of(w, takes, columns.dst)
     freed = Earlier.of(w, busy, columns.dst)
     previous = Earlier.of(served, busy, columns.slot)
@@ -250,13 +255,15 @@ def max_gathered(
     busy = ticks(topology.port_busy_us(pair, count * problem.chunk_mb), tick_us)
     single = np.flatnonzero(count == 1)
     starts, single_starts = _starts(slot), _starts(slot[single])
-    held = np.concatenate([_held(instance, layer) for layer in layers])
+    held = np.concatenate([held_at_start(instance, layer) for layer in layers])
     most_in_slot = _most_through(instance, layers, columns)
     leave, lag = busy, np.zeros(len(columns.node_of_slot), dtype=np.int64)
     if backwards:
         leave = ticks(topology.duration_us(columns.link[row], count * problem.chunk_mb), tick_us)
     else:
-        lag = np.minimum.reduceat(ticks(_after_port_us(problem, columns), tick_us), _starts(columns.slot))
+        lag = np.minimum.reduceat(
+            ticks(after_port_us(problem, columns.link, columns.pair), tick_us), _starts(columns.slot)
+        )
     before = int(max(busy.max(initial=1), lag.max(initial=1), leave.max(initial=1)))
     k = np.zeros((before + rows, len(held)), dtype=np.int64)
     came = np.zeros((before + rows, len(lag)), dtype=np.int64)
@@ -278,11 +285,11 @@ def max_gathered(
     return k[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
-def _after_port_us(problem: Problem, columns: _Columns) -> FloatArray:
-    """The least time from when a group leaves its port to its end, for each column: that of one chunk."""
+def after_port_us(problem: Problem, link: IntArray, pair: IntArray) -> FloatArray:
+    """The least time from when a group leaves its port to its end, for each pair: that of one chunk."""
     topology = problem.topology
-    later = topology.beta_us_per_mb[columns.link] - topology.pair_betas[columns.pair]
-    alpha = 0.0 if topology.is_serial else topology.alpha_us[columns.link]
+    later = topology.beta_us_per_mb[link] - topology.pair_betas[pair]
+    alpha = 0.0 if topology.is_serial else topology.alpha_us[link]
     return np.asarray(alpha + later * problem.chunk_mb)
 
 
@@ -292,13 +299,13 @@ def _within(instance: Instance, layers: Sequence[Layer], tick_us: float, rows: i
     near = np.zeros((rows + 1, len(layers), num_ranks), dtype=np.int64)
     every = np.arange(num_ranks)[:, None]
     for number, layer in enumerate(layers):
-        to_wanted = instance.once(_Distances).over(layer.uses())[:, layer.wanted]
+        to_wanted = instance.once(Distances).over(layer.uses())[:, layer.wanted]
         np.add.at(near[:, number], (_rows_of(to_wanted, tick_us, rows), every), 1)
     return near[:-1].cumsum(axis=0).reshape(rows, -1)
 
 
-class _Distances:
-    """Least times between ranks over some links, each found once; `instance.once(_Distances)`."""
+class Distances:
+    """Least times between ranks over some links, each found once; `instance.once(Distances)`."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -329,7 +336,7 @@ def _starts_of(instance: Instance, layer: Layer) -> tuple[IntArray, IntArray]:
     return at[at >= 0], demand.starts.rank[at >= 0]
 
 
-def _held(instance: Instance, layer: Layer) -> IntArray:
+def held_at_start(instance: Instance, layer: Layer) -> IntArray:
     """How many chunks of a layer start at each rank, shape (num_ranks,)."""
     return np.bincount(_starts_of(instance, layer)[1], minlength=instance.problem.num_ranks)
 
@@ -350,6 +357,20 @@ def _most_through(instance: Instance, layers: Sequence[Layer], columns: _Columns
         comes = layers[number].may_use[:, columns.link[first:end]].any(axis=1)
         most[slot] = absent[number][comes, columns.node_of_slot[slot] % ranks].sum()
     return most
+
+
+def nearest_us(instance: Instance, layer: Layer) -> list[list[float]]:
+    """For each rank, in order, when each chunk of a layer can be there at best by a shortest path."""
+    distances, kind = instance.distances_by_limits
+    sets, set_of = instance.demand.source_sets
+    near: list[list[float]] = [[] for _ in range(instance.problem.num_ranks)]
+    chunk_kind, many = np.unique(kind[layer.chunks] * len(sets) + set_of[layer.chunks], return_counts=True)
+    for each, count in zip(chunk_kind.tolist(), many.tolist(), strict=True):
+        usable, sources = divmod(each, len(sets))
+        least = distances[usable][sets[sources]].min(axis=0, initial=np.inf)
+        for rank in np.flatnonzero(np.isfinite(least)).tolist():
+            near[rank] += [float(least[rank])] * count
+    return [sorted(times) for times in near]
 
 
 def _at_best(instance: Instance, layers: Sequence[Layer], tick_us: float, rows: int) -> IntArray:

@@ -12,8 +12,10 @@ from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
+from taccl.encoding.bounds.late import LATE
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
+from taccl.encoding.bounds.stages import STAGES
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.bounds.volume import VOLUME
@@ -36,6 +38,8 @@ BOUNDS: tuple[Bound, ...] = (
     BROADCAST_TIME,
     GATHER_TIME,
     STAGED_CUT,
+    LATE,
+    STAGES,
 )
 
 

@@ -134,7 +134,7 @@ class _Copies:
 
     def __init__(self, view: View, inside: BoolArray, crossing: Crossing, options: GroupOptions) -> None:
         instance, chunks = view.instance, crossing.chunks
-        many = _wanting(instance, chunks, inside)
+        many = wanting(instance, chunks, inside)
         self.instance, self.backwards = instance, view.backwards
         self.need = int(many.sum())
         self.each = int(many.max())
@@ -181,9 +181,9 @@ class _Sums:
         self, instance: Instance, inside: BoolArray, crossing: Crossing, options: GroupOptions
     ) -> None:
         chunks = crossing.chunks
-        contributing = _outside(instance, chunks, inside)
+        contributing = contributing_outside(instance, chunks, inside)
         self.instance, self.num_sums = instance, len(chunks)
-        self.back = instance.once(_on_reversed_links)
+        self.back = instance.once(on_reversed_links)
         self.within = Layer.of(instance, chunks, inside)
         every = Layer.of(instance, chunks)
         contributors = np.zeros(len(inside), dtype=np.bool_)
@@ -191,7 +191,7 @@ class _Sums:
         self.outside = replace(every, wanted=contributors)
         size = np.bincount(contributing.chunk, minlength=instance.problem.num_chunks)
         self.contributors = int(size[chunks].min())
-        self.wanting = int(_wanting(instance, chunks, inside).min())
+        self.wanting = int(wanting(instance, chunks, inside).min())
         self.options = options
         slots = range(len(self.options.ports))
         self.cap = np.array(
@@ -218,20 +218,20 @@ class _Sums:
         return Turns(options, busy, busy).least_end(values, self.cap, self.num_sums, rows)
 
 
-def _on_reversed_links(instance: Instance) -> Instance:
+def on_reversed_links(instance: Instance) -> Instance:
     """The same demand with every link turned round."""
     problem = instance.problem
     return Instance(replace(problem, topology=problem.topology.reversed()))
 
 
-def _wanting(instance: Instance, chunks: IntArray, inside: BoolArray) -> IntArray:
+def wanting(instance: Instance, chunks: IntArray, inside: BoolArray) -> IntArray:
     """How many ranks of a set want each chunk, shape (len(chunks),)."""
     wants = instance.demand.wants
     many = np.bincount(wants.chunk[inside[wants.rank]], minlength=instance.problem.num_chunks)
     return np.asarray(many[chunks])
 
 
-def _outside(instance: Instance, chunks: IntArray, inside: BoolArray) -> Pairs:
+def contributing_outside(instance: Instance, chunks: IntArray, inside: BoolArray) -> Pairs:
     """Where some chunks start outside a set of ranks."""
     starts = instance.demand.starts
     chosen = np.zeros(instance.problem.num_chunks, dtype=np.bool_)
@@ -267,7 +267,7 @@ def disjoint_sets(instance: Instance, chunks: IntArray, inside: BoolArray) -> In
     return np.unique(np.stack([kind, number]), axis=1, return_inverse=True)[1].ravel()
 
 
-def _one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
+def one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
     """Cuts of which no other is the image under a symmetry."""
     elements = instance.group.rank_map
     seen: set[frozenset[int]] = set()
@@ -279,16 +279,26 @@ def _one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
     return chosen
 
 
+def looks_alike(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
+    """For each rank the least that a symmetry which keeps W and C takes it to, shape (num_ranks,).
+
+    `inside`, shape (num_ranks,), says which ranks are W, and `chosen`, shape (num_chunks,), which chunks C.
+    """
+    group = instance.group
+    keeps = (inside[group.rank_map] == inside).all(axis=1) & (chosen[group.chunk_map] == chosen).all(axis=1)
+    return np.asarray(group.rank_map[keeps].min(axis=0, initial=len(inside)))
+
+
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield STAGED_CUT.proof(0.0, "nothing has to enter")
     instance = view.instance
     if not known_us:
         return
     if view.problem.collective.is_reduction:
-        cuts = _one_of_each_orbit(instance, [*node_cuts(instance), *instance.once(Crossings).cuts])
+        cuts = one_of_each_orbit(instance, [*node_cuts(instance), *instance.once(Crossings).cuts])
         cuts, prove = cuts[:_MOST_CUTS_OF_SUMS], staged_sums_bound
     else:
-        cuts, prove = _one_of_each_orbit(instance, node_cuts(instance)), staged_cut_bound
+        cuts, prove = one_of_each_orbit(instance, node_cuts(instance)), staged_cut_bound
     for cut in cuts:
         if not budget.remaining_s():
             return

@@ -1,0 +1,352 @@
+"""The recurrences of `postal` as the moments at which they step up: no ticks, so nothing is lost by rounding.
+
+Both count something that only grows, by whole steps, and seldom: up to the ranks that want a chunk, or to the
+chunks of a set. So what is kept is when each count is first reached, and what follows from each such moment
+(one transfer later something else may grow) is worked through in the order of time. That is exact, and cheap
+where counts are small; for large ones there are the tables of `postal`.
+
+Ports are busy at the beginnings of sends here, so it is for machines that read backwards, too
+(`LogicalTopology.reads_backwards`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.encoding.bounds.postal import Layer, after_port_us, port_at_end
+from taccl.encoding.core.budget import Budget, Meter
+from taccl.problem import Problem
+
+#: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
+CLOSE = 1e-12
+#: With more pairs of a chunk and a link than this, working through all steps takes longer than it is worth.
+_MOST_PAIRS = 1_200_000
+#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
+_UNITS, _UNITS_PER_LOOK, _UNITS_PER_LINK = 3e-3, 1e-3, 1e-2
+
+
+class OutOfBudget(Exception):
+    """What was left of the budget did not do."""
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether there are more steps than anybody should work through one by one."""
+    return problem.num_chunks * problem.topology.num_links > _MOST_PAIRS
+
+
+@dataclass(slots=True)
+class Steps:
+    """A count that only grows: from `times[i]` on, microseconds, it is `counts[i]`; before the first, 0."""
+
+    times: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def at(self, time_us: float) -> int:
+        """The count at a moment."""
+        place = bisect_right(self.times, time_us)
+        return self.counts[place - 1] if place else 0
+
+    def first(self, count: int) -> float | None:
+        """When a count is first reached; None: never."""
+        place = bisect_left(self.counts, count)
+        return self.times[place] if place < len(self.times) else None
+
+    @property
+    def last(self) -> int:
+        """The count at the end of what is known."""
+        return self.counts[-1] if self.counts else 0
+
+    def grow(self, time_us: float, count: int) -> None:
+        """Step up to a count that is larger than the last, no sooner than the last step."""
+        self.times.append(time_us)
+        self.counts.append(count)
+
+    def key(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Equal for equal counts."""
+        return tuple(self.times), tuple(self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The usable links, and at one end of each the slot, a port of a rank there, in which they take turns.
+
+    All lists but the last three are one entry for each link of `link`; those are one for each slot: its rank,
+    its links as places in `link`, and the least time from when a group leaves the port to its end.
+    """
+
+    link: list[int]
+    pair: list[int]
+    src: list[int]
+    dst: list[int]
+    slot: list[int]
+    rank_of_slot: list[int]
+    links_of_slot: list[list[int]]
+    lag_us: list[float]
+
+    @staticmethod
+    def of(problem: Problem, usable: BoolArray, outgoing: bool) -> Ends:
+        topology = problem.topology
+        link = np.flatnonzero(usable)
+        rank = topology.src if outgoing else topology.dst
+        pair = port_at_end(problem, rank)[link]
+        keys = rank[link] * topology.num_ports + topology.incidence[1][pair]
+        keys, slot = np.unique(keys, return_inverse=True)
+        links_of_slot: list[list[int]] = [[] for _ in keys]
+        for place, number in enumerate(slot.tolist()):
+            links_of_slot[number].append(place)
+        lag = np.full(len(keys), np.inf)
+        np.minimum.at(lag, slot, after_port_us(problem, link, pair))
+        return Ends(
+            *(link.tolist(), pair.tolist(), topology.src[link].tolist(), topology.dst[link].tolist()),
+            *(slot.tolist(), (keys // topology.num_ports).tolist(), links_of_slot, lag.tolist()),
+        )
+
+
+def informed(
+    problem: Problem, layer: Layer, distance_us: np.ndarray, horizon_us: float, budget: Budget
+) -> list[Steps]:
+    """W of `postal`: how many wanting ranks a chunk can have reached so long after it came to each rank.
+
+    Parameters
+    ----------
+    distance_us : shape (num_ranks, num_ranks), between ranks over the links of the layer.
+    horizon_us : later steps are not looked for.
+
+    Raises
+    ------
+    OutOfBudget : before all steps up to the horizon are known.
+    """
+    topology, ends = problem.topology, Ends.of(problem, layer.uses(), outgoing=True)
+    meter = _begin(budget, len(ends.link))
+    takes = topology.duration_us(np.array(ends.link, dtype=np.int64), problem.chunk_mb).tolist()
+    busy = topology.port_busy_us(np.array(ends.pair, dtype=np.int64), problem.chunk_mb).tolist()
+    near = [sorted(row[row <= horizon_us].tolist()) for row in np.asarray(distance_us)[:, layer.wanted]]
+    into, slots_of = defaultdict(list), defaultdict(list)
+    for place, end in enumerate(ends.dst):
+        into[end].append(place)
+    for slot, rank in enumerate(ends.rank_of_slot):
+        slots_of[rank].append(slot)
+    w = [Steps() for _ in range(problem.num_ranks)]
+    served = [Steps() for _ in ends.rank_of_slot]
+    close = CLOSE * horizon_us
+    # Moments at which the count of a rank, or else that of a slot (written as -1 - slot), may step up.
+    todo = [(time_us, rank) for rank, times in enumerate(near) for time_us in set(times)]
+    heapq.heapify(todo)
+    done: tuple[float, int] | None = None
+    while todo:
+        now, which = event = heapq.heappop(todo)
+        if event == done:
+            continue
+        done = event
+        _go_on(meter, _UNITS + _UNITS_PER_LOOK * (len(ends.links_of_slot[-1 - which]) if which < 0 else 0))
+        if which < 0:
+            slot = -1 - which
+            once, turns, free = 0, 0, False
+            for place in ends.links_of_slot[slot]:
+                onward = w[ends.dst[place]].at(now - takes[place] + close)
+                once += onward
+                turns = max(turns, onward + served[slot].at(now - busy[place] + close) if busy[place] else 0)
+                free = free or not busy[place]
+            count = once if free else min(once, turns)
+            if count > served[slot].last:
+                served[slot].grow(now, count)
+                for place in ends.links_of_slot[slot]:
+                    if busy[place] and now + busy[place] <= horizon_us:
+                        heapq.heappush(todo, (now + busy[place], which))
+                heapq.heappush(todo, (now, ends.rank_of_slot[slot]))
+        else:
+            spread = int(layer.wanted[which]) + sum(served[slot].last for slot in slots_of[which])
+            count = min(bisect_right(near[which], now + close), spread)
+            if count > w[which].last:
+                w[which].grow(now, count)
+                for place in into[which]:
+                    if now + takes[place] <= horizon_us:
+                        heapq.heappush(todo, (now + takes[place], -1 - ends.slot[place]))
+    return w
+
+
+def gathered(
+    problem: Problem,
+    layer: Layer,
+    held: IntArray,
+    horizon_us: float,
+    budget: Budget,
+    near: Sequence[Sequence[float]] | None = None,
+    enough: IntArray | None = None,
+    arrivals: Sequence[Steps] | None = None,
+) -> list[Steps]:
+    """K of `postal`: how many chunks of the layer each rank can hold by a moment.
+
+    Parameters
+    ----------
+    held : shape (num_ranks,), how many of them each rank holds at 0.
+    near : for each rank the moments, in order, at which another chunk can be there by a shortest path; None:
+        they say nothing beyond what the recurrence does.
+    horizon_us : later steps are not looked for.
+    enough : shape (num_ranks,); once each rank holds so many, no later steps are looked for; None: never.
+    arrivals : how many come to each rank beside those that the links of the layer bring; None: none.
+
+    Raises
+    ------
+    OutOfBudget : before all these steps are known.
+    """
+    return _Gathering(problem, layer, held, horizon_us, budget, near, enough, arrivals).steps()
+
+
+class _Gathering:
+    def __init__(
+        self,
+        problem: Problem,
+        layer: Layer,
+        held: IntArray,
+        horizon_us: float,
+        budget: Budget,
+        near: Sequence[Sequence[float]] | None,
+        enough: IntArray | None,
+        arrivals: Sequence[Steps] | None,
+    ) -> None:
+        ends = self.ends = Ends.of(problem, layer.uses(), outgoing=False)
+        self.meter = _begin(budget, len(ends.link))
+        self.horizon_us, self.close = horizon_us, CLOSE * horizon_us
+        self.held, self.near, self.arrivals = held.tolist(), near, arrivals
+        many = layer.many_on()[ends.link]
+        self.many = many.tolist()
+        pair = np.array(ends.pair, dtype=np.int64)
+        #: For each link how long groups of 1, 2, ... chunks keep its port busy.
+        self.busy = [
+            problem.topology.port_busy_us(one, np.arange(1, most + 1) * problem.chunk_mb).tolist()
+            for one, most in zip(pair, np.minimum(many, problem.max_group).tolist(), strict=True)
+        ]
+        #: The links of each slot, those that cost the same together.
+        self.alike: list[list[list[int]]] = []
+        for places in ends.links_of_slot:
+            kinds: dict[tuple[float, ...], list[int]] = defaultdict(list)
+            for place in places:
+                kinds[tuple(self.busy[place])].append(place)
+            self.alike.append(list(kinds.values()))
+        total = len(layer.chunks)
+        #: Through each slot come no more than the chunks that may use it and do not start at its rank.
+        self.most = [
+            min(layer.many_on_any(np.array([ends.link[place] for place in places])), total - self.held[rank])
+            for places, rank in zip(ends.links_of_slot, ends.rank_of_slot, strict=True)
+        ]
+        self.total = total
+        self.slots_of: dict[int, list[int]] = defaultdict(list)
+        for slot, rank in enumerate(ends.rank_of_slot):
+            self.slots_of[rank].append(slot)
+        self.out_of: dict[int, list[int]] = defaultdict(list)
+        for place, rank in enumerate(ends.src):
+            self.out_of[rank].append(place)
+        self.k = [Steps() for _ in self.held]
+        #: The ranks that do not hold enough yet, and what is enough.
+        self.enough = [self.total] * len(self.held) if enough is None else enough.tolist()
+        self.lacking = {rank for rank, count in enumerate(self.enough) if count > 0}
+        self.came = [Steps() for _ in ends.rank_of_slot]
+        #: What turns alone allow: a slot may be held back by what its senders hold.
+        self.turns = [0] * len(self.came)
+        for slot, places in enumerate(ends.links_of_slot):
+            if any(self.busy[place] and not self.busy[place][0] for place in places):
+                self.turns[slot] = self.most[slot]
+        #: For each slot and each count that turns may allow, the soonest that they are known to.
+        self.soonest: list[dict[int, float]] = [{} for _ in self.came]
+        #: (moment, rank or else -1 - slot, what turns then allow).
+        self.todo: list[tuple[float, int, int]] = []
+
+    def steps(self) -> list[Steps]:
+        for rank in range(len(self.k)):
+            moments = {0.0} if self.near is None else {0.0, *self.near[rank]}
+            moments |= set() if self.arrivals is None else set(self.arrivals[rank].times)
+            self.todo += [(time_us, rank, 0) for time_us in moments if time_us <= self.horizon_us]
+        heapq.heapify(self.todo)
+        done: tuple[float, int, int] | None = None
+        while self.todo and self.lacking:
+            event = heapq.heappop(self.todo)
+            if event == done:
+                continue
+            done = now, which, allowed = event
+            if which < 0:
+                self._at_slot(now, -1 - which, allowed)
+            else:
+                self._at_rank(now, which)
+        return self.k
+
+    def _later(self, time_us: float, which: int, allowed: int = 0) -> None:
+        if time_us <= self.horizon_us:
+            heapq.heappush(self.todo, (time_us, which, allowed))
+
+    def _at_slot(self, now: float, slot: int, allowed: int) -> None:
+        """Another group has come through a slot, or its senders hold more."""
+        self.turns[slot] = max(self.turns[slot], allowed)
+        came, places = self.came[slot], self.ends.links_of_slot[slot]
+        _go_on(self.meter, _UNITS + _UNITS_PER_LOOK * len(places))
+        count = min(self.turns[slot], self.most[slot])
+        if count <= came.last:
+            return
+        there = sum(
+            min(self.many[place], self.k[self.ends.src[place]].at(now - self.busy[place][0] + self.close))
+            for place in places
+            if self.busy[place]
+        )
+        count = min(count, there)
+        if count <= came.last:
+            return
+        came.grow(now, count)
+        self._later(now + self.ends.lag_us[slot], self.ends.rank_of_slot[slot])
+        # Of links that cost the same, what the sender that holds most may send is all that they may.
+        for alike in self.alike[slot]:
+            place = max(alike, key=lambda each: self.k[self.ends.src[each]].last)
+            most = min(self.k[self.ends.src[place]].last, len(self.busy[place]))
+            self._groups(now, place, 0, most)
+
+    def _at_rank(self, now: float, rank: int) -> None:
+        """Something has come to a rank, or is near enough by now."""
+        _go_on(self.meter, _UNITS)
+        held, k = self.held[rank], self.k[rank]
+        count = held + sum(
+            self.came[slot].at(now - self.ends.lag_us[slot] + self.close) for slot in self.slots_of[rank]
+        )
+        if self.arrivals is not None:
+            count += self.arrivals[rank].at(now + self.close)
+        count = min(count, self.total)
+        if self.near is not None:
+            count = min(count, bisect_right(self.near[rank], now + self.close))
+        before = k.last
+        if count <= before:
+            return
+        k.grow(now, count)
+        if count >= self.enough[rank]:
+            self.lacking.discard(rank)
+        for place in self.out_of[rank]:
+            self._groups(now, place, before, min(count, len(self.busy[place])))
+            if self.busy[place]:
+                self._later(now + self.busy[place][0], -1 - self.ends.slot[place])
+
+    def _groups(self, now: float, place: int, before: int, most: int) -> None:
+        """Groups of more than `before` and up to `most` chunks may leave over a link."""
+        slot, busy = self.ends.slot[place], self.busy[place]
+        came, turns = self.came[slot].last, self.turns[slot]
+        _go_on(self.meter, _UNITS_PER_LOOK * max(0, most - before))
+        soonest = self.soonest[slot]
+        for count in range(max(before, turns - came) + 1, min(most, self.most[slot] - came) + 1):
+            time_us = now + busy[count - 1]
+            if time_us < soonest.get(came + count, self.horizon_us):
+                soonest[came + count] = time_us
+                heapq.heappush(self.todo, (time_us, -1 - slot, came + count))
+
+
+def _begin(budget: Budget, links: int) -> Meter:
+    meter = budget.meter()
+    _go_on(meter, _UNITS_PER_LINK * links)
+    return meter
+
+
+def _go_on(meter: Meter, units: float) -> None:
+    if not meter.goes_on(units):
+        raise OutOfBudget

@@ -1,0 +1,169 @@
+r"""Groups that take turns on ports, each worth so much by when it leaves and what is left after it: exactly.
+
+A *way* is a number of chunks over one kind of link, left from some moment on. Left at x, no sooner, its group
+keeps its port busy until x + busy and arrives at x + takes; with L left then until the end, it is worth
+
+    min(most, many * w(L), once * s(L)),    w and s growing by steps.
+
+To be worth more it would have to leave later, which is another way. So of the groups through a port only the
+earliest end of its turns matters for each worth that they have together, and these ends are found in the
+order of time. No ticks, so nothing is lost by rounding.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.collective import IntArray
+from taccl.encoding.bounds.first_times import CLOSE, OutOfBudget, Steps
+from taccl.encoding.core.budget import Budget
+from taccl.network import FloatArray
+
+#: Bounds are told apart to this part of them.
+_APART = 1e-11
+#: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
+_AHEAD, _SOONEST = 1.05, 50
+#: Units of work for going through the ways once, and for each of them.
+_UNITS, _UNITS_PER_WAY = 0.05, 3e-4
+
+
+@dataclass(frozen=True, eq=False)
+class StepTable:
+    """Some counts that only grow, side by side.
+
+    Parameters
+    ----------
+    times_us : shape (num_counts, num_steps), filled up with infinity.
+    counts : shape (num_counts, num_steps + 1); before the first step, and after each.
+    """
+
+    times_us: FloatArray
+    counts: IntArray
+
+    @staticmethod
+    def of(steps: Sequence[Steps]) -> StepTable:
+        most = max((len(each.times) for each in steps), default=0)
+        times = np.full((len(steps), most), np.inf)
+        counts = np.zeros((len(steps), most + 1), dtype=np.int64)
+        for number, each in enumerate(steps):
+            times[number, : len(each.times)] = each.times
+            counts[number, 1 : len(each.counts) + 1] = each.counts
+            counts[number, len(each.counts) + 1 :] = each.last
+        return StepTable(times, counts)
+
+    def at(self, which: IntArray, time_us: FloatArray) -> IntArray:
+        """The counts at a moment each."""
+        place = (self.times_us[which] <= time_us[:, None]).sum(axis=1)
+        return np.asarray(self.counts[which, place])
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways through one port; columns of equal length, and the tables that `w` and `s` are rows of.
+
+    `from_us`, `takes_us` and `busy_us` in microseconds. All groups through the port together are worth no
+    more than `cap`.
+    """
+
+    from_us: FloatArray
+    takes_us: FloatArray
+    busy_us: FloatArray
+    most: IntArray
+    many: IntArray
+    once: IntArray
+    w: IntArray
+    s: IntArray
+    tables: tuple[StepTable, StepTable]
+    cap: int
+
+    def worth(self, end_us: float, enough: int, close: float, budget: Budget) -> int:
+        """The most that groups in turns are worth by an end; or `enough`, if it is no less.
+
+        Raises
+        ------
+        OutOfBudget : before that is known.
+        """
+        enough = min(enough, self.cap)
+        informed, spread = self.tables
+        todo = [(0.0, 0)]
+        seen: dict[int, float] = {0: 0.0}
+        best = -1
+        while todo:
+            free_us, worth = heapq.heappop(todo)
+            if worth <= best:
+                continue
+            best = worth
+            if best >= enough:
+                return enough
+            if not budget.remaining_s():
+                raise OutOfBudget
+            budget.spend(_UNITS + _UNITS_PER_WAY * len(self.most))
+            leaves = np.maximum(free_us, self.from_us)
+            left = end_us - (leaves + self.takes_us) + close
+            kept = np.flatnonzero(left >= 0)
+            left = left[kept]
+            more = np.minimum(
+                np.minimum(self.most[kept], self.many[kept] * informed.at(self.w[kept], left)),
+                self.once[kept] * spread.at(self.s[kept], left),
+            )
+            then = (leaves + self.busy_us)[kept]
+            order = np.lexsort((then, -more))
+            earliest = np.inf
+            for place in order.tolist():
+                if not more[place] or then[place] >= earliest:
+                    continue
+                earliest = float(then[place])
+                reached = min(worth + int(more[place]), enough)
+                if earliest < seen.get(reached, np.inf):
+                    seen[reached] = earliest
+                    heapq.heappush(todo, (earliest, reached))
+        return best
+
+
+def least_end_us(
+    ports: Sequence[Ways], need: int, known_us: float, horizon_us: float, budget: Budget
+) -> float:
+    """The least moment by which groups through all ports together can be worth `need`, or a little less.
+
+    0 where that is no later than `known_us`, and `horizon_us` where it is no sooner. Where the budget does
+    not let it end, what has been shown until then.
+    """
+    close = CLOSE * horizon_us
+    alike: dict[bytes, list[Ways]] = {}
+    for ways in ports:
+        columns = (ways.from_us, ways.takes_us, ways.busy_us, ways.most, ways.many, ways.once, ways.w, ways.s)
+        key = b"".join(np.ascontiguousarray(column).tobytes() for column in columns)
+        alike.setdefault(key + str(ways.cap).encode(), []).append(ways)
+
+    def possible(end_us: float) -> bool:
+        left = need
+        for each in alike.values():
+            left -= len(each) * each[0].worth(end_us, max(0, left), close, budget)
+            if left <= 0:
+                return True
+        return False
+
+    refuted = 0.0
+    try:
+        if possible(known_us):
+            return 0.0
+        refuted, high = known_us, known_us
+        while high == refuted:
+            high = min(horizon_us, max(refuted * _AHEAD, horizon_us / _SOONEST))
+            if not possible(high):
+                refuted = high
+                if high == horizon_us:
+                    return horizon_us
+        while high - refuted > _APART * high:
+            middle = (high + refuted) / 2
+            if possible(middle):
+                high = middle
+            else:
+                refuted = middle
+    except OutOfBudget:
+        pass
+    return refuted
