@@ -15,12 +15,25 @@ _WORTH_COMPILING = 20_000
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as machine code, kept on disk unless no folder can be written to."""
+    return _compiled(function, {})
+
+
+def compiled_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a function that makes no array and only changes those that it is given.
+
+    It counts no references to them, so it may be called millions of times with tuples of columns: counting
+    took more time than what the functions do.
+    """
+    return _compiled(function, {"_nrt": False})
+
+
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     from numba import njit  # here, for importing it takes longer than looking at a small file
 
     try:
-        made: Callable[..., Any] = njit(cache=True)(function)
+        made: Callable[..., Any] = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder for its cache
-        made = njit(function)
+        made = njit(**options)(function)
     return made
 
 

@@ -66,8 +66,10 @@ def test_links_of_nodes_are_told_in_one_order() -> None:
     assert np.array_equal(src - src[:1], np.repeat([[0], [3], [6]], src.shape[1], axis=1))
 
 
-@pytest.mark.parametrize(("units", "tried"), [(0, 1), (500, 2)])
-def test_a_search_that_is_over_tries_no_further_hub(units, tried, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("units", "rows_at_once", "tried"), [(0, 0, 1), (0, 1_000, 2), (500, 0, 2)])
+def test_a_search_that_is_over_tries_no_further_hub_that_takes_time(
+    units: int, rows_at_once: int, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schedules: list[Schedule] = []
 
     def counted(*asked):
@@ -76,6 +78,7 @@ def test_a_search_that_is_over_tries_no_further_hub(units, tried, monkeypatch: p
             yield schedule
 
     monkeypatch.setattr("taccl.encoding.engines.combining.sums.by_hubs", counted)
+    monkeypatch.setattr("taccl.encoding.engines.combining.sums._MOST_OVERDUE", rows_at_once)
     monkeypatch.setattr("taccl.encoding.engines.combining.sums._MOST_RANKS", 8)  # hubs alone
     asked = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
     list(exchange_with(textbook)(asked, SearchOptions(), Budget.of_work(units), None))

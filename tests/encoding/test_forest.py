@@ -18,9 +18,9 @@ from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
 from taccl.encoding.engines.forest import forest, serves
-from taccl.encoding.engines.forest.choose import Forest, _turns
+from taccl.encoding.engines.forest.choose import Forest, Shape, _turns, shape_of
 from taccl.encoding.engines.forest.engine import _Search
-from taccl.encoding.engines.forest.promise import Promise, promise_of
+from taccl.encoding.engines.forest.promise import Promise, _mean_depth, promise_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -38,6 +38,11 @@ def fastest(asked: Problem, effort: int = 400) -> Schedule:
 
 def of(name: str, collective: str, chunks: int, nodes: int | None = None, size: str = "64MB") -> Problem:
     return make_problem(collective, topology=name, nodes=nodes, size=size, chunks=chunks).problem
+
+
+def least_prices(search: _Search) -> Shape:
+    """Trees as deep as they like."""
+    return shape_of(search.arcs, search.costs, search.problem.chunk_mb, 0.3, np.inf, True)
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +84,7 @@ def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, coll
 
 def test_no_port_carries_much_more_than_others() -> None:
     search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
-    trees = search._trees(search._batches(Grouping(1)), 0.3, 0)
+    trees = search._trees(search._batches(Grouping(1)), least_prices(search), 0)
     assert trees is not None
     assert trees.load_us.max() <= 1.1 * trees.load_us.mean()
 
@@ -87,11 +92,52 @@ def test_no_port_carries_much_more_than_others() -> None:
 def test_trees_are_the_same_however_often_the_budget_is_looked_at(monkeypatch) -> None:
     search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
     batches = search._batches(Grouping(1))
-    at_once = search._trees(batches, 0.3, 0)
+    at_once = search._trees(batches, least_prices(search), 0)
     monkeypatch.setattr("taccl.encoding.engines.forest.choose._ARCS_BETWEEN_LOOKS", 1)
-    looking = search._trees(batches, 0.3, 0, Budget.of_work(10_000))
+    looking = search._trees(batches, least_prices(search), 0, Budget.of_work(10_000))
     assert np.array_equal(at_once.arc, looking.arc)
-    assert search._trees(batches, 0.3, 0, Budget.of_work(1)) is None  # not all were chosen in time
+    assert (
+        search._trees(batches, least_prices(search), 0, Budget.of_work(1)) is None
+    )  # not all were chosen in time
+
+
+def test_shallow_trees_are_rooted_in_the_middle_and_hardly_deeper_than_they_must_be() -> None:
+    search = _Search(Instance(of("mesh:5x5", "allreduce", 2)), 0)
+    batches = search._batches(Grouping(1))
+    shallow = shape_of(search.arcs, search.costs, search.problem.chunk_mb, 0.3, 0.25, True)
+    assert shallow.central.tolist() == [12]  # 4 links from all corners
+    trees, deep = search._trees(batches, shallow, 0), search._trees(batches, least_prices(search), 0)
+    assert trees is not None
+    assert deep is not None
+    assert set(trees.root.tolist()) == {12}
+    assert 4 <= _mean_depth(trees, search.arcs) <= 5 < _mean_depth(deep, search.arcs)
+
+
+@settings(max_examples=30, deadline=None)
+@given(networks(), st.sampled_from(SPREADING), st.sampled_from([0.0, 0.2, 1.0]), st.integers(0, 9))
+def test_trees_of_any_slack_span_all_ranks(topology, name, slack, seed) -> None:
+    asked = problem(topology, name, 2)
+    if not serves(Instance(asked)):
+        return
+    search = _Search(Instance(asked), seed)
+    shape = shape_of(search.arcs, search.costs, asked.chunk_mb, 0.3, slack, True)
+    trees = search._trees(search._batches(Grouping(1)), shape, seed)
+    assert trees is not None
+    assert ((trees.arc >= 0).sum(axis=1) == asked.num_ranks - 1).all()
+
+
+def test_sums_for_one_rank_each_take_no_longer_than_copies_to_all() -> None:
+    copies, sums = (fastest(of("mesh:4x3", name, 2), 100) for name in ("allgather", "reducescatter"))
+    assert sums.makespan_us == pytest.approx(copies.makespan_us)
+
+
+def test_it_begins_nothing_that_takes_longer_than_what_is_left() -> None:
+    search = _Search(Instance(of("mesh:3x3", "allgather", 2)), 0)
+    budget = Budget.of_work(1000)
+    ways = search.schedules(budget)
+    next(ways)
+    search.takes_s = 2.0
+    assert next(ways, None) is None
 
 
 def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
@@ -134,7 +180,7 @@ def test_a_few_trees_promise_what_all_keep_a_port_busy() -> None:
     # A ring of 4: 3 of 8 links up and the 3 beside them down for each chunk, alpha 1 us and 1 us per MB.
     asked = problem(ring(4, both=True), "allreduce")
     search = _Search(Instance(asked), 0)
-    trees = search._trees(search._batches(Grouping(1)), 0.3, 0)
+    trees = search._trees(search._batches(Grouping(1)), least_prices(search), 0)
     assert trees is not None
     promise = promise_of(trees, search.arcs, search.costs, 1.0, 2 * asked.num_chunks)
     assert promise.alpha_us == promise.us_per_mb == trees.load_us.max()
@@ -199,7 +245,7 @@ def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:
     pair = machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0)])
     search = _Search(Instance(problem(pair, "allgather", 4)), 0)
     batches = search._batches(Grouping(4))
-    trees = search._trees(batches, 0.3, 0)
+    trees = search._trees(batches, least_prices(search), 0)
     assert trees is not None
     schedule = search._schedule(trees, batches, 0.0)
     assert schedule.sends.count.tolist() == [4, 4]

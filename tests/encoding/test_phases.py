@@ -263,3 +263,20 @@ def grouped(schedule: Schedule) -> Schedule:
                     found.check()
                     return found
     raise AssertionError("no two chunks go over one link")
+
+
+def test_sums_that_take_long_to_read_backwards_are_left_as_they_are(monkeypatch) -> None:
+    asked = problem(ring(3), "reducescatter")
+    first = first_of(Instance(asked).phases.reduce_phase.problem)
+    known = merged(asked, first, None)
+
+    def begun(*_: object) -> Iterator[Update]:
+        began.append(True)
+        yield from ()
+
+    began: list[bool] = []
+    for most, expected in ((0, []), (20_000, [True])):
+        monkeypatch.setattr("taccl.encoding.engines.by_phases._MANY_ROWS", most)
+        monkeypatch.setattr("taccl.encoding.engines.by_phases._MIRRORED_PER_S", 0.001)
+        assert list(by_phases(begun)(Instance(asked), SearchOptions(), Budget.of_work(1_000), known)) == []
+        assert began == expected

@@ -32,6 +32,9 @@ _ORDERS_BEFORE_WHOLE = 0.1
 #: Single sends are merged with care once, where that takes no more than this part of the time, and where the
 #: phases have left so much of what was set apart for it.
 _MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.5
+#: Rows of a schedule that are read backwards in a second, and the part of the time that this may take; fewer
+#: rows than this are read at once.
+_MIRRORED_PER_S, _FOR_MIRROR, _MANY_ROWS = 100_000, 0.2, 20_000
 
 
 def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
@@ -143,6 +146,8 @@ def _pairs(
     backwards.
     """
     if parts.reduce_phase is not None and parts.broadcast_phase is None:
+        if best is not None and _is_long(best, budget):
+            return
         incumbent = None if best is None else as_copies(parts.reduce_phase.problem, best)
         for update in engine(parts.reduce_phase, options, budget, incumbent):
             if update.schedule is not None:
@@ -162,6 +167,11 @@ def _pairs(
         yield sums.stage, sums.schedule, copies.schedule
     for copies in copies_stream:
         yield copies.stage, sums.schedule, copies.schedule
+
+
+def _is_long(best: Schedule, budget: Budget) -> bool:
+    """Whether to read a schedule backwards takes too much of the time for anybody to find a better one."""
+    return len(best) > _MANY_ROWS and len(best) / _MIRRORED_PER_S > _FOR_MIRROR * budget.remaining_s()
 
 
 def _with_schedules(updates: Iterator[Update]) -> Iterator[Update]:

@@ -37,6 +37,8 @@ from taccl.tolerance import contradicts, is_optimal
 #: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
 #: for, and of each phase before its engines.
 _BOUNDS, _BOUNDS_BETWEEN, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8, 1 / 8
+#: With more outputs even quick bounds take seconds, so what nodes prove at once is told before.
+_MANY_OUTPUTS = 2**20
 
 
 def solve(
@@ -149,11 +151,15 @@ class _Search:
         quick = quick_bound(self._instance)
         self._instance.proves(quick.value_us)
         best = Update("bound", None, quick.value_us, quick.witness)
-        if not self._budget.remaining_s():  # whoever listens stops here, and is to know what is known at once
+        known = [best]
+        is_late = not self._budget.remaining_s()  # whoever listens stops here: what is known at once is told
+        if is_late or len(self._instance.problem.collective.outputs) > _MANY_OUTPUTS:
             nodes = between_nodes(self._instance)
-            at_once = Update("bound", None, nodes.value_us, nodes.witness)
-            known = (best, at_once, *self._bounds.quick(self._budget))
-            best = max(known, key=lambda update: update.lower_bound_us)
+            self._instance.proves(nodes.value_us)
+            known.append(Update("bound", None, nodes.value_us, nodes.witness))
+        if is_late:
+            known += self._bounds.quick(self._budget)
+        best = max(known, key=lambda update: update.lower_bound_us)
         first = replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield first
         self._keep(first)

@@ -10,6 +10,10 @@ that costs a little more, by blending the price of an arc with that of the way f
 (multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more beside all
 others.
 
+Deep trees balance loads no better than shallow ones on meshes, and their pipeline takes longer to fill and
+to drain. So trees may be asked to be hardly deeper than they must be: an arc of least price is taken only if
+all ranks can still be reached in time.
+
 An AllReduce uses each tree twice, upwards to sum and downwards to copy. On two-way links such trees reach the
 optimum of all programs (Tutte 1961, Nash-Williams 1961; `bounds.partitions` has the other side of it).
 It knows arcs and what they cost; it must not know when anything is sent.
@@ -18,9 +22,11 @@ It knows arcs and what they cost; it must not know when anything is sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
@@ -37,6 +43,8 @@ _MOST_ROOTS, _LEAST_ROOTS, _ROOT_ARCS = 16, 2, 4_000
 _TREE_ARCS, _LEAST_TREES = 1_000_000, 256
 #: How much dearer a tree may be for each rank on its longest way.
 _DEPTH = 0.03
+#: By what part a root may be farther from the farthest rank than the middle is.
+_OFF_CENTRE = 0.1
 #: Below this exponent a price is as good as none.
 _LEAST = -30.0
 #: Relative differences of prices by which equal arcs are told apart, another way for each tree.
@@ -68,6 +76,39 @@ class Forest:
     load_us: FloatArray
 
 
+class Shape(NamedTuple):
+    """What trees are preferred.
+
+    Parameters
+    ----------
+    blend : how much the way from the root counts beside the price of an arc: 0 for least prices, 1 for
+        least ways.
+    slack : no rank is farther from the root than 1 + slack times the farthest must be; infinite: any may be.
+    took_us : shape (num_arcs,); how long a chunk takes for each arc.
+    central : ranks that may be roots, where any may be.
+    """
+
+    blend: float
+    slack: float
+    took_us: FloatArray
+    central: IntArray
+
+
+def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, any_root: bool) -> Shape:
+    """A shape for chunks of so many MB: with finite slack, roots that may be any rank are in the middle."""
+    took_us = np.zeros(len(arcs.child))
+    for links in (arcs.up, arcs.down):
+        used = links != NO_LINK
+        took_us[used] += costs.alpha_us[links[used]] + mb * costs.beta_us[links[used]]
+    num_ranks = len(arcs.first) - 1
+    central = np.arange(num_ranks)
+    if slack < np.inf and any_root:
+        network = csr_array((took_us, (arcs.parent, arcs.child)), shape=(num_ranks, num_ranks))
+        farthest = dijkstra(network).max(axis=1)
+        central = np.flatnonzero(farthest <= (1 + _OFF_CENTRE) * farthest.min())
+    return Shape(blend, slack, took_us, central)
+
+
 def choose(
     arcs: Arcs,
     costs: Costs,
@@ -75,7 +116,7 @@ def choose(
     kind: IntArray,
     root: IntArray,
     mb: FloatArray,
-    blend: float,
+    shape: Shape,
     seed: int,
     budget: Budget | None = None,
 ) -> Forest | None:
@@ -87,8 +128,7 @@ def choose(
     ----------
     allowed : shape (num_kinds, num_arcs); the arcs that batches of a kind may use.
     kind, root, mb : shape (num_batches,); the kind of each batch, its root or `ANYWHERE`, its size in MB.
-    blend : how much the way from the root counts beside the price of an arc: 0 for least prices, 1 for
-        least ways.
+    shape : what trees are preferred.
     budget : looked at now and then: when it is over, trees stay as they were first chosen.
     """
     tree = _turns(kind, root, mb, max(_LEAST_TREES, _TREE_ARCS // max(len(arcs.child), 1)))
@@ -102,7 +142,7 @@ def choose(
             return Forest(roots[tree], arc[tree], load) if begin >= many else None
         whole = _choose(
             arcs, costs, allowed, kind[first], roots, root[first] == ANYWHERE, mb[first],
-            times.astype(np.float64), blend, seed, begin, min(begin + together, _ROUNDS * many), arc, load,
+            times.astype(np.float64), shape, seed, begin, min(begin + together, _ROUNDS * many), arc, load,
         )  # fmt: skip
         if not whole:
             return None
@@ -169,6 +209,45 @@ def _price_of(
 
 
 @compiled
+def _latest(arcs: Any, took_us: Any, allowed: Any, root: int, slack: float, turn: float, latest: Any) -> None:
+    """When each rank must be reached at the latest, so that all are within `1 + slack` of the longest way.
+
+    Each rank is later than one of its neighbours by the arc from there: as long as no rank is reached later
+    than it must be, all others can still be reached in time, by these arcs if by no others.
+    """
+    num_ranks = len(arcs.first) - 1
+    soonest, below, order = np.full(num_ranks, np.inf), np.zeros(num_ranks), np.zeros(num_ranks, np.int64)
+    above = np.full(num_ranks, -1, np.int64)
+    keys, items = np.zeros(len(arcs.child) + 1), np.zeros(len(arcs.child) + 1, np.int64)
+    done = np.zeros(num_ranks, np.bool_)
+    soonest[root] = 0.0
+    push(keys, items, 0, 0, 0.0, root)
+    size, known = 1, 0
+    while size:
+        rank = items[0]
+        pop(keys, items, 0, size)
+        size -= 1
+        if done[rank]:
+            continue
+        done[rank] = True
+        order[known] = rank
+        known += 1
+        for a in range(arcs.first[rank], arcs.first[rank + 1]):
+            child = arcs.child[a]
+            way = soonest[rank] + took_us[a] * (1.0 + _TIES * ((a * _GOLDEN + turn) % 1.0))
+            if allowed[a] and way < soonest[child]:
+                soonest[child], above[child] = way, a
+                push(keys, items, 0, size, way, child)
+                size += 1
+    for at in range(known - 1, 0, -1):
+        rank = order[at]
+        a = above[rank]
+        below[arcs.parent[a]] = max(below[arcs.parent[a]], below[rank] + took_us[a])
+    for rank in range(num_ranks):
+        latest[rank] = below[root] * (1.0 + slack + _TIES) - below[rank]
+
+
+@compiled
 def _grow(
     arcs: Any,
     costs: Any,
@@ -180,6 +259,8 @@ def _grow(
     slope: float,
     most: float,
     turn: float,
+    took_us: Any,
+    latest: Any,
     arc: Any,
     load: Any,
     price: Any,
@@ -190,7 +271,7 @@ def _grow(
     are looked at again when their turn comes.
     """
     num_ranks = len(arcs.first) - 1
-    way, depth = np.zeros(num_ranks), np.zeros(num_ranks)
+    way, depth, reached_us = np.zeros(num_ranks), np.zeros(num_ranks), np.zeros(num_ranks)
     done = np.zeros(num_ranks, np.bool_)
     arc[:] = -1
     # An arc is on the heap once; the root stands there as one arc more.
@@ -208,6 +289,8 @@ def _grow(
             continue
         if a != root_arc:
             above = arcs.parent[a]
+            if reached_us[above] + took_us[a] > latest[rank]:
+                continue
             weight = _price_of(a, mb, arcs, costs, price, turn)
             now = blend * way[above] + weight
             if now > key * (1.0 + _SAME):
@@ -216,6 +299,7 @@ def _grow(
                 continue
             arc[rank] = a
             way[rank], depth[rank] = way[above] + weight, depth[above] + 1.0
+            reached_us[rank] = reached_us[above] + took_us[a]
             cost += weight
             deepest = max(deepest, depth[rank])
             _use(times, a, mb, arcs, costs, load)
@@ -245,7 +329,7 @@ def _choose(
     is_free: Any,
     mb: Any,
     times: Any,
-    blend: float,
+    shape: Any,
     seed: int,
     begin: int,
     end: int,
@@ -255,6 +339,7 @@ def _choose(
     """Fill `root`, `arc` and `load` in turns from `begin` to before `end`; whether all reach all ranks."""
     num_ranks, many = len(arcs.first) - 1, len(root)
     tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(arcs.child), 1)))
+    latest = np.full(num_ranks, np.inf)
     price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
     trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
     for number in range(begin, end):
@@ -270,14 +355,16 @@ def _choose(
         least, chosen = np.inf, -1
         for attempt in range(tries if is_free[tree] else 1):
             start = root[tree]
+            turn = (tree + seed) * _GOLDEN + attempt / tries + number * _GOLDEN * _GOLDEN
             if is_free[tree]:
-                turn = (tree + seed) * _GOLDEN + attempt / tries + number * _GOLDEN * _GOLDEN
-                start = int(turn % 1.0 * num_ranks)
+                start = shape.central[int(turn % 1.0 * len(shape.central))]
+            if shape.slack < np.inf:
+                _latest(arcs, shape.took_us, allowed[kind[tree]], start, shape.slack, turn + attempt, latest)
             trial_load[:] = load
             trial_price[:] = price
             cost = _grow(
-                arcs, costs, allowed[kind[tree]], start, mb[tree], times[tree], blend, slope, most,
-                (tree + seed) * _PLASTIC, trial, trial_load, trial_price,
+                arcs, costs, allowed[kind[tree]], start, mb[tree], times[tree], shape.blend, slope, most,
+                (tree + seed) * _PLASTIC, shape.took_us, latest, trial, trial_load, trial_price,
             )  # fmt: skip
             if cost < least:
                 least, chosen = cost, start

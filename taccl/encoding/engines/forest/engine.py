@@ -20,16 +20,21 @@ from taccl.encoding.core.routes import Grouping
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, spans
-from taccl.encoding.engines.forest.choose import Forest, choose, choosing_is_compiled
-from taccl.encoding.engines.forest.demand import spread_of
-from taccl.encoding.engines.forest.pipeline import Batches, scheduled, scheduling_is_compiled
-from taccl.encoding.engines.forest.promise import promise_of
+from taccl.encoding.engines.forest.choose import Forest, Shape, choose, choosing_is_compiled, shape_of
+from taccl.encoding.engines.forest.demand import ANYWHERE, spread_of
+from taccl.encoding.engines.forest.pipeline import Batches, mirrored, scheduled, scheduling_is_compiled
+from taccl.encoding.engines.forest.promise import Promise, promise_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.quotient import Quotient
 from taccl.schedule import TOLERANCE_US, Schedule
 
-#: How much the way from the root counts in choosing trees.
-_BLENDS = (0.3, 0.05)
+#: Shapes of trees: how much the way from the root counts in choosing them, and by what part the longest may
+#: be longer than it must.
+_SHAPES = ((0.3, np.inf), (0.05, np.inf))
+_SHALLOW = (0.3, 0.2)
+#: Shallow trees come first where ways are shorter by this factor and ports hardly busier (few trees balance
+#: loads roughly), and last where they are not.
+_SHORTER, _BUSIER = 0.85, 1.15
 #: The most chunks that share a tree, so that they can share sends.
 _MOST_TOGETHER = 64
 #: Waves, in parts of the time that a chunk keeps the busiest port busy, the likeliest first: where chunks go
@@ -87,14 +92,13 @@ def forest(
     quotient = instance.quotient if _asks_quotient(instance, budget) else None
     if quotient is not None and instance.quotient_instance is not None:
         part = instance.quotient_instance
-        ways = _Search(part, options.seed).schedules(budget.share(_FOR_QUOTIENT))
-        began_s, first_took_s = budget.remaining_s(), 0.0
+        search = _Search(part, options.seed)
+        ways = search.schedules(budget.share(_FOR_QUOTIENT))
         for schedule in _lifted(quotient, ways, best_us, budget):
-            first_took_s = first_took_s or began_s - budget.remaining_s()
             best_us = schedule.makespan_us
             yield Update("forest", schedule)
         images = instance.problem.num_chunks / part.problem.num_chunks
-        if instance.problem.symmetry or first_took_s * images > budget.remaining_s():
+        if instance.problem.symmetry or search.takes_s * images > budget.remaining_s():
             return
     for schedule in _Search(instance, options.seed).schedules(budget):
         if schedule.makespan_us < best_us - TOLERANCE_US:
@@ -132,12 +136,15 @@ def _asks_quotient(instance: Instance, budget: Budget) -> bool:
 
 
 class _Search:
-    """What all ways of one problem share."""
+    """What all ways of one problem share.
+
+    `takes_s` : how long the last schedule took, with its trees if they were new.
+    """
 
     def __init__(self, instance: Instance, seed: int) -> None:
         spread = spread_of(instance.demand)
         assert spread is not None  # or it is not served
-        self.problem, self.spread, self.seed = instance.problem, spread, seed
+        self.problem, self.spread, self.seed, self.takes_s = instance.problem, spread, seed, 0.0
         self.arcs, self.costs = arcs_of(self.problem.topology, spread), costs_of(self.problem.topology)
         self.kind, self.allowed = self._kinds()
 
@@ -148,50 +155,64 @@ class _Search:
         """
         best_us = np.inf
         transfers = self.problem.num_chunks * self.problem.num_ranks * (self.spread.sums + self.spread.copies)
-        takes_s = _UNITS * transfers / UNITS_PER_S if transfers > _MANY else 0.0
+        is_large = transfers > _MANY
+        self.takes_s = _UNITS * transfers / UNITS_PER_S if is_large else 0.0
         waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
-        for grouping, blend, seed in self._ways():
+        for grouping, shape, seed in self._ways():
+            if best_us < np.inf and budget.remaining_s() <= self.takes_s:
+                return
+            began_s = budget.read_s()
             batches = self._batches(grouping)
-            trees = self._trees(batches, blend, seed, budget)
+            trees = self._trees(batches, shape, seed, budget)
             if trees is None:
                 return
             for wave in list(waves):
-                if (best_us < np.inf or takes_s) and budget.remaining_s() <= takes_s:
+                if (best_us < np.inf or is_large) and budget.remaining_s() <= self.takes_s:
                     return
                 schedule = self._schedule(trees, batches, wave)
                 budget.spend(_UNITS * len(schedule))
+                self.takes_s, began_s = budget.read_s() - began_s, budget.read_s()
                 if schedule.makespan_us < best_us:
                     best_us = schedule.makespan_us
                     waves.remove(wave)
                     waves.insert(0, wave)
                     yield schedule
+                    began_s = budget.read_s()
                 elif schedule.makespan_us > best_us * (1 + _WORSE):
                     break
 
-    def _ways(self) -> Iterator[tuple[Grouping, float, int]]:
-        """How chunks are put together, what promises most first, how trees are chosen, and a seed."""
+    def _ways(self) -> Iterator[tuple[Grouping, Shape, int]]:
+        """How chunks are put together, what promises most first, which trees are preferred, and a seed."""
         most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
         sizes = [1 << power for power in range(most.bit_length())]
         groupings = [
             Grouping(size, tapered) for size in sizes for tapered in (False, True) if size > 1 or not tapered
         ]
-        scouts = self._scouts()
-        if scouts is not None:
-            promise = promise_of(
-                scouts, self.arcs, self.costs, self.problem.chunk_mb, self.problem.num_chunks
-            )
-            groupings.sort(key=lambda each: (each.tapered, promise.time_us(self.problem.chunk_mb, each.size)))
+        mb = self.problem.chunk_mb
+        any_root = bool((self.spread.root == ANYWHERE).any())
+        *shapes, shallow = (
+            shape_of(self.arcs, self.costs, mb, *each, any_root) for each in (*_SHAPES, _SHALLOW)
+        )
+        promise, of_shallow = self._promise(shapes[0]), self._promise(shallow)
+        if promise is not None and of_shallow is not None:
+            is_first = of_shallow.way_us(mb) <= _SHORTER * promise.way_us(mb) and of_shallow.busy_us(
+                mb
+            ) <= _BUSIER * promise.busy_us(mb)
+            shapes.insert(0 if is_first else len(shapes), shallow)
+            likely = of_shallow if is_first else promise
+            groupings.sort(key=lambda each: (each.tapered, likely.time_us(mb, each.size)))
         for number in range(_SEEDS):
-            for grouping, blend in product(groupings, _BLENDS):
-                yield grouping, blend, self.seed + number
+            for grouping, shape in product(groupings, shapes):
+                yield grouping, shape, self.seed + number
 
-    def _scouts(self) -> Forest | None:
-        """The trees of a few chunks."""
-        many = self.problem.num_chunks
+    def _promise(self, shape: Shape) -> Promise | None:
+        """What the trees of a few chunks promise."""
+        problem, many = self.problem, self.problem.num_chunks
         some = np.unique(np.linspace(0, many - 1, min(many, _SCOUTS)).astype(np.int64))
-        mb = np.full(len(some), self.problem.chunk_mb)
+        mb = np.full(len(some), problem.chunk_mb)
         root = self.spread.root[some]
-        return choose(self.arcs, self.costs, self.allowed, self.kind[some], root, mb, _BLENDS[0], self.seed)
+        scouts = choose(self.arcs, self.costs, self.allowed, self.kind[some], root, mb, shape, self.seed)
+        return None if scouts is None else promise_of(scouts, self.arcs, self.costs, problem.chunk_mb, many)
 
     def _kinds(self) -> tuple[IntArray, BoolArray]:
         """The kind of each chunk, and the arcs that chunks of each kind may use."""
@@ -223,21 +244,24 @@ class _Search:
         return Batches(first, np.array([chunk for batch in batches for chunk in batch], dtype=np.int64))
 
     def _trees(
-        self, batches: Batches, blend: float, seed: int, budget: Budget | None = None
+        self, batches: Batches, shape: Shape, seed: int, budget: Budget | None = None
     ) -> Forest | None:
         first = batches.chunk[batches.first[:-1]]
         mb = np.diff(batches.first) * self.problem.chunk_mb
         root = self.spread.root[first]
-        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, blend, seed, budget)
+        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, shape, seed, budget)
 
     def _schedule(self, trees: Forest, batches: Batches, wave: float) -> Schedule:
         problem = self.problem
         period_us = float(trees.load_us.max()) / max(1, problem.num_chunks)
         most = min(problem.max_group, int(np.diff(batches.first).max()))
         kind = self.kind[batches.chunk[batches.first[:-1]]]
+        # What begins all at once and ends as a trickle fills links better than its mirror image.
+        backwards = not self.spread.copies and problem.topology.reads_backwards
+        arcs = self.arcs._replace(up=self.arcs.down, down=self.arcs.up) if backwards else self.arcs
         rows = scheduled(
             trees,
-            self.arcs,
+            arcs,
             self.costs,
             self.allowed,
             kind,
@@ -246,6 +270,7 @@ class _Search:
             wave * period_us,
             most,
         )
+        rows = mirrored(rows) if backwards else rows
         _, group = np.unique(rows.leader, return_inverse=True)
         return Schedule(
             problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()

@@ -20,14 +20,23 @@ It knows trees and costs; it must not know how the trees were chosen.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
 from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.core.costs import Costs
-from taccl.encoding.core.heaps import pop, push
+from taccl.encoding.core.port_queues import (
+    any_ready,
+    may_start,
+    next_arrival,
+    next_us,
+    offer,
+    port_queues,
+    send,
+    take,
+)
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
 from taccl.network import FloatArray
@@ -60,6 +69,44 @@ class Transfers:
     leader: IntArray
 
 
+class _Trees(NamedTuple):
+    """A forest as the loops see it.
+
+    Parameters
+    ----------
+    sums, copies : whether chunks go up, and down.
+    first, children : those of a rank are from `first[tree, rank]` on; shapes (num_trees, num_ranks + 1) and
+        (num_trees, num_ranks).
+    after : how long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks).
+    """
+
+    sums: bool
+    copies: bool
+    root: IntArray
+    arc: IntArray
+    first: IntArray
+    children: IntArray
+    after: FloatArray
+
+
+class _State(NamedTuple):
+    """What became of each chunk, by its place in the batches.
+
+    Parameters
+    ----------
+    start, end, via, leader : of its transfers, shape (num_chunks, 2, num_ranks); no start yet is negative.
+    pending : how many children's sums each rank waits for, shape (num_chunks, num_ranks).
+    there : whether each rank has what it is to copy, shape (num_chunks, num_ranks).
+    """
+
+    start: FloatArray
+    end: FloatArray
+    via: IntArray
+    leader: IntArray
+    pending: IntArray
+    there: BoolArray
+
+
 def scheduled(
     forest: Forest,
     arcs: Arcs,
@@ -79,31 +126,74 @@ def scheduled(
     wave_us : how much later the way of the next chunk may be.
     most : chunks in one send.
     """
-    num_ranks = forest.arc.shape[1]
-    many = len(batches.chunk)
+    many, num_ranks = len(batches.chunk), forest.arc.shape[1]
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
-    start = np.full((many, 2, num_ranks), -1.0)
-    end = np.zeros((many, 2, num_ranks))
-    leader, via = np.full((many, 2, num_ranks), -1), np.full((many, 2, num_ranks), NO_LINK)
-    first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if (arcs.down != NO_LINK).all() else many
+    trees = _trees(forest, arcs, costs, chunk_mb * most)
+    state = _state(many, num_ranks)
+    key = wave_us * np.arange(many)[:, None, None] - trees.after[batch_of]
+    first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if trees.copies else many
+    uses = _uses(forest, arcs, len(costs.alpha_us), allowed, kind[batch_of[first_open:]], batch_of)
+    most_ready = state.start.size + (many - first_open) * len(arcs.child)
+    queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
     _run(
-        arcs, costs, forest.root, forest.arc, allowed, kind, batches.first, batch_of, chunk_mb, wave_us, most,
-        first_open, start, end, via, leader,
+        arcs, costs, queues, trees, allowed, kind, batches.first, batch_of, chunk_mb, key, most,
+        first_open, state,
     )  # fmt: skip
-    place, kind, rank = np.nonzero(start >= 0.0)
+    at = np.nonzero(state.start >= 0.0)
+    place, kind, _ = at
     return Transfers(
-        batches.chunk[place],
-        via[place, kind, rank],
-        start[place, kind, rank],
-        end[place, kind, rank],
-        kind == _UP,
-        leader[place, kind, rank],
+        batches.chunk[place], state.via[at], state.start[at], state.end[at], kind == _UP, state.leader[at]
+    )
+
+
+def mirrored(rows: Transfers) -> Transfers:
+    """The same backwards in time: copies become sums that go the other way."""
+    end_us = rows.end_us.max(initial=0.0)
+    return Transfers(
+        rows.chunk, rows.link, end_us - rows.end_us, end_us - rows.start_us, ~rows.is_sum, rows.leader
     )
 
 
 def scheduling_is_compiled() -> bool:
     """Whether the loops of this module are machine code already."""
     return is_at_hand(_run)
+
+
+def _trees(forest: Forest, arcs: Arcs, costs: Costs, mb: float) -> _Trees:
+    sums, copies = bool((arcs.up != NO_LINK).all()), bool((arcs.down != NO_LINK).all())
+    first, children = _children(arcs, forest.arc)
+    after = _rest_of_ways(arcs, costs, forest.arc, mb, forest.root, first, children, sums, copies)
+    return _Trees(sums, copies, forest.root, forest.arc, first, children, after)
+
+
+def _state(many: int, num_ranks: int) -> _State:
+    shape = (many, 2, num_ranks)
+    return _State(
+        np.full(shape, -1.0),
+        np.zeros(shape),
+        np.full(shape, NO_LINK),
+        np.full(shape, -1),
+        np.zeros((many, num_ranks), dtype=np.int32),
+        np.zeros((many, num_ranks), dtype=np.bool_),
+    )
+
+
+def _uses(
+    forest: Forest, arcs: Arcs, num_links: int, allowed: BoolArray, kind_of: IntArray, batch_of: IntArray
+) -> IntArray:
+    """How many transfers may want each link: those in trees, and the copies of some chunks beside them.
+
+    `kind_of` : of the chunks that may be copied beside their trees, over any arc that is allowed to them.
+    """
+    chunks = np.bincount(batch_of, minlength=len(forest.root))
+    batch, rank = np.nonzero(forest.arc >= 0)
+    in_trees = np.bincount(forest.arc[batch, rank], chunks[batch], len(arcs.child))
+    beside = np.bincount(kind_of, minlength=len(allowed)) @ allowed
+    uses = np.zeros(num_links, dtype=np.int64)
+    for links, count in ((arcs.up, in_trees), (arcs.down, in_trees + beside)):
+        used = links != NO_LINK
+        np.add.at(uses, links[used], count[used].astype(np.int64))
+    return uses
 
 
 @compiled
@@ -172,70 +262,28 @@ def _rest_of_ways(
 
 
 @compiled
-def _queues(
-    arcs: Any, costs: Any, arc: Any, batch_of: Any, allowed: Any, kind_of: Any, first_open: int
-) -> Any:
-    """Where the queue of each port begins, which has room for all transfers that ever use it.
-
-    Copies of chunks from `first_open` on may go over any arc that is allowed to them.
-    """
-    first = np.zeros(costs.num_ports + 1, np.int64)
-    for b in batch_of:
-        for a in arc[b]:
-            for link in (arcs.up[a], arcs.down[a]):
-                if a < 0 or link == NO_LINK:
-                    continue
-                for pair in range(costs.first[link], costs.first[link + 1]):
-                    first[costs.port[pair] + 1] += 1
-    for c in range(first_open, len(batch_of)):
-        for a in range(len(arcs.child)):
-            if allowed[kind_of[batch_of[c]], a]:
-                for pair in range(costs.first[arcs.down[a]], costs.first[arcs.down[a] + 1]):
-                    first[costs.port[pair] + 1] += 1
-    for p in range(costs.num_ports):
-        first[p + 1] += first[p]
-    return first
-
-
-@compiled
 def _run(
     arcs: Any,
     costs: Any,
-    root: Any,
-    arc: Any,
+    queues: Any,
+    trees: Any,
     allowed: Any,
     kind_of: Any,
     first_of_batch: Any,
     batch_of: Any,
     mb: float,
-    wave: float,
+    key: Any,
     most: int,
     first_open: int,
-    start: Any,
-    end: Any,
-    via: Any,
-    leader: Any,
+    state: Any,
 ) -> None:
-    """Fill `start`, `end`, `via` and `leader`, shapes (num_chunks, 2, num_ranks)."""
+    """Fill `state`. Copies of chunks from `first_open` on may go beside their trees, over allowed arcs."""
+    root, arc, child_first, children = trees[2:6]
+    start, end, via, leader, pending, there = state
+    sums, copies = trees.sums, trees.copies
     many, num_ranks = len(batch_of), arc.shape[1]
-    sums = len(arcs.up) > 0 and arcs.up[0] != NO_LINK
-    copies = len(arcs.down) > 0 and arcs.down[0] != NO_LINK
-    child_first, children = _children(arcs, arc)
-    after = _rest_of_ways(arcs, costs, arc, mb * most, root, child_first, children, sums, copies)
-    # How many children's sums a rank still waits for, and whether it has the chunk itself.
-    pending = np.zeros((many, num_ranks), np.int32)
-    there = np.zeros((many, num_ranks), np.bool_)
-    free = np.zeros(costs.num_ports)
-    # A transfer is in one heap at a time: of those that may go now, or of those that wait for a port. Events
-    # are the arrivals of sends, by number, and ports that are free again, by -1 - port.
+    # Numbers of transfers: those in trees by chunk, kind and rank, then copies beside trees by chunk and arc.
     size, total, num_arcs = 2 * num_ranks, many * 2 * num_ranks, len(arcs.child)
-    queue_first = _queues(arcs, costs, arc, batch_of, allowed, kind_of, first_open)
-    room = total + (many - first_open) * num_arcs
-    keys, items, waiting = np.zeros(room), np.zeros(room, np.int64), 0
-    event_keys, event_items = np.zeros(total + costs.num_ports), np.zeros(total + costs.num_ports, np.int64)
-    events = 0
-    queue_keys, queue_items = np.zeros(queue_first[-1]), np.zeros(queue_first[-1], np.int64)
-    queue_size = np.zeros(costs.num_ports, np.int64)
     for c in range(many):
         b = batch_of[c]
         there[c, root[b]] = not sums
@@ -244,15 +292,11 @@ def _run(
             kind = _UP if sums else _DOWN
             if arc[b, rank] < 0 or pending[c, rank] or not (sums or arcs.parent[arc[b, rank]] == root[b]):
                 continue
-            turn = c * size + kind * num_ranks + rank
-            push(keys, items, 0, waiting, wave * c - after[b, kind, rank], turn)
-            waiting += 1
+            offer(queues, key[c, kind, rank], c * size + kind * num_ranks + rank)
     now = 0.0
-    while True:
-        while waiting:
-            urgency, number = keys[0], items[0]
-            pop(keys, items, 0, waiting)
-            waiting -= 1
+    while now < np.inf:
+        while any_ready(queues):
+            urgency, number = take(queues)
             if number < total:
                 c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
                 a = arc[batch_of[c], rank]
@@ -262,24 +306,7 @@ def _run(
             b = batch_of[c]
             link = arcs.up[a] if kind == _UP else arcs.down[a]
             gone = start[c, kind, rank] >= 0.0  # with others of its batch, or another way
-            blocked = -1
-            for pair in range(costs.first[link], costs.first[link + 1]):
-                if free[costs.port[pair]] > now:
-                    blocked = costs.port[pair]
-                    break
-            if blocked >= 0 and not gone:
-                push(queue_keys, queue_items, queue_first[blocked], queue_size[blocked], urgency, number)
-                queue_size[blocked] += 1
-            if blocked >= 0 or gone:
-                # A port that was kept for this one is for the next.
-                for pair in range(costs.first[link], costs.first[link + 1]):
-                    p = costs.port[pair]
-                    if free[p] <= now and queue_size[p]:
-                        at = queue_first[p]
-                        push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
-                        waiting += 1
-                        pop(queue_keys, queue_items, at, queue_size[p])
-                        queue_size[p] -= 1
+            if not may_start(queues, costs, link, now, urgency, number, gone):
                 continue
             together = 1
             while (
@@ -289,43 +316,16 @@ def _run(
                 and (pending[c + together, rank] == 0 if kind == _UP else there[c + together, arcs.parent[a]])
             ):
                 together += 1
-            ends = now + costs.alpha_us[link] + together * mb * costs.beta_us[link]
             number = c * size + kind * num_ranks + rank
+            ends = send(queues, costs, link, now, together * mb, number)
             for other in range(c, c + together):
                 start[other, kind, rank] = now
                 end[other, kind, rank] = ends
                 via[other, kind, rank] = link
                 leader[other, kind, rank] = number
-            push(event_keys, event_items, 0, events, ends, number)
-            events += 1
-            for pair in range(costs.first[link], costs.first[link + 1]):
-                p = costs.port[pair]
-                free[p] = now + costs.busy_alpha_us[pair] + together * mb * costs.busy_beta_us[pair]
-                if free[p] > now:  # so a port has one event at most
-                    push(event_keys, event_items, 0, events, free[p], -1 - p)
-                    events += 1
-                elif queue_size[p]:
-                    at = queue_first[p]
-                    push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
-                    waiting += 1
-                    pop(queue_keys, queue_items, at, queue_size[p])
-                    queue_size[p] -= 1
-        if not events:
-            return
-        now = event_keys[0]
-        while events and event_keys[0] <= now:
-            number = event_items[0]
-            pop(event_keys, event_items, 0, events)
-            events -= 1
-            if number < 0:
-                p = -1 - number
-                if free[p] <= now and queue_size[p]:
-                    at = queue_first[p]
-                    push(keys, items, 0, waiting, queue_keys[at], queue_items[at])
-                    waiting += 1
-                    pop(queue_keys, queue_items, at, queue_size[p])
-                    queue_size[p] -= 1
-                continue
+        now = next_us(queues)
+        number = next_arrival(queues, now)
+        while number >= 0:
             c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
             b = batch_of[c]
             while c < first_of_batch[b + 1] and leader[c, kind, rank] == number:
@@ -334,17 +334,14 @@ def _run(
                     at_rank = arcs.parent[arc[b, rank]]
                     pending[c, at_rank] -= 1
                     if pending[c, at_rank] == 0 and at_rank != root[b]:
-                        turn = c * size + _UP * num_ranks + at_rank
-                        push(keys, items, 0, waiting, wave * c - after[b, _UP, at_rank], turn)
-                        waiting += 1
+                        offer(queues, key[c, _UP, at_rank], c * size + _UP * num_ranks + at_rank)
                 if copies and (kind == _DOWN or (at_rank == root[b] and pending[c, at_rank] == 0)):
                     there[c, at_rank] = True
                     for place in range(child_first[b, at_rank], child_first[b, at_rank + 1]):
                         below = children[b, place]
                         if start[c, _DOWN, below] < 0.0:
                             turn = c * size + _DOWN * num_ranks + below
-                            push(keys, items, 0, waiting, wave * c - after[b, _DOWN, below], turn)
-                            waiting += 1
+                            offer(queues, key[c, _DOWN, below], turn)
                     if c >= first_open:
                         for a in range(arcs.first[at_rank], arcs.first[at_rank + 1]):
                             below = arcs.child[a]
@@ -354,8 +351,7 @@ def _run(
                                 and arc[b, below] != a
                                 and start[c, _DOWN, below] < 0.0
                             ):
-                                turn = total + (c - first_open) * num_arcs + a
-                                key = _LATER_US + wave * c - after[b, _DOWN, below]
-                                push(keys, items, 0, waiting, key, turn)
-                                waiting += 1
+                                later = _LATER_US + key[c, _DOWN, below]
+                                offer(queues, later, total + (c - first_open) * num_arcs + a)
                 c += 1
+            number = next_arrival(queues, now)

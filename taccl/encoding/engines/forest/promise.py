@@ -35,8 +35,15 @@ class Promise:
 
     def time_us(self, chunk_mb: float, together: int) -> float:
         """The time that so many chunks in a send promise."""
-        busy_us = self.alpha_us / together + chunk_mb * self.us_per_mb
-        return busy_us + _ENDS * (self.way_alpha_us + together * chunk_mb * self.way_us_per_mb)
+        return self.busy_us(chunk_mb, together) + _ENDS * self.way_us(chunk_mb, together)
+
+    def busy_us(self, chunk_mb: float, together: int = 1) -> float:
+        """How long the busiest port is busy."""
+        return self.alpha_us / together + chunk_mb * self.us_per_mb
+
+    def way_us(self, chunk_mb: float, together: int = 1) -> float:
+        """How long the longest way of a send takes."""
+        return self.way_alpha_us + together * chunk_mb * self.way_us_per_mb
 
 
 def promise_of(trees: Forest, arcs: Arcs, costs: Costs, chunk_mb: float, num_chunks: int) -> Promise:
