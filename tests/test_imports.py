@@ -60,6 +60,7 @@ TOP = (
     "output_file",
     "result",
     "api",
+    "compiling",
     "proofs",
     "machine_check",
     "claims",

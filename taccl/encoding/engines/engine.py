@@ -57,6 +57,7 @@ class Engine:
     is_quick : whether its first answer is there within seconds, so that it may be asked before all others.
     older_names : by which it is known, too.
     part_of : the engine with which it is asked for; empty: none.
+    is_compiled : whether its loops are machine code already; None: it has none.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Engine:
     is_quick: Callable[[Instance], bool] = lambda _: True
     older_names: tuple[str, ...] = ()
     part_of: str = ""
+    is_compiled: Callable[[], bool] | None = None
 
     def can(self, instance: Instance) -> Verdict:
         """Whether it knows the features and serves the instance, or both phases of it if it only copies."""

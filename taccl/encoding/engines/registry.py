@@ -140,6 +140,7 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=forest.serves,
         run=forest.forest,
+        is_compiled=forest.is_compiled,
         takes_sums=True,
     ),
     Engine(
@@ -164,6 +165,7 @@ ENGINES: tuple[Engine, ...] = (
         serves=paths.serves,
         run=paths.paths,
         at_once=paths.paths_at_once,
+        is_compiled=paths.is_compiled,
     ),
     Engine(
         name="orders",

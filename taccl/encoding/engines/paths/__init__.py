@@ -1,5 +1,5 @@
 """Paths: one for each chunk that goes from one rank to one, all in one pipeline, at any size."""
 
-from taccl.encoding.engines.paths.engine import paths, paths_at_once, serves
+from taccl.encoding.engines.paths.engine import is_compiled, paths, paths_at_once, serves
 
-__all__ = ["paths", "paths_at_once", "serves"]
+__all__ = ["is_compiled", "paths", "paths_at_once", "serves"]

@@ -62,8 +62,8 @@ def paths(
 
     The first time on a machine its loops have to be compiled; with no time for that it yields a note.
     """
-    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or _is_compiled()):
-        why = f"paths were not tried: compiling them, once on this computer, takes up to {_COMPILING_S:g} s"
+    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or is_compiled()):
+        why = f"paths were not tried: compiling them takes up to {_COMPILING_S:g} s, once: taccl compile"
         yield Update("paths", note=why)
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
@@ -92,7 +92,8 @@ def paths_at_once(
         return
 
 
-def _is_compiled() -> bool:
+def is_compiled() -> bool:
+    """Whether its loops are machine code already, here or on disk."""
     return choosing_is_compiled() and scheduling_is_compiled()
 
 

@@ -1,0 +1,40 @@
+"""The engines' loops are made ahead of time: each engine that has any is run once, unless it is ready."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from taccl.compiling import compile_engines
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.registry import ENGINES, engine_named
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_an_engine_runs_once_if_its_loops_are_not_at_hand(
+    monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    ran = list[str]()
+
+    def run(*_: object) -> Iterator[Update]:
+        ran.append("forest")
+        yield Update("forest")
+
+    toy = replace(engine_named("forest"), run=run, is_compiled=lambda: was_there)
+    monkeypatch.setattr("taccl.compiling.ENGINES", (engine_named("greedy"), toy))
+    assert list(compile_engines()) == [("forest", was_there)]
+    assert ran == ([] if was_there else ["forest"])
+
+
+def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran = list[str]()
+    with_loops = [each for each in ENGINES if each.is_compiled is not None]
+
+    def runs(name: str) -> object:
+        return lambda *_: iter([ran.append(name)])
+
+    toys = tuple(replace(each, run=runs(each.name), is_compiled=lambda: False) for each in with_loops)
+    monkeypatch.setattr("taccl.compiling.ENGINES", toys)
+    assert [name for name, _ in compile_engines()] == ran == ["forest", "paths"]
