@@ -20,7 +20,9 @@ from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.windows import windows as search
 from taccl.encoding.engines.windows.apart import Apart, bundles_of, taken_apart
 from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, split
-from taccl.encoding.engines.windows.model import Window, WindowModel
+from taccl.encoding.engines.windows.model import build
+from taccl.encoding.engines.windows.solutions import decisions
+from taccl.encoding.engines.windows.window import Window
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -47,7 +49,7 @@ def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
     """The best schedule of a window, which has at least the known one."""
     asked = schedule.problem
     ticks = ticks_of(asked, schedule.makespan_us)
-    model = WindowModel(
+    model = build(
         apart,
         times_of(schedule)[0],
         window,
@@ -57,7 +59,7 @@ def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
     )
     solver, status = solved(model.cp, num_workers=1)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE), "the known schedule is a solution"
-    found = in_order(asked, model.decisions(solver.value))
+    found = in_order(asked, decisions(model, solver.value))
     found.check()
     return found
 

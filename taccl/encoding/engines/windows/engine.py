@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.windows.apart import bundles_of, taken_apart
 from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, split
-from taccl.encoding.engines.windows.model import WindowModel
+from taccl.encoding.engines.windows.model import WindowModel, build
+from taccl.encoding.engines.windows.solutions import decisions
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
@@ -64,6 +66,23 @@ class _Kind:
     name: str
     size: float = _FIRST
     merit: float = 1.0
+
+    def learns(self, helped: bool, tried: _Tried) -> None:
+        """Kinds that helped are drawn more often; windows grow where CP-SAT is soon done with them."""
+        self.merit = _FORGET * self.merit + (1 - _FORGET) * helped
+        if not tried.proved:
+            self.size = max(_LEAST, self.size * _SHRINK)
+        elif tried.left > 1 - _SOON:
+            self.size = min(_MOST, self.size * _GROW)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What CP-SAT made of a window: its last solution, whether it was done, the part of its time left."""
+
+    found: list[Decision] | None
+    proved: bool
+    left: float
 
 
 def windows(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
@@ -114,44 +133,50 @@ class _Search:
 
     def step(self, budget: Budget) -> None:
         """Draw a window and decide it anew."""
+        kind = self._lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
+        model = self._drawn(kind, budget)
+        if model is None:
+            self._ends_here = True
+            return
+        tried = self._decided_anew(model, budget)
+        helped = tried.found is not None and self._accepts(in_order(self._instance.problem, tried.found))
+        kind.learns(helped, tried)
+
+    def _drawn(self, kind: _Kind, budget: Budget) -> WindowModel | None:
+        """The model of a window; None if no window is drawn from this schedule in the time that is left."""
         problem, lots = self._instance.problem, self._lots
-        kind = lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
         bundles = split(self._bundles, range(len(self._bundles)), lots)
         if self._rows > min(_MOST_ROWS, _ROWS_PER_S * budget.remaining_s()):
-            self._ends_here = True
-            return
+            return None
         budget.spend(self._rows / _APART_PER_UNIT)
         apart = taken_apart(problem, self._decisions, bundles)
-        if apart is None:  # own sums are made of what only later ones bring: no window is drawn from that
-            self._ends_here = True
-            return
+        if apart is None:  # own sums are made of what only later ones bring
+            return None
         slack = slacks_us(apart, self._starts, self._ends)
         window = Chooser(apart, self._starts, slack, lots).draw(kind.name, round(kind.size))
         ticks = ticks_of(problem, self.best.makespan_us)
-        model = WindowModel(
+        last = ticks.at_most(self.best.makespan_us)
+        model = build(
             apart,
             self._starts,
             window,
             ticks,
-            ticks.at_most(self.best.makespan_us),
+            last,
             lambda bundle, link: self._usable is None or bool(self._usable[bundles[bundle][0], link]),
         )
         budget.spend(len(model.sendings) / _WRITTEN_PER_UNIT)
+        return model
+
+    def _decided_anew(self, model: WindowModel, budget: Budget) -> _Tried:
         self._number += 1
-        seconds = min(max(_PART * budget.remaining_s(), _LEAST_S), _MOST_S)
-        share = budget.at_most(seconds)
+        share = budget.at_most(min(max(_PART * budget.remaining_s(), _LEAST_S), _MOST_S))
         found: list[Decision] | None = None
-        proved, left_s = False, share.remaining_s()
-        for event in events_of(model.cp, model.decisions, self._seed + self._number, share, _WORKERS):
+        proved, before_s = False, share.remaining_s()
+        read = partial(decisions, model)
+        for event in events_of(model.cp, read, self._seed + self._number, share, _WORKERS):
             found = event.decisions or found
             proved = proved or (event.is_last and share.remaining_s() > 0)
-        left_s = share.remaining_s() / left_s if left_s else 0.0
-        helped = found is not None and self._accepts(in_order(problem, found))
-        kind.merit = _FORGET * kind.merit + (1 - _FORGET) * helped
-        if not proved:
-            kind.size = max(_LEAST, kind.size * _SHRINK)
-        elif left_s > 1 - _SOON:
-            kind.size = min(_MOST, kind.size * _GROW)
+        return _Tried(found, proved, share.remaining_s() / before_s if before_s else 0.0)
 
     def _accepts(self, schedule: Schedule) -> bool:
         known_us, late = self.best.makespan_us, self._late
