@@ -9,7 +9,6 @@ from small_problems import machine, problem
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.combining.hubs import alike, by_hubs
-from taccl.encoding.engines.combining.sums import exchange_with
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
@@ -66,20 +65,10 @@ def test_links_of_nodes_are_told_in_one_order() -> None:
     assert np.array_equal(src - src[:1], np.repeat([[0], [3], [6]], src.shape[1], axis=1))
 
 
-@pytest.mark.parametrize(("units", "rows_at_once", "tried"), [(0, 0, 1), (0, 1_000, 2), (500, 0, 2)])
-def test_a_search_that_is_over_tries_no_further_hub_that_takes_time(
-    units: int, rows_at_once: int, tried: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("units", "no_time", "tried"), [(0, 0, 1), (0, 1_000, 2), (500, 0, 2)])
+def test_once_the_time_is_up_no_further_hub_is_tried_that_takes_time(
+    units: int, no_time: int, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules: list[Schedule] = []
-
-    def counted(*asked):
-        for schedule in by_hubs(*asked):
-            schedules.append(schedule)
-            yield schedule
-
-    monkeypatch.setattr("taccl.encoding.engines.combining.sums.by_hubs", counted)
-    monkeypatch.setattr("taccl.encoding.engines.combining.sums._MOST_OVERDUE", rows_at_once)
-    monkeypatch.setattr("taccl.encoding.engines.combining.sums._MOST_RANKS", 8)  # hubs alone
+    monkeypatch.setattr("taccl.encoding.engines.combining.hubs._TAKES_NO_TIME", no_time)
     asked = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
-    list(exchange_with(textbook)(asked, SearchOptions(), Budget.of_work(units), None))
-    assert len(schedules) == tried
+    assert len(list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(units)))) == tried

@@ -23,6 +23,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: About so many sends are put in order in a unit of work.
 _LISTED_PER_UNIT = 50
+#: With so many rows each takes twice as long to list.
+_WAITING_DOUBLES = 25_000
 #: Schedules of more rows than this are merged in one order, without an object for each send.
 _MANY_ROWS = 20_000
 
@@ -164,9 +166,12 @@ def merged(
 
 
 def care_takes_s(problem: Problem) -> float:
-    """About how long `merged_with_care` takes for all sums and copies of a problem, in seconds."""
+    """About how long `merged_with_care` takes for all sums and copies of a problem, in seconds.
+
+    The more rows there are, the more of them wait for the same ports, and the longer takes each.
+    """
     rows = 2 * problem.num_chunks * problem.num_ranks
-    return 2 * rows / _LISTED_PER_UNIT / UNITS_PER_S
+    return 2 * rows * (1 + rows / _WAITING_DOUBLES) / _LISTED_PER_UNIT / UNITS_PER_S
 
 
 def merged_with_care(

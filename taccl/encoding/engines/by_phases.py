@@ -31,7 +31,7 @@ _PAIRS_BESIDE_WHOLE = 0.5
 _ORDERS_BEFORE_WHOLE = 0.1
 #: Single sends are merged with care once, where that takes no more than this part of the time, and where the
 #: phases have left so much of what was set apart for it.
-_MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.5
+_MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.8
 #: Rows of a schedule that are read backwards in a second, and the part of the time that this may take; fewer
 #: rows than this are read at once.
 _MIRRORED_PER_S, _FOR_MIRROR, _MANY_ROWS = 100_000, 0.2, 20_000

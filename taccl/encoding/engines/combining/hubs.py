@@ -35,6 +35,8 @@ class _Nodes:
 def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
     """A schedule for each choice of hubs; nothing where nodes differ, or links between hubs are missing.
 
+    Once the time is up, only small problems are searched for further hubs: that takes no time.
+
     `known` : an engine that is asked first what happens inside a node.
     """
     problem = instance.problem
@@ -42,7 +44,10 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
     if nodes is None:
         return
     choices = list(_choices(problem, nodes))
+    takes_time = problem.num_chunks * problem.num_ranks > _TAKES_NO_TIME
     for number, (hub, moves) in enumerate(choices):
+        if number and takes_time and not budget.remaining_s():
+            return
         share = budget.share(1 / (len(choices) - number))
         alone = _Alone(problem, nodes, hub, known, options)
         sums = alone.sends(share.share(0.5), backwards=True)
@@ -93,6 +98,8 @@ def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
     return np.array(told, dtype=np.int64)
 
 
+#: For so many pairs of a chunk and a rank, a choice of hubs takes no time.
+_TAKES_NO_TIME = 256
 #: The part of the time for what is known of a node; combining has the rest.
 _FOR_KNOWN = 0.3
 #: Into so many blocks the chunks of a hub are cut.
@@ -112,7 +119,7 @@ def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves
         bits = [1 << bit for bit in range(many.bit_length() - 1)]
         exchanges.append([[(node, node ^ bit) for node in range(many)] for bit in bits])
     hubs = [np.full(problem.num_chunks, at) for at in range(size)]
-    for hub in (*hubs, place[problem.collective.owner]):
+    for hub in (place[problem.collective.owner], *hubs):
         for moves in exchanges:
             used = np.unique(hub)
             index = problem.topology.link_index

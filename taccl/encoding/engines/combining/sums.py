@@ -39,8 +39,6 @@ _MOST_RANKS = 64
 _MOST_TRANSFERS = 30_000
 #: The part of the time for sums at hubs of nodes, where there are several: each is searched on one node.
 _FOR_HUBS = 0.3
-#: Hubs whose schedules have more transfers are not tried any more once the time is up; fewer take no time.
-_MOST_OVERDUE = 2_000
 #: The parts of the time: for beginnings, and then for searches from different ones and from the best.
 _BEGIN_PART = 0.15
 _STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
@@ -97,8 +95,6 @@ def _combine_exchange(
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us, incumbent = schedule.makespan_us, schedule
             yield Update("combining", schedule)
-        if len(schedule) > _MOST_OVERDUE and budget.remaining_s() <= 0:
-            break
     if problem.num_ranks > _MOST_RANKS:
         return
     for found in _improving(instance, options, budget, incumbent):
