@@ -87,13 +87,14 @@ ENCODING: dict[str, tuple[str, ...]] = {
     "frontier": ("core", "symmetry", "instance", "bounds"),
     "engines.engine": ("core", "instance"),
     "engines.by_phases": ("core", "symmetry", "instance", "engines.engine"),
+    "engines.pipelined": ("core", "instance", "engines.engine"),
     "portfolio": (
         *("core", "symmetry", "instance", "bounds"),
         *("engines.engine", "engines.by_phases", "engines.registry"),
     ),
 }
 #: What an engine may import beside its own package.
-OF_AN_ENGINE = ("core", "symmetry", "instance", "engines.engine")
+OF_AN_ENGINE = ("core", "symmetry", "instance", "engines.engine", "engines.pipelined")
 #: The one place that knows all engines.
 REGISTRY = "engines.registry"
 

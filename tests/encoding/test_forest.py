@@ -235,7 +235,7 @@ def test_the_same_seed_and_effort_give_the_same_schedule() -> None:
 
 
 def test_without_time_to_compile_it_says_so(monkeypatch) -> None:
-    monkeypatch.setattr("taccl.encoding.engines.forest.engine._is_compiled", lambda: False)
+    monkeypatch.setattr("taccl.encoding.engines.forest.engine.is_compiled", lambda: False)
     asked = problem(ring(3, both=True), "allreduce")
     assert_waits_for_no_compiler(forest(Instance(asked), SearchOptions(), Budget(1.0), None))
 

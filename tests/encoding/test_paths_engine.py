@@ -137,7 +137,7 @@ def test_a_chunk_without_a_way_leaves_no_schedule() -> None:
 
 
 def test_without_time_to_compile_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths_engine, "_is_compiled", lambda: False)
+    monkeypatch.setattr(paths_engine, "is_compiled", lambda: False)
     asked = problem(ring(3), "alltoall")
     assert_waits_for_no_compiler(paths(Instance(asked), SearchOptions(), Budget(1.0), None))
 

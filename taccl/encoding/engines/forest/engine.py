@@ -18,12 +18,13 @@ from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, spans
 from taccl.encoding.engines.forest.choose import Forest, Shape, choose, choosing_is_compiled, shape_of
 from taccl.encoding.engines.forest.demand import ANYWHERE, spread_of
 from taccl.encoding.engines.forest.pipeline import Batches, mirrored, scheduled, scheduling_is_compiled
 from taccl.encoding.engines.forest.promise import Promise, promise_of
+from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.quotient import Quotient
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -49,8 +50,6 @@ _WORSE = 0.03
 _FOR_QUOTIENT = 0.6
 #: How often all ways are tried, with other trees each time.
 _SEEDS = 4
-#: Compiling takes no longer, seconds.
-_COMPILING_S = 15.0
 #: Units of work for each transfer that is scheduled.
 _UNITS = 2e-3
 #: More transfers take seconds.
@@ -67,14 +66,10 @@ def serves(instance: Instance) -> Verdict:
         )
     if not problem.topology.num_links or problem.num_ranks < 2:
         return no("nothing has to move")
-    if problem.limits.own_first is not None:
-        return no("it knows no order in which own chunks leave first")
     arcs = arcs_of(problem.topology, spread)
     if not spans(arcs, max(int(spread.root[0]), 0)):
         return no("sums and copies share trees, and two-way links do not join all ranks")
-    if problem.symmetry and instance.quotient is None:
-        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
-    return YES
+    return knows_sketch(instance)
 
 
 def forest(
@@ -84,12 +79,11 @@ def forest(
 
     The first time on a machine its loops have to be compiled; with no time for that it yields a note.
     """
-    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or is_compiled()):
-        why = f"forests were not tried: compiling them takes up to {_COMPILING_S:g} s, once: taccl compile"
-        yield Update("forest", note=why)
+    if (note := note_of_compiling("forest", "forests", budget, is_compiled)) is not None:
+        yield note
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    quotient = instance.quotient if _asks_quotient(instance, budget) else None
+    quotient = instance.quotient if asks_quotient(instance, budget) else None
     if quotient is not None and instance.quotient_instance is not None:
         part = instance.quotient_instance
         search = _Search(part, options.seed)
@@ -130,10 +124,6 @@ def _lifted(
 def is_compiled() -> bool:
     """Whether its loops are machine code already, here or on disk."""
     return choosing_is_compiled() and scheduling_is_compiled()
-
-
-def _asks_quotient(instance: Instance, budget: Budget) -> bool:
-    return bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
 
 
 class _Search:
@@ -217,17 +207,11 @@ class _Search:
 
     def _kinds(self) -> tuple[IntArray, BoolArray]:
         """The kind of each chunk, and the arcs that chunks of each kind may use."""
-        problem, arcs = self.problem, self.arcs
-        may_use = problem.limits.may_use
-        if may_use is None:
-            return np.zeros(problem.num_chunks, dtype=np.int64), np.ones(
-                (1, len(arcs.parent)), dtype=np.bool_
-            )
-        rows, kind = np.unique(may_use, axis=0, return_inverse=True)
-        usable = np.ones((len(rows), len(arcs.parent)), dtype=np.bool_)
-        for links in (arcs.up, arcs.down):
-            usable &= (links == NO_LINK) | rows[:, links]
-        return kind.ravel()[problem.collective.owner], usable
+        usable, kind = kinds_of(self.problem)
+        allowed = np.ones((len(usable), len(self.arcs.parent)), dtype=np.bool_)
+        for links in (self.arcs.up, self.arcs.down):
+            allowed &= (links == NO_LINK) | usable[:, links]
+        return kind, allowed
 
     def _batches(self, grouping: Grouping) -> Batches:
         """Chunks of one root and one kind that share a tree; those of all roots by turns."""

@@ -11,14 +11,15 @@ from itertools import product
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
+from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is_compiled
 from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
+from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -35,24 +36,17 @@ _CHANCE = 1e-3
 _MOST_TWICE = 20_000
 #: How often all ways are tried, with other paths each time.
 _SEEDS = 8
-#: Compiling takes no longer, seconds.
-_COMPILING_S = 15.0
 #: Units of work for each transfer that is scheduled.
 _UNITS = 2e-3
 
 
 def serves(instance: Instance) -> Verdict:
     """Whether every chunk is copied from one rank to one rank."""
-    problem = instance.problem
     if not instance.demand.moves_pairwise:
         return no("paths carry chunks from one rank to one rank, and here some go to several")
-    if not problem.topology.num_links or not len(instance.demand.from_one_to_another):
+    if not instance.problem.topology.num_links or not len(instance.demand.from_one_to_another):
         return no("nothing has to move")
-    if problem.limits.own_first is not None:
-        return no("it knows no order in which own chunks leave first")
-    if problem.symmetry and instance.quotient is None:
-        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
-    return YES
+    return knows_sketch(instance)
 
 
 def paths(
@@ -62,12 +56,11 @@ def paths(
 
     The first time on a machine its loops have to be compiled; with no time for that it yields a note.
     """
-    if not (budget.counts_work or budget.remaining_s() > _COMPILING_S or is_compiled()):
-        why = f"paths were not tried: compiling them takes up to {_COMPILING_S:g} s, once: taccl compile"
-        yield Update("paths", note=why)
+    if (note := note_of_compiling("paths", "paths", budget, is_compiled)) is not None:
+        yield note
         return
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    asks = bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
+    asks = asks_quotient(instance, budget)
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     if quotient is not None and small is not None:
         is_all = instance.problem.symmetry or instance.problem.num_chunks > _MOST_TWICE
@@ -104,8 +97,8 @@ class _Search:
         self.problem, self.seed = instance.problem, seed
         self.costs = costs_of(self.problem.topology)
         chunks = instance.demand.from_one_to_another
-        self.usable, kind = self._kinds(chunks)
-        self.ends = self._ends(chunks, kind)
+        self.usable, kind = kinds_of(self.problem)
+        self.ends = self._ends(chunks, kind[chunks])
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Schedules of all ways, each better than all before; the first way is tried even without time."""
@@ -143,15 +136,6 @@ class _Search:
         for number in range(_SEEDS):
             for blend in blends:
                 yield blend, self.seed + number
-
-    def _kinds(self, chunks: IntArray) -> tuple[BoolArray, IntArray]:
-        """The links that chunks of each kind may use, and the kind of each of these chunks."""
-        may_use = self.problem.limits.may_use
-        if may_use is None:
-            links = self.problem.topology.num_links
-            return np.ones((1, links), dtype=np.bool_), np.zeros(len(chunks), dtype=np.int64)
-        usable, kind = np.unique(may_use, axis=0, return_inverse=True)
-        return usable, kind.ravel()[self.problem.collective.owner[chunks]]
 
     def _ends(self, chunks: IntArray, kind: IntArray) -> Ends:
         """The chunks by source and kind; those for one node are in company, where it has several ranks."""

@@ -1,0 +1,59 @@
+"""What the engines share that put all transfers into one pipeline, at any size (`forest`, `paths`).
+
+It knows what they refuse, which chunks are alike, and that their loops are compiled once; how ways are chosen
+and transfers are ordered it must not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from taccl.collective import BoolArray, IntArray
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.instance import Instance
+from taccl.problem import Problem
+
+#: Compiling takes no longer, seconds.
+_COMPILING_S = 15.0
+
+
+def knows_sketch(instance: Instance) -> Verdict:
+    """Whether such an engine can do what a sketch asks for, or why not."""
+    problem = instance.problem
+    if problem.limits.own_first is not None:
+        return no("it knows no order in which own chunks leave first")
+    if problem.symmetry and instance.quotient is None:
+        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+    return YES
+
+
+def asks_quotient(instance: Instance, budget: Budget) -> bool:
+    """Whether the quotient is looked for: a symmetry is asked for, or there is time to find one."""
+    return bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
+
+
+def kinds_of(problem: Problem) -> tuple[BoolArray, IntArray]:
+    """The links that chunks of each kind may use, shape (kinds, links), and the kind of each chunk."""
+    may_use = problem.limits.may_use
+    if may_use is None:
+        links = problem.topology.num_links
+        return np.ones((1, links), dtype=np.bool_), np.zeros(problem.num_chunks, dtype=np.int64)
+    usable, kind = np.unique(may_use, axis=0, return_inverse=True)
+    return usable, kind.ravel()[problem.collective.owner]
+
+
+def note_of_compiling(
+    engine: str, ways: str, budget: Budget, is_compiled: Callable[[], bool]
+) -> Update | None:
+    """What an engine says whose loops are no machine code yet, and which has no time to make it; else None.
+
+    `ways` is what it would have tried.
+    """
+    if budget.counts_work or budget.remaining_s() > _COMPILING_S or is_compiled():
+        return None
+    why = f"{ways} were not tried: compiling them takes up to {_COMPILING_S:g} s, once: taccl compile"
+    return Update(engine, note=why)
