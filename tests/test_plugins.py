@@ -17,7 +17,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.engine import Engine, Verdict
 from taccl.encoding.engines.registry import ENGINES, engine_named, names
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.stages import first_engines
+from taccl.encoding.portfolio.first import first_engines
 from taccl.errors import SolverError, TacclError
 from taccl.plugins import added
 from taccl.search import search

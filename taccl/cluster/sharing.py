@@ -24,9 +24,9 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.conditions import is_huge
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.solve import solve
-from taccl.encoding.portfolio.stages import is_huge
 from taccl.errors import ScheduleError, TacclError
 from taccl.problem import Problem
 from taccl.schedule import Schedule

@@ -21,7 +21,7 @@ from taccl.encoding.engines.paths import engine as paths_engine
 from taccl.encoding.engines.paths import paths, paths_at_once, serves
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio import stages
+from taccl.encoding.portfolio import first
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
 
@@ -160,8 +160,8 @@ def test_the_first_schedule_takes_no_budget() -> None:
 
 
 def test_a_very_large_problem_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_MANY_CHUNKS", 8)
+    monkeypatch.setattr(first, "_MANY_CHUNKS", 8)
     instance = Instance(problem(ring(3), "alltoall"))
     slow = replace(engine_named("greedy"), is_quick=lambda _: False)
-    monkeypatch.setattr(stages, "engine_named", lambda name: slow if name == "greedy" else engine_named(name))
-    assert [engine.name for engine in stages.first_engines(instance)] == ["paths", "along-trees"]
+    monkeypatch.setattr(first, "engine_named", lambda name: slow if name == "greedy" else engine_named(name))
+    assert [engine.name for engine in first.first_engines(instance)] == ["paths", "along-trees"]

@@ -25,9 +25,10 @@ from small_problems import (
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES, engine_named, names
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.conditions import always
 from taccl.encoding.portfolio.shares import fixed
 from taccl.encoding.portfolio.solve import solve
-from taccl.encoding.portfolio.stages import Stage, always
+from taccl.encoding.portfolio.stages import Stage
 from taccl.errors import SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import Schedule

@@ -15,7 +15,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy import is_quick
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.stages import first_engines
+from taccl.encoding.portfolio.first import first_engines
 from taccl.network import LogicalTopology
 from taccl.problem import RoutingLimits
 

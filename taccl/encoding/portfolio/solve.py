@@ -17,18 +17,11 @@ from taccl.encoding.engines.engine import Engine, Run
 from taccl.encoding.engines.registry import engine_named, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.conditions import is_huge, knows_phases
+from taccl.encoding.portfolio.first import first_engines
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.polish import polished
-from taccl.encoding.portfolio.stages import (
-    ALWAYS,
-    PHASES,
-    Stage,
-    first_engines,
-    is_huge,
-    knows_phases,
-    plan_for,
-    verdict_on,
-)
+from taccl.encoding.portfolio.stages import ALWAYS, PHASES, Stage, plan_for, verdict_on
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule

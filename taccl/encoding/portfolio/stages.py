@@ -10,17 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from taccl.encoding.engines.engine import YES, Engine, Verdict, no
-from taccl.encoding.engines.registry import (
-    COPIES_AND_SUMS,
-    added_engines,
-    all_engines,
-    engine_named,
-    verdict_of,
-)
+from taccl.encoding.engines.engine import Engine, Verdict
+from taccl.encoding.engines.registry import added_engines, engine_named, verdict_of
 from taccl.encoding.instance import Instance, Part
+from taccl.encoding.portfolio.conditions import (
+    MOST_ON_PATHS,
+    MOST_PLACES,
+    NOT_HUGE,
+    SMALL,
+    always,
+    has_not_too_many_places,
+    has_one_piece,
+    has_other_features,
+    has_pieces_or_quotient,
+    is_huge,
+    is_small,
+    knows_phases,
+    not_huge,
+    too_many_paths,
+)
 from taccl.encoding.portfolio.shares import Case, Share, fixed, percent, usually
-from taccl.errors import TacclError
 from taccl.plugins import Note
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
@@ -62,21 +71,6 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
-#: With more chunks that go from one rank to one, paths are there sooner than a step for each transfer takes.
-_MANY_CHUNKS = 500_000
-#: A problem with so many pairs of a chunk and a link is small: CP may be expected to end the search in
-#: seconds.
-_SMALL = 2_000
-#: More pairs of a chunk and a link on paths up to so many times the shortest make a problem too large for
-#: MILP and CP.
-_MOST_ON_PATHS = 60_000
-_LONG_PATHS = 1.5
-#: More triples of a chunk, a rank and a link make a problem huge.
-_HUGE = 200_000_000
-#: Engines that decide about every transfer have no turn where there are more outputs: one chunk of each of
-#: 2,048 ranks at all of them.
-_MOST_PLACES = 2**22
-_NOT_HUGE = f"at most {_HUGE:,} triples of a chunk, a rank and a link"
 
 
 @dataclass(frozen=True)
@@ -99,11 +93,6 @@ class Stage:
     asks_quotient: bool = False
 
 
-def always(_: Instance) -> Verdict:
-    """On every problem that the engine serves."""
-    return YES
-
-
 def share_of_combining(instance: Instance) -> float:
     """The part of the time that goes to searching the sequence of few large sends."""
     return _MOST_FOR_COMBINING * instance.latency_fraction**2
@@ -111,56 +100,6 @@ def share_of_combining(instance: Instance) -> float:
 
 def _serves(name: str) -> Callable[[Instance], bool]:
     return lambda instance: bool(engine_named(name).can(instance))
-
-
-def is_huge(instance: Instance) -> bool:
-    """Whether MILP, CP and the prover had better not even look at it."""
-    problem = instance.problem
-    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE
-
-
-def _not_huge(instance: Instance) -> Verdict:
-    return no(f"more than {_HUGE:,} triples of a chunk, a rank and a link") if is_huge(instance) else YES
-
-
-def _has_not_too_many_places(instance: Instance) -> Verdict:
-    if len(instance.problem.collective.outputs) > _MOST_PLACES:
-        return no(f"more than {_MOST_PLACES:,} outputs")
-    return YES
-
-
-def _is_small(instance: Instance) -> Verdict:
-    problem = instance.problem
-    if problem.num_chunks * problem.topology.num_links > _SMALL:
-        return no(f"more than {_SMALL:,} pairs of a chunk and a link")
-    return _not_huge(instance)
-
-
-def _has_pieces_or_quotient(instance: Instance) -> Verdict:
-    if instance.problem.collective.chunks_per_rank > 1 or instance.quotient is not None:
-        return YES
-    return no("one chunk per rank, and ranks are not in one orbit")
-
-
-def _has_one_piece(instance: Instance) -> bool:
-    return instance.problem.collective.chunks_per_rank == 1
-
-
-def _too_many_paths(instance: Instance) -> Verdict:
-    if is_huge(instance):
-        return no("it had all the time before")
-    if instance.path_sets(_LONG_PATHS).sum() > _MOST_ON_PATHS:
-        return YES
-    return no(f"CP uses the time: no more than {_MOST_ON_PATHS:,} pairs of a chunk and a link on short paths")
-
-
-def knows_phases(instance: Instance) -> bool:
-    """Whether the problem uses nothing but copies and sums, so that its phases say all there is to say."""
-    return instance.features <= COPIES_AND_SUMS
-
-
-def _has_other_features(instance: Instance) -> Verdict:
-    return no("other engines know this problem") if knows_phases(instance) else YES
 
 
 _COMBINING = Share(share_of_combining, f"{percent(_MOST_FOR_COMBINING)} times the square of alpha's part")
@@ -183,7 +122,7 @@ _WINDOWS = usually(
     Case(_FOR_WINDOWS_OF_PAIRS, _OF_PAIRS, _serves("paths")),
     Case(_FOR_WINDOWS_BEFORE_ALL_PROGRAMS, "before all-programs", _serves("all-programs")),
 )
-_ROUTES = usually(_FOR_ROUTES, Case(_FOR_ROUTES_OF_ONE_PIECE, "with one chunk per rank", _has_one_piece))
+_ROUTES = usually(_FOR_ROUTES, Case(_FOR_ROUTES_OF_ONE_PIECE, "with one chunk per rank", has_one_piece))
 _GREEDY = usually(
     _FOR_GREEDY,
     Case(_FOR_GREEDY_BEFORE_COMBINING, "before combining", _serves("combining")),
@@ -197,15 +136,15 @@ _REST = fixed(1.0)
 WHOLE: tuple[Stage, ...] = (
     Stage(
         ALWAYS,
-        f"there are textbook algorithms for the demand; at most {_MOST_PLACES:,} outputs",
-        _has_not_too_many_places,
+        f"there are textbook algorithms for the demand; at most {MOST_PLACES:,} outputs",
+        has_not_too_many_places,
         fixed(_FOR_TEXTBOOK),
     ),
     Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
     Stage(
         "forest",
-        f"every chunk comes from all ranks, goes to all, or both; at most {_MOST_PLACES:,} outputs",
-        _has_not_too_many_places,
+        f"every chunk comes from all ranks, goes to all, or both; at most {MOST_PLACES:,} outputs",
+        has_not_too_many_places,
         _FORESTS,
     ),
     Stage(
@@ -221,7 +160,7 @@ WHOLE: tuple[Stage, ...] = (
         _EXCHANGE,
     ),
     Stage("owners", "small messages, sums that several ranks want, nodes of equal size", always, _OWNERS),
-    Stage(PHASES, f"at most {_MOST_PLACES:,} outputs", _has_not_too_many_places, _PHASES),
+    Stage(PHASES, f"at most {MOST_PLACES:,} outputs", has_not_too_many_places, _PHASES),
     Stage("windows", "at most 20,000 inputs or outputs", always, _WINDOWS),
     Stage(
         "all-programs",
@@ -232,17 +171,17 @@ WHOLE: tuple[Stage, ...] = (
     Stage(
         "shortest",
         "unequal chunks, late inputs, tails or helpers: what the engines above do not know",
-        _has_other_features,
+        has_other_features,
         _REST,
     ),
 )
 
 EACH_PHASE: tuple[Stage, ...] = (
-    Stage("cp", f"at most {_SMALL:,} pairs of a chunk and a link", _is_small, fixed(_FOR_CP_FIRST)),
+    Stage("cp", f"at most {SMALL:,} pairs of a chunk and a link", is_small, fixed(_FOR_CP_FIRST)),
     Stage(
         "trees",
         "every chunk goes from one rank to all; several chunks per rank, or ranks in one orbit",
-        _has_pieces_or_quotient,
+        has_pieces_or_quotient,
         _ROUTES,
         asks_quotient=True,
     ),
@@ -250,7 +189,7 @@ EACH_PHASE: tuple[Stage, ...] = (
     Stage(
         "flows",
         "every chunk goes from one rank to one; several chunks per rank, or ranks in one orbit",
-        _has_pieces_or_quotient,
+        has_pieces_or_quotient,
         _ROUTES,
         asks_quotient=True,
     ),
@@ -258,15 +197,15 @@ EACH_PHASE: tuple[Stage, ...] = (
     Stage(
         "combining",
         "small messages: alpha is more than 5% of a chunk's time on some link",
-        _not_huge,
+        not_huge,
         _COMBINING,
     ),
-    Stage("milp", _NOT_HUGE, _not_huge, fixed(_FOR_MILP)),
-    Stage("cp", _NOT_HUGE, _not_huge, _REST),
+    Stage("milp", NOT_HUGE, not_huge, fixed(_FOR_MILP)),
+    Stage("cp", NOT_HUGE, not_huge, _REST),
     Stage(
         "greedy",
-        f"more than {_MOST_ON_PATHS:,} pairs of a chunk and a link on short paths: MILP and CP decline",
-        _too_many_paths,
+        f"more than {MOST_ON_PATHS:,} pairs of a chunk and a link on short paths: MILP and CP decline",
+        too_many_paths,
         _REST,
     ),
 )
@@ -374,37 +313,3 @@ def _explained(stage: Stage, instance: Instance) -> Explained:
     verdict = verdict_on(stage, instance)
     share = stage.share(instance) if verdict else None
     return Explained(instance.part, stage.engine, stage.condition, share, verdict.reason)
-
-
-def first_engines(instance: Instance, note: Note | None = None) -> tuple[Engine, ...]:
-    """Engines that may have a schedule at once, in the order in which they are asked.
-
-    `note` hears of those that another package adds and that break down.
-
-    Raises
-    ------
-    TacclError : there is one of those, and no `note`.
-    """
-    if not knows_phases(instance):
-        whole = (engine for engine in all_engines(note) if engine.takes_sums)
-        return tuple(engine for engine in whole if _answers(engine, instance, note))
-    greedy, combining, along_trees = map(engine_named, ("greedy", "combining", "along-trees"))
-    if greedy.is_quick(instance):
-        return (greedy, along_trees) if along_trees.can(instance) else (greedy,)
-    composed = engine_named("hierarchical")
-    if not _has_not_too_many_places(instance):
-        return (composed,) if composed.can(instance) else ()
-    if instance.problem.num_chunks > _MANY_CHUNKS and (paths := engine_named("paths")).can(instance):
-        return (paths, along_trees) if along_trees.can(instance) else (paths, greedy)
-    large = tuple(engine for engine in (composed, along_trees) if engine.can(instance))
-    return large or (combining, greedy)
-
-
-def _answers(engine: Engine, instance: Instance, note: Note | None) -> bool:
-    try:
-        return bool(verdict_of(engine, instance))
-    except TacclError as fault:
-        if note is None:
-            raise
-        note(engine.name, fault)
-        return False
