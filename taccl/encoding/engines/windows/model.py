@@ -29,8 +29,8 @@ may be in it; |i| is the chunks of i.
     own first       the sender's own chunks end before any other starts, where the sketch says so
     the end         T >= end[s];   late[s]  or  end[s] <= last - 1
 
-The known schedule passes every rule: each of its sends stays, or is one that its open items have alone or
-share. So it is the hint, and every window has a solution.
+The known schedule passes every rule, if no copy comes to a rank that has it: each of its sends stays, or is
+one that open items have alone or share. So it is the hint, and a window has a solution from the beginning.
 """
 
 from __future__ import annotations

@@ -88,11 +88,8 @@ def _known(around: Neighbourhood, clock: Clock) -> dict[tuple[Item, int], int]:
 
 
 def _roots(cp: cp_model.CpModel, around: Neighbourhood, bundle: int) -> dict[Cell, Any]:
-    """A sum may be made where it is wanted and a part of it starts, or where it is made now."""
-    now = around.apart.root.get(bundle)
-    places = around.wanted_at[bundle] | (set() if now is None else {now})
-    roots = {}
-    for rank in sorted(places & around.starts_at[bundle]):
+    now, roots = around.apart.root.get(bundle), {}
+    for rank in sorted(around.root_candidates(bundle) & around.starts_at[bundle]):
         roots[bundle, rank] = literal = cp.new_bool_var("root")
         if now is not None:
             cp.add_hint(literal, int(rank == now))

@@ -49,8 +49,7 @@ def a_shared_send_has_several_items(variables: Variables, sending: Sending) -> N
 def a_sum_is_made_at_one_rank(variables: Variables, bundle: int) -> None:
     """One root: there the whole sum is a copy as soon as all parts have come."""
     around, at, root = variables.around, variables.moments.at, variables.moments.root
-    now = around.apart.root.get(bundle)
-    places = around.wanted_at[bundle] | (set() if now is None else {now})
+    places = around.root_candidates(bundle)
     for rank in sorted(places & around.starts_at[bundle]):
         rule = variables.cp.add(at[(bundle, False), rank] >= at[(bundle, True), rank])
         rule.only_enforce_if(root[bundle, rank])
