@@ -38,11 +38,9 @@ PHASES, ALWAYS = "phases", "textbook"
 #: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
 #: is enough for what takes longest: many chunks on hundreds of ranks.
 _FOR_TEXTBOOK = 0.15
-#: Forests are many ways to do one thing: on small problems all are tried in less, on huge ones each takes
-#: seconds and nobody comes nearer to the bound.
-_FOR_FORESTS, _FOR_FORESTS_ON_HUGE = 0.3, 0.7
-#: So are paths, and flows have a turn after them.
-_FOR_PATHS = 0.3
+#: Forests and paths are many ways to do one thing: on small problems all are tried in less, on huge ones each
+#: takes seconds and nobody comes nearer to the bound.
+_FOR_PIPELINES, _FOR_PIPELINES_ON_HUGE = 0.3, 0.7
 #: Clusters are composed in few ways, each in a moment.
 _FOR_HIERARCHICAL = 0.1
 #: A search among all programs may end everything with a proof, so it comes first; mostly it does not, so what
@@ -128,8 +126,8 @@ _GREEDY = usually(
     Case(_FOR_GREEDY_BEFORE_COMBINING, "before combining", _serves("combining")),
     Case(_FOR_GREEDY_ALONE, "on larger problems than MILP and CP take", is_huge),
 )
-_FORESTS = usually(
-    _FOR_FORESTS, Case(_FOR_FORESTS_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
+_PIPELINES = usually(
+    _FOR_PIPELINES, Case(_FOR_PIPELINES_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
 )
 _REST = fixed(1.0)
 
@@ -145,7 +143,7 @@ WHOLE: tuple[Stage, ...] = (
         "forest",
         f"every chunk comes from all ranks, goes to all, or both; at most {MOST_PLACES:,} outputs",
         has_not_too_many_places,
-        _FORESTS,
+        _PIPELINES,
     ),
     Stage(
         "all-programs",
@@ -185,7 +183,7 @@ EACH_PHASE: tuple[Stage, ...] = (
         _ROUTES,
         asks_quotient=True,
     ),
-    Stage("paths", "every chunk goes from one rank to one", always, fixed(_FOR_PATHS)),
+    Stage("paths", "every chunk goes from one rank to one", always, _PIPELINES),
     Stage(
         "flows",
         "every chunk goes from one rank to one; several chunks per rank, or ranks in one orbit",
