@@ -1,0 +1,199 @@
+"""What counts from call to call: signals and waits of every channel's end, semaphores, members of barriers.
+
+They live on when a kernel ends, so what a call adds it must take; and each end has one block that waits
+there and one that signals, for else nobody can say which wait is for which signal. All this is so in every
+order, and is read from the acts of one call. It knows acts; how they are executed it must not know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from taccl.backend.verify.report import Collector, Severity
+from taccl.backend.verify_plan.acts import Act, Kind, Unfolded
+
+_User = tuple[int, Act]
+
+
+@dataclass(eq=False)
+class _Uses:
+    """Who counts something up and down, and how often in a call."""
+
+    up: int = 0
+    down: int = 0
+    ups: dict[int, Act] = field(default_factory=dict)
+    downs: dict[int, Act] = field(default_factory=dict)
+
+    def count_up(self, block: int, act: Act) -> None:
+        self.up += 1
+        self.ups.setdefault(block, act)
+
+    def count_down(self, block: int, act: Act) -> None:
+        self.down += 1
+        self.downs.setdefault(block, act)
+
+
+def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector: Collector) -> None:
+    """Findings for whatever is not as it was when a call ends, and for ends and semaphores with several users.
+
+    Parameters
+    ----------
+    seen : what was told already, at another size of call; added to.
+    """
+    teller = _Teller(unfolded, seen, collector)
+    ends, semaphores, nameless = _uses(unfolded, teller)
+    for end, uses in sorted(ends.items()):
+        teller.end(end, uses)
+    for block, act, end in nameless:
+        teller.nameless(block, act, end)
+    for semaphore, uses in sorted(semaphores.items()):
+        teller.semaphore(semaphore, uses)
+    _barriers(unfolded, teller)
+
+
+def _uses(
+    unfolded: Unfolded, teller: _Teller
+) -> tuple[dict[int, _Uses], dict[int, _Uses], list[tuple[int, Act, int]]]:
+    """Per end of a channel, and per semaphore, its uses; and signals to ends that are not there."""
+    ends: dict[int, _Uses] = defaultdict(_Uses)
+    semaphores: dict[int, _Uses] = defaultdict(_Uses)
+    nameless = []
+    for block, acts in enumerate(unfolded.acts):
+        waiting: dict[int, int] = {}
+        for act in acts:
+            if act.kind in (Kind.MEET, Kind.BARRIER):
+                waiting.clear()
+            signalled = act.ends if act.kind is Kind.SIGNAL else ()
+            for end in (*signalled, *(push.end for push in act.pushes if push.signals)):
+                partner = unfolded.ends.partner[end]
+                if partner < 0:
+                    nameless.append((block, act, end))
+                else:
+                    ends[partner].count_up(block, act)
+            if act.kind is Kind.WAIT:
+                for lane, end in enumerate(act.ends):
+                    ends[end].count_down(block, act)
+                    if waiting.setdefault(end, lane) != lane:
+                        teller.two_lanes(block, act, end)
+            for semaphore in act.semaphores:
+                if act.kind is Kind.RELEASE:
+                    semaphores[semaphore].count_up(block, act)
+                else:
+                    semaphores[semaphore].count_down(block, act)
+    return ends, semaphores, nameless
+
+
+def _barriers(unfolded: Unfolded, teller: _Teller) -> None:
+    users: dict[tuple[int, int], dict[int, Act]] = defaultdict(dict)
+    times: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    members: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for block, acts in enumerate(unfolded.acts):
+        for act in acts:
+            if act.kind is Kind.BARRIER and act.barrier[1] > 1:
+                key = unfolded.blocks[block][0], act.barrier[0]
+                users[key].setdefault(block, act)
+                times[key][block] += 1
+                members[key].add(act.barrier[1])
+    for key, blocks in users.items():
+        teller.barrier(key, blocks, times[key], members[key])
+
+
+@dataclass(frozen=True, eq=False)
+class _Teller:
+    """Says what is wrong, once."""
+
+    unfolded: Unfolded
+    seen: set[tuple[object, ...]]
+    collector: Collector
+
+    def end(self, end: int, uses: _Uses) -> None:
+        """The end of a channel where somebody waits or is signalled to."""
+        ends = self.unfolded.ends
+        name = f"rank {ends.place[end][0]}'s end of {ends.name(end)}"
+        self._several(uses.ups, "signals to", name, "shared-channel-end", "a channel for each")
+        self._several(uses.downs, "waits at", name, "shared-channel-end", "a channel for each")
+        if uses.up == uses.down:
+            return
+        block, act = next(iter((uses.downs or uses.ups).items()))
+        said = f"in each call {name} gets {uses.up} signals, and {uses.down} are waited for"
+        if not uses.down:
+            self._add(block, act, "unread-signal", f"signals, and nobody waits: {said}", True)
+        elif uses.up > uses.down:
+            self._add(
+                block, act, "unequal-signals", f"waits too seldom: {said}, so the next call goes on too early"
+            )
+        else:
+            self._add(block, act, "unequal-signals", f"waits too often: {said}, so it hangs")
+
+    def nameless(self, block: int, act: Act, end: int) -> None:
+        """A signal to an end that the other rank has not listed."""
+        name = self.unfolded.ends.name(end)
+        self._add(
+            block,
+            act,
+            "unread-signal",
+            f"signals on {name}, which that rank does not list: nobody can wait for it",
+            True,
+        )
+
+    def two_lanes(self, block: int, act: Act, end: int) -> None:
+        """Two threads wait at one end, in no order."""
+        name = self.unfolded.ends.name(end)
+        message = f"waits on {name} in another lane than before, without a nop between"
+        self._add(block, act, "shared-channel-end", f"{message}: which waits for which signal is open")
+
+    def semaphore(self, semaphore: int, uses: _Uses) -> None:
+        """A semaphore of a rank."""
+        block, act = next(iter((uses.downs or uses.ups).items()))
+        rank = self.unfolded.blocks[block][0]
+        name = f"semaphore {semaphore - self.unfolded.semaphore[rank]}"
+        self._several(uses.downs, "acquires", name, "shared-semaphore", "a semaphore for each that acquires")
+        if uses.up == uses.down:
+            return
+        said = f"in each call {name} is released {uses.up} times and acquired {uses.down} times"
+        if not uses.down:
+            self._add(block, act, "unequal-releases", f"releases, and nobody acquires: {said}", True)
+        else:
+            what = "hangs in a later call" if uses.up < uses.down else "goes on too early in the next call"
+            message = f"does not return it to its value: {said}, so it {what}"
+            self._add(block, act, "unequal-releases", message)
+
+    def barrier(
+        self, key: tuple[int, int], users: dict[int, Act], times: Counter[int], members: set[int]
+    ) -> None:
+        """A barrier of a rank: exactly its members call it, all equally often."""
+        block, act = next(iter(users.items()))
+        said = f"barrier {key[1]} is called by {len(users)} thread blocks"
+        if len(members) > 1:
+            counts = " and ".join(str(each) for each in sorted(members))
+            message = f"does not say what others say: {said}, for {counts} blocks"
+            self._add(block, act, "barrier-members", message)
+        elif len(users) != max(members):
+            self._add(block, act, "barrier-members", f"meets {max(members)} blocks, but {said}")
+        elif len(set(times.values())) > 1:
+            self._add(block, act, "barrier-members", f"is called unequally often: {said}")
+
+    def _several(self, users: dict[int, Act], verb: str, name: str, rule: str, instead: str) -> None:
+        if len(users) > 1:
+            block, act = list(users.items())[1]
+            other = self.unfolded.place(*next(iter(users.items())))
+            message = f"{verb} {name}, and so does {other}: which of them is meant is open"
+            self._add(block, act, rule, message, hint=f"use {instead}")
+
+    def _add(
+        self,
+        block: int,
+        act: Act,
+        rule: str,
+        message: str,
+        is_warning: bool = False,
+        hint: str = "let each call wait for as many signals as it gets, acquire as often as it releases, and "
+        "name every block of a barrier",
+    ) -> None:
+        key = (rule, block, act.step, act.inner)
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        severity: Severity = "warning" if is_warning else "error"
+        self.collector.add(self.unfolded.finding(block, act, rule, message, hint, severity))
