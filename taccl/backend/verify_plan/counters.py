@@ -35,7 +35,7 @@ class _Uses:
 
 
 def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector: Collector) -> None:
-    """Findings for whatever is not as it was when a call ends, and for ends and semaphores with several users.
+    """Findings for whatever is not as it was when a call ends, and for what has several users.
 
     Parameters
     ----------

@@ -295,9 +295,9 @@ class _Run:
         if partner < 0:
             return
         sent = self.signals[partner]
-        if sent and (sent[-1].block, sent[-1].segment) == (block.number, block.segment):
-            if sent[-1].lane != lane:  # which of the two comes first is open
-                moment = block.base
+        last = sent[-1] if sent else None
+        if last is not None and last.segment == block.segment and last.lane != lane:
+            moment = block.base  # which of the two comes first is open
         sent.append(_Signal(moment, relaxed, block.number, block.segment, lane))
         self._wake(self.waiting_for_end.pop(partner, None))
 
@@ -447,7 +447,7 @@ class _Run:
             self.transfer_column[key] = self.order.new_column()
         column = self.transfer_column[key]
         queued = self.transfers[push.end].setdefault(block.number, [])
-        edges = [
+        edges: list[Edge] = [
             (self._knowledge(block, lane), DATA),
             *self._transfers_before(block, lane, push.end),
         ]

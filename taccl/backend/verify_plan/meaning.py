@@ -23,7 +23,7 @@ Seen = set[tuple[object, ...]]
 def check_meaning(
     unfolded: Unfolded, trace: Trace, wanted: Wanted, seen: Seen, collector: Collector
 ) -> tuple[Literal["right", "wrong", "not checked"], int | None]:
-    """Findings for wrong outputs, changed inputs and reads of nothing; the verdict, and the root of a right plan.
+    """Findings for wrong outputs, changed inputs and reads of nothing; the verdict, and the root.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Teller:
             old = ranks & ~(everyone << call * num_ranks)
             if old:
                 members = sum({1 << (bit % num_ranks) for bit in range(old.bit_length()) if old >> bit & 1})
-                before.append(f"input chunk {offset} of {named_ranks(members)} as it was in an earlier call")
+                before.append(f"input chunk {offset} of {named_ranks(members)} from an earlier call")
         said = [describe(tuple(now))] if now else []
         return " and ".join(said + before)
 

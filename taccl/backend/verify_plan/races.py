@@ -96,8 +96,8 @@ class _Teller:
                     b,
                     "relaxed-data",
                     "warning",
-                    f"writes {place}, and that this is done its owner knows at the end of its kernel by relaxed "
-                    "signals only, which do not say that data have arrived",
+                    f"writes {place}, and when its kernel ends, that rank knows of it by relaxed signals only, "
+                    "which do not say that data have arrived",
                     "close with signal and wait",
                 )
             else:
@@ -153,8 +153,8 @@ class _Teller:
             said += f" in call {a.call + 1}, and this is call {b.call + 1}"
         return (
             f"{said}, and nothing says which comes first",
-            "let the one that has to come second wait for a signal (or semaphore) of the other, with a nop before "
-            "the signal and after the wait",
+            "let the one that has to come second wait for a signal (or semaphore) of the other, with a nop "
+            "before the signal and after the wait",
         )
 
     def _pairs(self, first: IntArray, second: IntArray) -> list[tuple[int, int]]:

@@ -143,7 +143,7 @@ class _BlockReader:
         flushes = name is OpName.PUT_SIGNAL_FLUSH
         lanes = min(len(operation.channels), len(operation.targets))
         ends = self._ends(operation)
-        moved = {place: move for place, move in self._placed(operation, step, turn)}
+        moved = dict(self._placed(operation, step, turn))
         pushes = tuple(Push(ends[lane], moved.get(lane), signals, flushes) for lane in range(lanes))
         yield Act(Kind.PUSH, step, inner, name, pushes=pushes, port=True)
 
@@ -251,7 +251,7 @@ class _BlockReader:
                     operation,
                     step,
                     "out-of-bounds",
-                    f"touches {buffer.value}[{operand.index}] .. [{operand.index + operand.size - 1}]{where}, "
+                    f"touches {buffer.value}[{operand.index} .. {operand.index + operand.size - 1}]{where}, "
                     f"which has {held}",
                     "correct the index or the size, or the chunks of the buffer",
                 )
@@ -261,7 +261,7 @@ class _BlockReader:
                     operation,
                     step,
                     "packets-outside-scratch",
-                    f"writes packets to buffer {buffer.value} of rank {owner}, and whoever reads packets reads scratch",
+                    f"writes packets to buffer {buffer.value} of rank {owner}, and readers look in scratch",
                     "name a place in scratch",
                 )
                 return None
