@@ -62,6 +62,17 @@ _OPERATION_KEYS = frozenset(
     }
 )
 _RANGE_KEYS = frozenset({"type", "buffer_id", "switch_channel_id", "index", "size"})
+_OTHER_KEYS = frozenset(
+    {
+        *("channel_type", "connected_to", "buffer_type", "rank_groups", "ranks", "rank", "channel_ids"),
+        *("access_channel_types", "access_channel_type", "remote_buffer_ids", "init_value"),
+        *("tb_id", "tbg_size", "unit_size", "num_chunks"),
+    }
+)
+#: All keys that the runtime reads anywhere.
+KNOWN_KEYS = tuple(
+    sorted(_PLAN_KEYS | _RANK_KEYS | _BLOCK_KEYS | _OPERATION_KEYS | _RANGE_KEYS | _OTHER_KEYS)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +115,7 @@ def parse_plan(text: str | bytes, path: str | Path | None = None) -> ExecutionPl
     document = parse_plan_document(text, path)
     for fault in document.faults:
         line = document.lines([fault.place]).get(fault.place)
-        raise PlanError(fault.message, path=document.path, line=line, hint=fault.hint)
+        raise PlanError(f"{fault.place} {fault.message}", path=document.path, line=line, hint=fault.hint)
     return document.plan
 
 
