@@ -125,18 +125,20 @@ def read_plan_document(path: str | Path) -> PlanDocument:
     Raises
     ------
     FileError : no such file, a directory, no permission.
-    PlanError : not JSON, or not an object.
+    PlanError : not JSON, or no plan at all.
     """
     return parse_plan_document(bytes_of(path, MAX_BYTES + 1), path)
 
 
 def parse_plan_document(text: str | bytes, path: str | Path | None = None) -> PlanDocument:
-    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no JSON object."""
+    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no plan at all."""
     where = None if path is None else str(path)
     content, decoded = parse_json(text, where)
+    hint = "a plan is one object with name, collective and gpus"
     if not isinstance(content, dict):
-        hint = "a plan is one object with name, collective and gpus"
         raise PlanError("this is not a JSON object", path=where, line=1, hint=hint)
+    if "gpus" not in content and "collective" not in content:
+        raise PlanError("this JSON object is no MSCCL++ plan", path=where, line=1, hint=hint)
     reader = _Reader()
     plan = reader.plan(content)
     return PlanDocument(plan, tuple(reader.faults), tuple(reader.ignored), decoded, where)

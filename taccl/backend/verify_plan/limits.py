@@ -154,8 +154,8 @@ def _shares_are_parts(subject: Subject) -> None:
         if units < share.parts:
             message = (
                 f"does part {share.number} of {share.parts} of {min(sizes)} chunks, which in calls of "
-                f"min_message_size={subject.plan.min_bytes} have {units} units of {subject.plan.alignment} bytes: "
-                "the runtime cuts fewer units than parts wrongly"
+                f"min_message_size={subject.plan.min_bytes} have {units} units of {subject.plan.alignment} "
+                "bytes: the runtime cuts fewer units than parts wrongly"
             )
             factor = -(-share.parts // min(sizes))
             hint = (
@@ -224,8 +224,8 @@ def _check_lengths(subject: Subject, at: At, chunks: int, is_one_turn: bool) -> 
     share = at.operation.share
     if share is not None and share.parts > 1 and not is_one_turn:
         message = (
-            f"does part {share.number} of {share.parts} inside a pipeline, whose turns go on to the end of the "
-            "whole range: later turns touch what follows the part"
+            f"does part {share.number} of {share.parts} inside a pipeline, whose turns go on to the end of "
+            "the whole range: later turns touch what follows the part"
         )
         subject.operation(at, "pipeline-operand", message, "give each block ranges of its own")
 

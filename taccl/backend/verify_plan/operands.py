@@ -96,8 +96,8 @@ def _operands_are_complete_and_of_their_kinds(subject: Subject) -> None:
             needed_sources = max(needed_sources, targets)
         if sources < needed_sources or targets < needed_targets:
             message = (
-                f"has {sources} sources and {targets} targets; it needs {needed_sources} and {needed_targets}, "
-                "and the kernel reads the others as zeros"
+                f"has {sources} sources and {targets} targets; it needs {needed_sources} and "
+                f"{needed_targets}, and the kernel reads the others as zeros"
             )
             subject.operation(at, "operand-count", message, "list src_buff and dst_buff in full", fatal=True)
         for key, place, each, kind, _ in ranges(operation):

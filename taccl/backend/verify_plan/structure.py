@@ -80,8 +80,9 @@ def _chunks_have_one_size(subject: Subject) -> None:
     for number, rank in subject.ranks():
         if rank.input_chunks * outputs != rank.output_chunks * inputs:
             message = (
-                f"has {rank.input_chunks} input chunks and {rank.output_chunks} output chunks; {plan.collective} "
-                f"of {plan.num_ranks} ranks has them {inputs} to {outputs}, so chunks have two sizes"
+                f"has {rank.input_chunks} input chunks and {rank.output_chunks} output chunks; "
+                f"{plan.collective} of {plan.num_ranks} ranks has them {inputs} to {outputs}, so chunks have "
+                "two sizes"
             )
             hint = "cut both buffers into chunks of one size"
             subject.rank(number, "chunk-size", message, hint, refusal="launch", fatal=True)
@@ -169,8 +170,8 @@ def _switch_groups_agree(subject: Subject) -> None:
     for number, row in enumerate(waiting):
         if row:
             message = (
-                f"makes the switch channel of the ranks {_listed(row[0])} when not all of them make the same, "
-                "so all wait for ever"
+                f"makes the switch channel of the ranks {_listed(row[0])} when not all of them make the  "
+                "all wait for ever"
             )
             hint = (
                 "list the same ranks in the same order on all members, and channels in one order everywhere"

@@ -149,8 +149,8 @@ def _every_operation_does_something(subject: Subject) -> None:
             lanes, channels = len(operation.targets), len(operation.channels)
             if lanes < channels or not lanes:
                 message = (
-                    f"flushes {lanes} of {channels} channels: the runtime counts dst_buff, which the language "
-                    "of mscclpp leaves out"
+                    f"flushes {lanes} of {channels} channels: the runtime counts dst_buff, which the "
+                    "language of mscclpp leaves out"
                 )
                 subject.operation(at, "flush", message, "use pwsf for the last put", severity="warning")
             elif lanes > channels:
@@ -354,8 +354,8 @@ def _resources_can_be_reused(subject: Subject) -> None:
         needed = chunk * (2 if plan.moves_packets else 1)
         if needed > room and _uses_scratch_whole(subject, number):
             message = (
-                f"has scratch of {rank.scratch_chunks} chunks with room for {room} bytes each (reuse_resources), "
-                f"and uses it outside pipelines; at max_message_size they take {needed}"
+                f"has scratch of {rank.scratch_chunks} chunks with room for {room} bytes each "
+                f"(reuse_resources), and uses it outside pipelines; at max_message_size they take {needed}"
             )
             hint = "put the operations into a pipeline, or lower max_message_size"
             subject.rank(number, "reused-scratch", message, hint)
