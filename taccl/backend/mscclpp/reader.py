@@ -62,6 +62,17 @@ _OPERATION_KEYS = frozenset(
     }
 )
 _RANGE_KEYS = frozenset({"type", "buffer_id", "switch_channel_id", "index", "size"})
+_OTHER_KEYS = frozenset(
+    {
+        *("channel_type", "connected_to", "buffer_type", "rank_groups", "ranks", "rank", "channel_ids"),
+        *("access_channel_types", "access_channel_type", "remote_buffer_ids", "init_value"),
+        *("tb_id", "tbg_size", "unit_size", "num_chunks"),
+    }
+)
+#: All keys that the runtime reads anywhere.
+KNOWN_KEYS = tuple(
+    sorted(_PLAN_KEYS | _RANK_KEYS | _BLOCK_KEYS | _OPERATION_KEYS | _RANGE_KEYS | _OTHER_KEYS)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +115,7 @@ def parse_plan(text: str | bytes, path: str | Path | None = None) -> ExecutionPl
     document = parse_plan_document(text, path)
     for fault in document.faults:
         line = document.lines([fault.place]).get(fault.place)
-        raise PlanError(fault.message, path=document.path, line=line, hint=fault.hint)
+        raise PlanError(f"{fault.place} {fault.message}", path=document.path, line=line, hint=fault.hint)
     return document.plan
 
 
@@ -114,18 +125,20 @@ def read_plan_document(path: str | Path) -> PlanDocument:
     Raises
     ------
     FileError : no such file, a directory, no permission.
-    PlanError : not JSON, or not an object.
+    PlanError : not JSON, or no plan at all.
     """
     return parse_plan_document(bytes_of(path, MAX_BYTES + 1), path)
 
 
 def parse_plan_document(text: str | bytes, path: str | Path | None = None) -> PlanDocument:
-    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no JSON object."""
+    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no plan at all."""
     where = None if path is None else str(path)
     content, decoded = parse_json(text, where)
+    hint = "a plan is one object with name, collective and gpus"
     if not isinstance(content, dict):
-        hint = "a plan is one object with name, collective and gpus"
         raise PlanError("this is not a JSON object", path=where, line=1, hint=hint)
+    if "gpus" not in content and "collective" not in content:
+        raise PlanError("this JSON object is no MSCCL++ plan", path=where, line=1, hint=hint)
     reader = _Reader()
     plan = reader.plan(content)
     return PlanDocument(plan, tuple(reader.faults), tuple(reader.ignored), decoded, where)

@@ -24,7 +24,8 @@ class Fault:
 
     Parameters
     ----------
-    place : where, as `gpus[0].threadblocks[1].ops[2].src_buff[0].index`; empty for the file as a whole.
+    place : where, as `gpus[0].threadblocks[1].ops[2].src_buff[0].index`.
+    message : what is wrong there; it follows the place.
     missing : a key that the runtime reads without asking is not there.
     guessed : the plan has a guess in its place, and executing it would mean nothing. Otherwise it has what
         the runtime reads.
@@ -174,7 +175,7 @@ class Values:
         missing: bool = False,
         guessed: bool = True,
     ) -> None:
-        self.faults.append(Fault(place, f"{place} {message}", hint, missing, guessed))
+        self.faults.append(Fault(place, message, hint, missing, guessed))
 
 
 def join(place: str, key: str) -> str:

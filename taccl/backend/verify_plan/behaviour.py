@@ -7,12 +7,11 @@ formed (limits, traps) must not be known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.expected import MAX_CELLS
-from taccl.backend.verify.report import Collector, Finding
+from taccl.backend.verify.report import Collector, Facts, Finding, Verdict
 from taccl.backend.verify_plan.counters import check_counters
 from taccl.backend.verify_plan.deadlock import report_deadlock
 from taccl.backend.verify_plan.execution import run
@@ -29,74 +28,49 @@ CALLS = 3
 MOST_ACTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """What was found out by executing.
-
-    Parameters
-    ----------
-    result : of calls as the plan says it is called, in place or out of place.
-    races : pairs of accesses that nothing orders (errors only); None: it never got so far.
-    deadlock : whether it hangs; None: it was not executed.
-    root : of rooted collectives, found or given.
-    chunk_bytes : the sizes of chunks that were looked at.
-    """
-
-    result: Literal["right", "wrong", "not checked"] = "not checked"
-    races: int | None = None
-    deadlock: bool | None = None
-    root: int | None = None
-    chunk_bytes: tuple[int, ...] = ()
-
-
 def behaviour(
     plan: ExecutionPlan,
     collector: Collector,
+    facts: Facts,
     *,
-    collective: Collective | None = None,
-    root: int | None = None,
-) -> Behaviour:
-    """Execute a plan whose structure is sound; findings go to `collector`.
+    collective: Collective | None,
+    root: int | None,
+) -> Facts:
+    """The facts with all that only an execution shows; findings go to the collector.
 
     Parameters
     ----------
-    collective : what it has to compute, where its name does not say so (test, custom).
+    plan : its structure is sound: ids are positions, every number names something, every range is inside its
+        buffer, and operations have the operands that `signatures` tells.
+    facts : what is known before.
+    collective : what it has to compute, where the plan does not say so (test, custom).
     root : of rooted collectives; None: any that fits.
     """
     wanted = what_is_wanted(plan, collective, root, collector)
-    if collector.fatal:
-        return Behaviour(root=root)
     shift = wanted.shift if plan.in_place else None
     seen: set[tuple[object, ...]] = set()
-    races, found_root = 0, root
-    results = []
-    looked_at = []
-    hangs = False
+    races, hangs = 0, False
+    verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
-        if _is_too_large(plan, chunk_bytes, collector):
+        if collector.fatal or _is_too_large(plan, chunk_bytes, collector):
             break
         unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
         if collector.fatal or sum(map(len, unfolded.acts)) > MOST_ACTS:
             break
-        looked_at.append(chunk_bytes)
         check_counters(unfolded, seen, collector)
         trace = run(unfolded, CALLS)
         if report_deadlock(unfolded, trace, seen, collector):
             hangs = True
             continue
-        result, found_root = check_meaning(unfolded, trace, wanted, seen, collector)
-        results.append(result)
+        verdict, root = check_meaning(unfolded, trace, wanted, seen, collector)
+        verdicts.append(verdict)
         races += check_races(unfolded, trace.order, trace.record, seen, collector)
-    verdict: Literal["right", "wrong", "not checked"] = "not checked"
-    if results and not hangs:
-        verdict = "wrong" if "wrong" in results else results[0]
-    return Behaviour(
-        result=verdict,
-        races=races if results else None,
-        deadlock=hangs if looked_at else None,
-        root=found_root,
-        chunk_bytes=tuple(looked_at),
-    )
+    facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
+    if hangs or not verdicts:
+        return facts
+    result: Verdict = "wrong" if "wrong" in verdicts else verdicts[0]
+    facts = replace(facts, races=races)
+    return replace(facts, in_place=result) if plan.in_place else replace(facts, out_of_place=result)
 
 
 def _is_too_large(plan: ExecutionPlan, chunk_bytes: int, collector: Collector) -> bool:

@@ -113,8 +113,9 @@ class Contents:
             self.writer[first:last] = actor
 
     def _again(self, first: int, last: int, total: IntArray) -> BoolArray:
-        again: BoolArray = (self.flag[first:last] == self.call) & (self.cells[first:last] != total)
-        return again
+        is_there: BoolArray = self.flag[first:last] == self.call
+        differs: BoolArray = self.cells[first:last] != total
+        return is_there & differs
 
     def _read(self, source: Cells, count: int, actor: int) -> IntArray:
         first = self.place(source)

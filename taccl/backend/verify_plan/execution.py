@@ -115,7 +115,7 @@ class _Queued:
 
 
 def run(unfolded: Unfolded, calls: int) -> Trace:
-    """Run some calls, each begun when the one before has ended everywhere; other orders are left to `races`."""
+    """Run some calls, each begun when the one before has ended everywhere."""
     return _Run(unfolded, calls).run(calls)
 
 
@@ -344,7 +344,7 @@ class _Run:
         """Releases without which there cannot be so many, however many the other blocks have done."""
         per_block = self.releases_per_call[semaphore]
         everybody = sum(per_block.values())
-        edges = []
+        edges: list[Edge] = []
         for releasing, most in per_block.items():
             surely = needed - (everybody - most)
             moments = [moment for moment, number in self.released[semaphore] if number == releasing]

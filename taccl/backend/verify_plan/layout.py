@@ -14,8 +14,9 @@ from math import lcm
 
 import numpy as np
 
-from taccl.backend.plan import ExecutionPlan, Operation, Share
+from taccl.backend.plan import NO_LARGEST, ExecutionPlan, Operation, Share
 from taccl.backend.program import Buffer
+from taccl.backend.verify_plan.header import largest_chunk, smallest_chunk
 from taccl.collective import IntArray
 
 #: The most parts of a range that are told apart by a size that all of them divide.
@@ -68,10 +69,9 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
     The smallest that the plan serves; and where it cuts ranges, one at which all parts are equal, and one
     that leaves a remainder. Pipelines take one turn, two and three.
     """
-    step = max(1, plan.alignment)
-    call = _chunks_of_call(plan)
-    least = max(step, _up(-(-plan.min_bytes // call), step))
-    most = max(least, plan.max_bytes // call // step * step)
+    step = plan.alignment
+    least = smallest_chunk(plan) or step
+    most = max(least, (largest_chunk(plan) or NO_LARGEST) // step * step)
     parts = {max(1, each.share.parts) for each in all_operations(plan) if each.share is not None}
     pipelines = [each.turns for each in all_operations(plan) if each.turns is not None]
     wanted = [least]
@@ -82,12 +82,6 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
         unit = max(turns.unit_bytes / max(1, turns.num_chunks) for turns in pipelines)
         wanted += [_up(int(2 * unit), step), _up(int(2.5 * unit), step) + step]
     return tuple(sorted({min(most, max(least, size)) for size in wanted}))
-
-
-def _chunks_of_call(plan: ExecutionPlan) -> int:
-    """Chunks of what is called the size of a call."""
-    first = plan.ranks[0]
-    return max(1, first.output_chunks if plan.collective == "allgather" else first.input_chunks)
 
 
 def _up(number: int, step: int) -> int:

@@ -104,9 +104,9 @@ class _Teller:
                     continue
                 self.seen.add(("wrong-result", rank, chunk))
                 wanted = expectation.values[expectation.wanted_value[row]][0]
-                base = int(self.unfolded.layout.base[rank, 1])
+                place = self.unfolded.layout.name(int(self.unfolded.layout.base[rank, 1]) + cell)
                 message = (
-                    f"{self.mode}, after call {call + 1} {self.unfolded.layout.name(base + cell)} should hold "
+                    f"{self.mode}, after call {call + 1} {place} should hold "
                     f"{describe(wanted)}, but holds {self._held(int(values[cell]), call)}"
                 )
                 self._tell(message, rank, int(writers[cell]))

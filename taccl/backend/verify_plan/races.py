@@ -96,7 +96,7 @@ class _Teller:
                     b,
                     "relaxed-data",
                     "warning",
-                    f"writes {place}, and when its kernel ends, that rank knows of it by relaxed signals only, "
+                    f"writes {place}; when its kernel ends, that rank knows of it by relaxed signals only, "
                     "which do not say that data have arrived",
                     "close with signal and wait",
                 )

@@ -1,0 +1,256 @@
+"""Whether each operation has what it takes: channels, and ranges of the right kinds inside their buffers.
+
+The runtime checks none of it; what is wrong reads or overwrites other memory. Rules run once `structure`
+found nothing that makes numbers meaningless. Each rule's name says what holds when it is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taccl.backend.plan import Channel, Operation, OpName, Range, RankPlan
+from taccl.backend.program import Buffer
+from taccl.backend.verify.report import Refusal
+from taccl.backend.verify_plan.signatures import (
+    PACKET_OPERANDS,
+    REMOTE_OPERANDS,
+    SIGNATURES,
+    SWITCH_OPERANDS,
+    SYNCHRONIZING,
+    Operand,
+    uses_channels,
+)
+from taccl.backend.verify_plan.subject import At, Rule, Subject
+
+_WORDS = {
+    Operand.OWN: "own memory (type)",
+    Operand.REMOTE: "a peer's memory (buffer_id)",
+    Operand.SWITCH: "a switch channel (switch_channel_id)",
+    Operand.PACKETS: "own scratch (type s)",
+    Operand.REMOTE_PACKETS: "a peer's scratch (buffer_id)",
+    Operand.SWITCH_PACKETS: "a switch channel (switch_channel_id)",
+}
+
+
+def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int]]:
+    """Each range that the runtime looks at: its key, its place, itself, what it has to be, and its size.
+
+    The size is the one that counts, in chunks, which need not be the range's own.
+    """
+    signature = SIGNATURES[operation.name]
+    sources, targets = operation.sources, operation.targets
+    first = sources[0].size if sources else 0
+    driving = targets if signature.sizes == "targets" else sources
+    for key, own, shape in (
+        ("src_buff", sources, signature.sources),
+        ("dst_buff", targets, signature.targets),
+    ):
+        count = len(own) if signature.sizes == "first" else min(len(own), len(driving))
+        for place, (each, kind) in enumerate(zip(own[:count], shape.kinds(count), strict=False)):
+            yield key, place, each, kind, first if signature.sizes == "first" else driving[place].size
+
+
+def _the_channel_is_of_a_kind_that_works(subject: Subject) -> None:
+    for at in subject.operations():
+        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        kinds = {kind for _, _, _, kind, _ in ranges(operation)}
+        # Without remote operands, sums look at no channel; switch operations never do.
+        flushes = operation.name is OpName.FLUSH and operation.targets
+        looks = operation.name in SYNCHRONIZING or kinds & REMOTE_OPERANDS or flushes
+        if not looks or operation.channel in signature.channels:
+            continue
+        words = " or ".join(kind.value for kind in signature.channels)
+        if operation.channel is None:
+            does = "does nothing, silently" if operation.name in SYNCHRONIZING else "is refused"
+            refusal: Refusal | None = None if operation.name in SYNCHRONIZING else "load"
+            message = f"has no channel_type, and so {does}"
+            subject.operation(
+                at, "channel-type", message, f"add channel_type: {words}", refusal=refusal, fatal=True
+            )  # fmt: skip
+        else:
+            message = f"has channel_type {operation.channel.value}{_on(operation)}"
+            subject.operation(at, "channel-type", message, f"use {words} channels", fatal=True)
+
+
+def _on(operation: Operation) -> str:
+    """What comes of a channel of the wrong kind."""
+    if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
+        return ", on which it puts and never signals"
+    if operation.name is OpName.PUT_PACKETS:
+        return ", on which it sends raw memory from wrong places"
+    if operation.name in SYNCHRONIZING:
+        return ", on which it does nothing, silently"
+    return ", whose numbers the kernel takes for those of another kind"
+
+
+def _operands_are_complete_and_of_their_kinds(subject: Subject) -> None:
+    for at in subject.operations():
+        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        sources, targets = len(operation.sources), len(operation.targets)
+        needed_sources, needed_targets = signature.sources.needed, signature.targets.needed
+        if signature.sizes == "targets":
+            needed_sources = max(needed_sources, targets)
+        elif operation.name is OpName.GET:
+            needed_targets = max(needed_targets, sources)
+        elif signature.sizes == "sources":
+            needed_sources = max(needed_sources, targets)
+        if sources < needed_sources or targets < needed_targets:
+            message = (
+                f"has {sources} sources and {targets} targets; it needs {needed_sources} and "
+                f"{needed_targets}, and the kernel reads the others as zeros"
+            )
+            subject.operation(at, "operand-count", message, "list src_buff and dst_buff in full", fatal=True)
+        for key, place, each, kind, _ in ranges(operation):
+            if not _is(each, kind):
+                hint = f"give {_WORDS[kind]} there"
+                subject.operation(
+                    at, "operand-kind", f"has {_said(each)} as {key}[{place}]", hint, fatal=True
+                )
+
+
+def _is(each: Range, kind: Operand) -> bool:
+    if kind in REMOTE_OPERANDS:
+        return each.remote is not None
+    return each.switch is not None if kind in SWITCH_OPERANDS else each.buffer is not None
+
+
+def _said(each: Range) -> str:
+    if each.buffer is not None:
+        return f"own memory {each.buffer.value}"
+    return "a peer's memory" if each.remote is not None else "a switch channel"
+
+
+def _numbers_lead_somewhere(subject: Subject) -> None:
+    for at in subject.operations():
+        operation = at.operation
+        block = subject.plan.ranks[at.rank].blocks[at.block]
+        if operation.channel is not None and uses_channels(operation.name, operation.channel):
+            count = len(block.channels_of(operation.channel))
+            for number in operation.channels:
+                if not 0 <= number < count:
+                    message = (
+                        f"names {operation.channel.value} channel {number} of its block, which has {count}"
+                    )
+                    hint = "numbers are places in the block's channels of that kind"
+                    subject.operation(at, "channel-number", message, hint, fatal=True)
+        for key, place, each, kind, _ in ranges(operation):
+            if kind in REMOTE_OPERANDS and operation.channel in (Channel.MEMORY, Channel.PORT):
+                found, count = each.remote, len(block.remotes_of(operation.channel))
+                what = f"remote buffer {found} for {operation.channel.value} channels"
+            elif kind in SWITCH_OPERANDS:
+                found, count = each.switch, len(block.channels_of(Channel.SWITCH))
+                what = f"switch channel {found}"
+            else:
+                continue
+            if found is not None and not 0 <= found < count:
+                message = f"names {what} of its block as {key}[{place}]; the block has {count}"
+                hint = "numbers are places in the block's own lists"
+                subject.operation(at, "operand-number", message, hint, fatal=True)
+
+
+def _ranges_are_inside_their_buffers(subject: Subject) -> None:
+    for at in subject.operations():
+        for key, place, each, kind, size in ranges(at.operation):
+            where = f"{key}[{place}]"
+            if each.size < 1 or size < 1:
+                message = (
+                    f"has a range of {min(each.size, size)} chunks as {where}; cutting it divides by zero"
+                )
+                subject.operation(
+                    at, "empty-range", message, "give it a size of 1 or more", refusal="load", fatal=True
+                )
+                continue
+            found = chunks_behind(subject, at, each, kind)
+            if found is None:
+                continue
+            whose, chunks = found
+            longest = max(each.size, size)
+            if each.index < 0 or each.index + longest > chunks:
+                effective = "" if size == each.size else f" (it moves {size} chunks, the size that counts)"
+                message = (
+                    f"touches chunks {each.index} .. {each.index + longest - 1} of {whose} as "
+                    f"{where}{effective}, which has {chunks}: other memory is read or overwritten"
+                )
+                subject.operation(at, "operand-bounds", message, "correct index or size", fatal=True)
+            elif size != each.size:
+                message = f"gives {where} {each.size} chunks and moves {size}, the size that counts"
+                subject.operation(at, "operand-size", message, "give all ranges one size", severity="warning")
+
+
+def chunks_behind(subject: Subject, at: At, each: Range, kind: Operand) -> tuple[str, int] | None:
+    """What a range is of, in words, and how many chunks that has; None if its number leads nowhere."""
+    ranks = subject.plan.ranks
+    rank = ranks[at.rank]
+    if each.buffer is not None:
+        buffer = Buffer.SCRATCH if kind in PACKET_OPERANDS else each.buffer
+        return f"its {buffer.name.lower()}", chunks_of(rank, buffer)
+    block = rank.blocks[at.block]
+    if each.remote is not None and at.operation.channel in (Channel.MEMORY, Channel.PORT):
+        ids = block.remotes_of(at.operation.channel)
+        if 0 <= each.remote < len(ids):
+            remote = rank.remote_buffers[ids[each.remote]]
+            whose = f"the {remote.buffer.name.lower()} of rank {remote.rank}"
+            return whose, chunks_of(ranks[remote.rank], remote.buffer)
+    if each.switch is not None:
+        numbers = block.channels_of(Channel.SWITCH)
+        if 0 <= each.switch < len(numbers):
+            buffer, members = switch_of(rank, numbers[each.switch])
+            least = min(chunks_of(ranks[member], buffer) for member in members)
+            return f"the {buffer.name.lower()} of all members of its switch channel", least
+    return None
+
+
+def switch_of(rank: RankPlan, number: int) -> tuple[Buffer, tuple[int, ...]]:
+    """The buffer and the members of a switch channel of a rank."""
+    rows = [row for row in rank.channels if row.kind is Channel.SWITCH]
+    found = [(row.buffer or Buffer.INPUT, group) for row in rows for group in row.groups]
+    return found[number]
+
+
+def chunks_of(rank: RankPlan, buffer: Buffer) -> int:
+    """How many chunks a buffer of a rank has."""
+    sizes = {
+        Buffer.INPUT: rank.input_chunks,
+        Buffer.OUTPUT: rank.output_chunks,
+        Buffer.SCRATCH: rank.scratch_chunks,
+    }
+    return sizes[buffer]
+
+
+def _packets_lie_in_scratch(subject: Subject) -> None:
+    for at in subject.operations():
+        rank = subject.plan.ranks[at.rank]
+        block = rank.blocks[at.block]
+        for key, place, each, kind, _ in ranges(at.operation):
+            if kind not in PACKET_OPERANDS:
+                continue
+            buffer = each.buffer
+            if each.remote is not None and at.operation.channel in (Channel.MEMORY, Channel.PORT):
+                ids = block.remotes_of(at.operation.channel)
+                inside = 0 <= each.remote < len(ids)
+                buffer = rank.remote_buffers[ids[each.remote]].buffer if inside else None
+            elif each.switch is not None:
+                numbers = block.channels_of(Channel.SWITCH)
+                inside = 0 <= each.switch < len(numbers)
+                buffer = switch_of(rank, numbers[each.switch])[0] if inside else None
+            if buffer in (None, Buffer.SCRATCH):
+                continue
+            if key == "src_buff":
+                message = (
+                    f"has type {buffer.value} as {key}[{place}], and reads packets in scratch all the same"
+                )
+                subject.operation(at, "ignored-type", message, "write type s", severity="warning")
+            else:
+                message = f"writes packets into {buffer.name.lower()} as {key}[{place}], at twice the offset"
+                subject.operation(
+                    at, "packets-outside-scratch", message, "packets go into scratch", fatal=True
+                )
+
+
+OPERAND_RULES: tuple[Rule, ...] = (
+    _the_channel_is_of_a_kind_that_works,
+    _operands_are_complete_and_of_their_kinds,
+    _numbers_lead_somewhere,
+    _ranges_are_inside_their_buffers,
+    _packets_lie_in_scratch,
+)
