@@ -113,13 +113,13 @@ class Contents:
             self.writer[first:last] = actor
 
     def _again(self, first: int, last: int, total: IntArray) -> BoolArray:
-        is_there: BoolArray = self.flag[first:last] == self.call
-        differs: BoolArray = self.cells[first:last] != total
-        return is_there & differs
+        is_there: BoolArray = np.equal(self.flag[first:last], self.call)
+        is_there &= self.cells[first:last] != total
+        return is_there
 
     def _read(self, source: Cells, count: int, actor: int) -> IntArray:
         first = self.place(source)
-        found = self.cells[first : first + count].copy()
+        found: IntArray = self.cells[first : first + count].copy()
         self._note(self.unwritten, actor, first, found == UNWRITTEN)
         return found
 

@@ -223,7 +223,7 @@ class _BlockReader:
                 "meaning",
                 "error",
                 "uneven-operands",
-                f"{place} works on its part (tbg_info) of ranges of {counts} chunks, each cut by its own size",
+                f"{place} does its part (tbg_info) of ranges of {counts} chunks, each cut by its own size",
                 self.rank.rank,
                 self.block.id,
                 step,
