@@ -14,10 +14,10 @@ from taccl.backend.verify.report import Refusal
 from taccl.backend.verify_plan.signatures import (
     PACKET_OPERANDS,
     REMOTE_OPERANDS,
-    SIGNATURES,
     SWITCH_OPERANDS,
     SYNCHRONIZING,
     Operand,
+    signature_of,
     uses_channels,
 )
 from taccl.backend.verify_plan.subject import At, Rule, Subject
@@ -37,7 +37,7 @@ def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int
 
     The size is the one that counts, in chunks, which need not be the range's own.
     """
-    signature = SIGNATURES[operation.name]
+    signature = signature_of(operation)
     sources, targets = operation.sources, operation.targets
     first = sources[0].size if sources else 0
     driving = targets if signature.sizes == "targets" else sources
@@ -52,7 +52,7 @@ def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int
 
 def _the_channel_is_of_a_kind_that_works(subject: Subject) -> None:
     for at in subject.operations():
-        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        operation, signature = at.operation, signature_of(at.operation)
         kinds = {kind for _, _, _, kind, _ in ranges(operation)}
         # Without remote operands, sums look at no channel; switch operations never do.
         flushes = operation.name is OpName.FLUSH and operation.targets
@@ -76,8 +76,6 @@ def _on(operation: Operation) -> str:
     """What comes of a channel of the wrong kind."""
     if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
         return ", on which it puts and never signals"
-    if operation.name is OpName.PUT_PACKETS:
-        return ", on which it sends raw memory from wrong places"
     if operation.name in SYNCHRONIZING:
         return ", on which it does nothing, silently"
     return ", whose numbers the kernel takes for those of another kind"
@@ -85,7 +83,7 @@ def _on(operation: Operation) -> str:
 
 def _operands_are_complete_and_of_their_kinds(subject: Subject) -> None:
     for at in subject.operations():
-        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        operation, signature = at.operation, signature_of(at.operation)
         sources, targets = len(operation.sources), len(operation.targets)
         needed_sources, needed_targets = signature.sources.needed, signature.targets.needed
         if signature.sizes == "targets":
@@ -124,6 +122,8 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
         block = subject.plan.ranks[at.rank].blocks[at.block]
+        if operation.channel not in (None, *signature_of(operation).channels):
+            continue  # told as that
         if operation.channel is not None and uses_channels(operation.name, operation.channel):
             count = len(block.channels_of(operation.channel))
             for number in operation.channels:
@@ -233,7 +233,8 @@ def _packets_lie_in_scratch(subject: Subject) -> None:
                 numbers = block.channels_of(Channel.SWITCH)
                 inside = 0 <= each.switch < len(numbers)
                 buffer = switch_of(rank, numbers[each.switch])[0] if inside else None
-            if buffer in (None, Buffer.SCRATCH):
+            raw = key == "src_buff" and at.operation.name is OpName.PUT_PACKETS
+            if buffer in (None, Buffer.SCRATCH) or raw:
                 continue
             if key == "src_buff":
                 message = (
