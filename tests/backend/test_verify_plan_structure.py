@@ -5,6 +5,8 @@ One plan that is right, one thing broken in it, one rule: the tables read from t
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from taccl.backend.verify_plan.verifier import check_structure
 from taccl.backend.verify_plan.versions import NEWEST, VERSIONS
 
 Places = dict[str, Any]
+ROOT = Path(__file__).parents[2]
 #: The only thing to say of the plans that were written by hand: they leave their largest size open.
 OPEN = {"open-size"}
 
@@ -469,6 +472,16 @@ def test_a_plan_of_many_operations_is_checked_with_each_rule_told_a_few_times() 
     check_structure(parse_plan(str(wrong).replace("'", '"').replace("False", "false")), collector)
     told = [each for each in collector.findings() if each.rule == "operand-bounds"]
     assert len(told) == 21 and "80 more" in told[-1].message
+
+
+def test_the_page_names_every_rule() -> None:
+    """Of structure; a rule is the first text that is handed to a finding."""
+    sources = (ROOT / "taccl" / "backend" / "verify_plan").glob("*.py")
+    calls = re.compile(r"subject\.(?:file|rank|block|operation)\(\s*(?:\w+,\s*){0,2}\"([a-z0-9-]+)\"")
+    named = {match[1] for path in sources for match in calls.finditer(path.read_text())}
+    assert len(named) > 50
+    page = (ROOT / "docs" / "mscclpp.md").read_text()
+    assert not {rule for rule in named if f"`{rule}`" not in page}
 
 
 def test_the_plans_of_this_folder_say_where_they_are_from() -> None:
