@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taccl.backend.plan import Channel, Operation, OpName, Range, RankPlan
+from taccl.backend.plan import Channel, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
 from taccl.backend.verify.report import Refusal
 from taccl.backend.verify_plan.signatures import (
@@ -39,6 +39,8 @@ def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int
     """
     signature = signature_of(operation)
     sources, targets = operation.sources, operation.targets
+    if not sources and not targets:
+        return
     first = sources[0].size if sources else 0
     driving = targets if signature.sizes == "targets" else sources
     for key, own, shape in (
@@ -133,19 +135,26 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
                     )
                     hint = "numbers are places in the block's channels of that kind"
                     subject.operation(at, "channel-number", message, hint, fatal=True)
-        for key, place, each, kind, _ in ranges(operation):
-            if kind in REMOTE_OPERANDS and operation.channel in (Channel.MEMORY, Channel.PORT):
-                found, count = each.remote, len(block.remotes_of(operation.channel))
-                what = f"remote buffer {found} for {operation.channel.value} channels"
-            elif kind in SWITCH_OPERANDS:
-                found, count = each.switch, len(block.channels_of(Channel.SWITCH))
-                what = f"switch channel {found}"
-            else:
-                continue
-            if found is not None and not 0 <= found < count:
-                message = f"names {what} of its block as {key}[{place}]; the block has {count}"
+        operands = (("src_buff", operation.sources), ("dst_buff", operation.targets))
+        for where, each in (
+            (f"{key}[{place}]", each) for key, row in operands for place, each in enumerate(row)
+        ):
+            found = number_of(each, operation.channel, block)
+            if found is not None and not 0 <= found[0] < found[1]:
+                number, count, what = found
+                message = f"names {what} {number} of its block as {where}; the block has {count}"
                 hint = "numbers are places in the block's own lists"
                 subject.operation(at, "operand-number", message, hint, fatal=True)
+
+
+def number_of(each: Range, channel: Channel | None, block: PlanBlock) -> tuple[int, int, str] | None:
+    """The number by which a range names memory of others, how many the block has, and of what."""
+    if each.remote is not None and channel in (Channel.MEMORY, Channel.PORT):
+        count = len(block.remotes_of(channel))
+        return each.remote, count, f"remote buffer (for {channel.value} channels)"
+    if each.switch is not None:
+        return each.switch, len(block.channels_of(Channel.SWITCH)), "switch channel"
+    return None
 
 
 def _ranges_are_inside_their_buffers(subject: Subject) -> None:
@@ -164,12 +173,11 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
             if found is None:
                 continue
             whose, chunks = found
-            longest = max(each.size, size)
-            if each.index < 0 or each.index + longest > chunks:
-                effective = "" if size == each.size else f" (it moves {size} chunks, the size that counts)"
+            if each.index < 0 or each.index + size > chunks:
+                counted = "" if size == each.size else f", {size} of them since that size counts"
                 message = (
-                    f"touches chunks {each.index} .. {each.index + longest - 1} of {whose} as "
-                    f"{where}{effective}, which has {chunks}: other memory is read or overwritten"
+                    f"touches chunks {each.index} .. {each.index + size - 1} of {whose} as {where}{counted}; there "
+                    f"are {chunks}, and other memory is read or overwritten"
                 )
                 subject.operation(at, "operand-bounds", message, "correct index or size", fatal=True)
             elif size != each.size:
