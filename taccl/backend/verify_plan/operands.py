@@ -124,7 +124,8 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
         block = subject.plan.ranks[at.rank].blocks[at.block]
-        if operation.channel not in (None, *signature_of(operation).channels):
+        channels = signature_of(operation).channels
+        if channels and operation.channel not in (None, *channels):
             continue  # told as that
         if operation.channel is not None and uses_channels(operation.name, operation.channel):
             count = len(block.channels_of(operation.channel))
@@ -176,8 +177,8 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
             if each.index < 0 or each.index + size > chunks:
                 counted = "" if size == each.size else f", {size} of them since that size counts"
                 message = (
-                    f"touches chunks {each.index} .. {each.index + size - 1} of {whose} as {where}{counted}; there "
-                    f"are {chunks}, and other memory is read or overwritten"
+                    f"touches chunks {each.index} .. {each.index + size - 1} of {whose} as {where}{counted}; "
+                    f"there are {chunks}, and other memory is read or overwritten"
                 )
                 subject.operation(at, "operand-bounds", message, "correct index or size", fatal=True)
             elif size != each.size:
