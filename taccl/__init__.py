@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taccl.api import make_problem, synthesize
     from taccl.backend.verify import verify_file
+    from taccl.backend.verify_plan import verify_plan_file
     from taccl.collective import Collective
     from taccl.collectives import make_collective
     from taccl.encoding.core.options import SearchOptions
@@ -70,6 +71,7 @@ __all__ = [
     "simulate_file",
     "synthesize",
     "verify_file",
+    "verify_plan_file",
 ]
 
 _HOME = {
@@ -104,6 +106,7 @@ _HOME = {
     "simulate_file": "simulated",
     "synthesize": "api",
     "verify_file": "backend.verify",
+    "verify_plan_file": "backend.verify_plan",
 }
 
 

@@ -246,7 +246,9 @@ def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(
 
 
 def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
-    assert "[all|msccl|executor|rccl|listing]" in " ".join(taccl("synthesize", "--help").stdout.split())
+    assert "[all|msccl|executor|rccl|mscclpp|listing]" in " ".join(
+        taccl("synthesize", "--help").stdout.split()
+    )
     refused = taccl("synthesize", *RING, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
     assert offered("synthesize", "li") == offered("verify", "li") == ["listing"]
@@ -256,7 +258,7 @@ def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Tac
 def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
     refused = taccl("synthesize", *RING, "--target", "listing")
     assert (refused.exit_code, "'rccl'" in refused.stderr) == (2, True)
-    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl"]
+    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl", "mscclpp"]
 
 
 def offered(command: str, incomplete: str, option: str = "--target") -> list[str]:

@@ -92,11 +92,13 @@ def lines_of(text: str, places: Collection[str]) -> dict[str, int]:
 
     One pass through the text, which must be JSON.
     """
+    if not places:
+        return {}
     wanted = {place: _steps(place) for place in places}
     sought = {steps[:length] for steps in wanted.values() for length in range(len(steps) + 1)}
     found: dict[tuple[str | int, ...], int] = {}
     line, counted = 1, 0
-    for steps, position in _values(text, max(map(len, sought), default=0)):
+    for steps, position in _values(text, max(map(len, sought))):
         if steps in sought:
             line += text.count("\n", counted, position)
             counted = position
@@ -129,7 +131,8 @@ def _values(text: str, depth: int) -> Iterator[tuple[tuple[str | int, ...], int]
             steps.pop()
             key_is_next.pop()
         elif key_is_next and key_is_next[-1]:
-            steps[-1] = json.loads(token.group())
+            key = token.group()
+            steps[-1] = json.loads(key) if "\\" in key else key[1:-1]
             key_is_next[-1], begins = False, True
         elif begins:
             if len(steps) <= depth:

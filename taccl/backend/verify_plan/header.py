@@ -109,7 +109,7 @@ def _the_sizes_can_be_read(subject: Subject) -> None:
 def _some_size_is_served(subject: Subject) -> None:
     plan = subject.plan
     unit = smallest_unit(plan)
-    if unit is None:
+    if unit is None or plan.min_bytes < 0 or plan.max_bytes < 0:
         return
     least = max(1, -(-plan.min_bytes // unit)) * unit
     if plan.max_bytes < least:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taccl.backend.plan import Channel, Operation, OpName, Range, RankPlan
+from taccl.backend.plan import Channel, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
 from taccl.backend.verify.report import Refusal
 from taccl.backend.verify_plan.signatures import (
     PACKET_OPERANDS,
     REMOTE_OPERANDS,
-    SIGNATURES,
     SWITCH_OPERANDS,
     SYNCHRONIZING,
     Operand,
+    signature_of,
     uses_channels,
 )
 from taccl.backend.verify_plan.subject import At, Rule, Subject
@@ -37,8 +37,10 @@ def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int
 
     The size is the one that counts, in chunks, which need not be the range's own.
     """
-    signature = SIGNATURES[operation.name]
+    signature = signature_of(operation)
     sources, targets = operation.sources, operation.targets
+    if not sources and not targets:
+        return
     first = sources[0].size if sources else 0
     driving = targets if signature.sizes == "targets" else sources
     for key, own, shape in (
@@ -52,7 +54,7 @@ def ranges(operation: Operation) -> Iterator[tuple[str, int, Range, Operand, int
 
 def _the_channel_is_of_a_kind_that_works(subject: Subject) -> None:
     for at in subject.operations():
-        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        operation, signature = at.operation, signature_of(at.operation)
         kinds = {kind for _, _, _, kind, _ in ranges(operation)}
         # Without remote operands, sums look at no channel; switch operations never do.
         flushes = operation.name is OpName.FLUSH and operation.targets
@@ -76,8 +78,6 @@ def _on(operation: Operation) -> str:
     """What comes of a channel of the wrong kind."""
     if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
         return ", on which it puts and never signals"
-    if operation.name is OpName.PUT_PACKETS:
-        return ", on which it sends raw memory from wrong places"
     if operation.name in SYNCHRONIZING:
         return ", on which it does nothing, silently"
     return ", whose numbers the kernel takes for those of another kind"
@@ -85,7 +85,7 @@ def _on(operation: Operation) -> str:
 
 def _operands_are_complete_and_of_their_kinds(subject: Subject) -> None:
     for at in subject.operations():
-        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        operation, signature = at.operation, signature_of(at.operation)
         sources, targets = len(operation.sources), len(operation.targets)
         needed_sources, needed_targets = signature.sources.needed, signature.targets.needed
         if signature.sizes == "targets":
@@ -124,6 +124,9 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
         block = subject.plan.ranks[at.rank].blocks[at.block]
+        channels = signature_of(operation).channels
+        if channels and operation.channel not in (None, *channels):
+            continue  # told as that
         if operation.channel is not None and uses_channels(operation.name, operation.channel):
             count = len(block.channels_of(operation.channel))
             for number in operation.channels:
@@ -133,19 +136,26 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
                     )
                     hint = "numbers are places in the block's channels of that kind"
                     subject.operation(at, "channel-number", message, hint, fatal=True)
-        for key, place, each, kind, _ in ranges(operation):
-            if kind in REMOTE_OPERANDS and operation.channel in (Channel.MEMORY, Channel.PORT):
-                found, count = each.remote, len(block.remotes_of(operation.channel))
-                what = f"remote buffer {found} for {operation.channel.value} channels"
-            elif kind in SWITCH_OPERANDS:
-                found, count = each.switch, len(block.channels_of(Channel.SWITCH))
-                what = f"switch channel {found}"
-            else:
-                continue
-            if found is not None and not 0 <= found < count:
-                message = f"names {what} of its block as {key}[{place}]; the block has {count}"
+        operands = (("src_buff", operation.sources), ("dst_buff", operation.targets))
+        for where, each in (
+            (f"{key}[{place}]", each) for key, row in operands for place, each in enumerate(row)
+        ):
+            found = number_of(each, operation.channel, block)
+            if found is not None and not 0 <= found[0] < found[1]:
+                number, count, what = found
+                message = f"names {what} {number} of its block as {where}; the block has {count}"
                 hint = "numbers are places in the block's own lists"
                 subject.operation(at, "operand-number", message, hint, fatal=True)
+
+
+def number_of(each: Range, channel: Channel | None, block: PlanBlock) -> tuple[int, int, str] | None:
+    """The number by which a range names memory of others, how many the block has, and of what."""
+    if each.remote is not None and channel in (Channel.MEMORY, Channel.PORT):
+        count = len(block.remotes_of(channel))
+        return each.remote, count, f"remote buffer (for {channel.value} channels)"
+    if each.switch is not None:
+        return each.switch, len(block.channels_of(Channel.SWITCH)), "switch channel"
+    return None
 
 
 def _ranges_are_inside_their_buffers(subject: Subject) -> None:
@@ -164,12 +174,11 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
             if found is None:
                 continue
             whose, chunks = found
-            longest = max(each.size, size)
-            if each.index < 0 or each.index + longest > chunks:
-                effective = "" if size == each.size else f" (it moves {size} chunks, the size that counts)"
+            if each.index < 0 or each.index + size > chunks:
+                counted = "" if size == each.size else f", {size} of them since that size counts"
                 message = (
-                    f"touches chunks {each.index} .. {each.index + longest - 1} of {whose} as "
-                    f"{where}{effective}, which has {chunks}: other memory is read or overwritten"
+                    f"touches chunks {each.index} .. {each.index + size - 1} of {whose} as {where}{counted}; "
+                    f"there are {chunks}, and other memory is read or overwritten"
                 )
                 subject.operation(at, "operand-bounds", message, "correct index or size", fatal=True)
             elif size != each.size:
@@ -233,7 +242,8 @@ def _packets_lie_in_scratch(subject: Subject) -> None:
                 numbers = block.channels_of(Channel.SWITCH)
                 inside = 0 <= each.switch < len(numbers)
                 buffer = switch_of(rank, numbers[each.switch])[0] if inside else None
-            if buffer in (None, Buffer.SCRATCH):
+            raw = key == "src_buff" and at.operation.name is OpName.PUT_PACKETS
+            if buffer in (None, Buffer.SCRATCH) or raw:
                 continue
             if key == "src_buff":
                 message = (

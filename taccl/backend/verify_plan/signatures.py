@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
-from taccl.backend.plan import Channel, OpName
+from taccl.backend.plan import Channel, Operation, OpName
 
 
 class Operand(Enum):
@@ -123,11 +123,24 @@ SIGNATURES: dict[OpName, Signature] = {
     OpName.SWITCH_STORE_PACKETS: Signature((_SWITCH,), _PACKETS, Shape((Operand.SWITCH_PACKETS,))),
 }
 
+#: Through ports, they are taken for packets already.
+_PUT_OF_PACKETS = Signature((_PORT,), Shape((), Operand.PACKETS, 1), _SOME_REMOTE_PACKETS, "sources")
+
+
+def signature_of(operation: Operation) -> Signature:
+    """What an operation takes, with the kind of channel that it has."""
+    if operation.name is OpName.PUT_PACKETS and operation.channel is _PORT:
+        return _PUT_OF_PACKETS
+    return SIGNATURES[operation.name]
+
+
 SYNCHRONIZING = frozenset({OpName.SIGNAL, OpName.RELAXED_SIGNAL, OpName.WAIT, OpName.RELAXED_WAIT})
 WAITING = frozenset({OpName.WAIT, OpName.RELAXED_WAIT})
 #: Those that sum 16 bytes at a time, with a remainder.
 SUMMING = frozenset({OpName.REDUCE, OpName.REDUCE_SEND, OpName.READ_REDUCE, OpName.READ_REDUCE_SEND})
 PUTTING = frozenset({OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH})
+#: Those of which a lane puts each target through a channel of its own, with ports.
+LANES = frozenset({*PUTTING, OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS})
 
 
 def moves_packets(name: OpName) -> bool:
@@ -141,4 +154,4 @@ def uses_channels(name: OpName, channel: Channel | None) -> bool:
     """Whether an operation with this kind of channel looks at its channel ids."""
     if name in SYNCHRONIZING:
         return True
-    return channel is Channel.PORT and name in (*PUTTING, OpName.READ_PUT_PACKETS, OpName.FLUSH)
+    return channel is Channel.PORT and name in (*LANES, OpName.FLUSH)

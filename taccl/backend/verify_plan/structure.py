@@ -105,23 +105,31 @@ def _peers_are_other_ranks(subject: Subject) -> None:
 
 
 def _channels_have_two_ends(subject: Subject) -> None:
+    for number, peer, kind, count, theirs in _one_sided(subject):
+        message = (
+            f"has {count} {kind.value} channels to rank {peer}, which lists {theirs} back: nobody there can "
+            "signal or wait on the others"
+        )
+        hint = f"let rank {peer} list rank {number} as often"
+        subject.rank(number, "nameless-channel", message, hint, severity="warning")
+
+
+def _one_sided(subject: Subject) -> Iterator[tuple[int, int, Channel, int, int]]:
+    """Ranks that list a peer more often than it lists them: rank, peer, kind of channel, how often each."""
     ranks = subject.plan.ranks
     for kind in _TWO_ENDED:
         counts = [Counter(rank.peers_of(kind)) for rank in ranks]
         for number, mine in enumerate(counts):
             for peer, count in mine.items():
-                theirs = counts[peer][number] if 0 <= peer < len(ranks) and peer != number else count
-                if count > theirs:
-                    message = (
-                        f"has {count} {kind.value} channels to rank {peer}, which lists {theirs} back: "
-                        "nobody there can signal or wait on the others"
-                    )
-                    hint = f"let rank {peer} list rank {number} as often"
-                    subject.rank(number, "nameless-channel", message, hint, severity="warning")
+                if count > counts[peer][number]:
+                    yield number, peer, kind, count, counts[peer][number]
 
 
 def _waits_can_be_answered(subject: Subject) -> None:
     """A channel whose other end has no name is never signalled."""
+    one_sided = {(number, peer, kind): theirs for number, peer, kind, _, theirs in _one_sided(subject)}
+    if not one_sided:
+        return
     for at in subject.operations():
         kind = at.operation.channel
         if at.operation.name not in WAITING or kind not in _TWO_ENDED:
@@ -129,17 +137,16 @@ def _waits_can_be_answered(subject: Subject) -> None:
         rank = subject.plan.ranks[at.rank]
         ids = rank.blocks[at.block].channels_of(kind)
         for number in at.operation.channels:
-            if 0 <= number < len(ids) and 0 <= ids[number] < len(rank.peers_of(kind)):
-                peer, place = _end(rank, kind, ids[number])
-                back = subject.plan.ranks[peer].peers_of(kind) if 0 <= peer < subject.plan.num_ranks else ()
-                if back.count(at.rank) <= place:
-                    message = (
-                        f"waits on {kind.value} channel {ids[number]}, whose end at rank {peer} has no name, "
-                        "so no signal ever comes"
-                    )
-                    subject.operation(
-                        at, "wait-without-end", message, f"let rank {peer} list rank {at.rank} as often"
-                    )
+            if not 0 <= number < len(ids):
+                continue
+            peer, place = _end(rank, kind, ids[number])
+            if place >= one_sided.get((at.rank, peer, kind), place + 1):
+                message = (
+                    f"waits on {kind.value} channel {ids[number]}, whose end at rank {peer} has no name, so "
+                    "no signal ever comes"
+                )
+                hint = f"let rank {peer} list rank {at.rank} as often"
+                subject.operation(at, "wait-without-end", message, hint)
 
 
 def _end(rank: RankPlan, kind: Channel, channel: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from taccl.backend.plan import ExecutionPlan, Operation, PlanBlock, RankPlan
 from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
@@ -56,13 +57,18 @@ class Subject:
             for position, block in enumerate(rank.blocks):
                 yield number, position, block
 
-    def operations(self) -> Iterator[At]:
+    def operations(self) -> tuple[At, ...]:
         """Every operation, those inside pipelines after their pipeline."""
+        return self._operations
+
+    @cached_property
+    def _operations(self) -> tuple[At, ...]:
+        found = []
         for rank, number, block in self.blocks():
             for step, operation in enumerate(block.operations):
-                yield At(rank, number, step, None, operation)
-                for inner, each in enumerate(operation.inner):
-                    yield At(rank, number, step, inner, each)
+                found.append(At(rank, number, step, None, operation))
+                found += [At(rank, number, step, inner, each) for inner, each in enumerate(operation.inner)]
+        return tuple(found)
 
     def file(
         self,

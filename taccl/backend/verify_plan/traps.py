@@ -14,12 +14,13 @@ from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.header import largest_chunk
 from taccl.backend.verify_plan.operands import ranges, switch_of
 from taccl.backend.verify_plan.signatures import (
+    LANES,
     PACKET_OPERANDS,
     PUTTING,
-    SIGNATURES,
     SYNCHRONIZING,
     Operand,
     moves_packets,
+    signature_of,
     uses_channels,
 )
 from taccl.backend.verify_plan.subject import At, Rule, Subject
@@ -94,6 +95,7 @@ def _fields_do_not_lie_on_each_other(subject: Subject) -> None:
         operation = at.operation
         groups = {
             "channel_ids, src_buff or dst_buff": operation.channels or operation.sources or operation.targets,
+            "tbg_info": operation.share is not None and not operation.sources and not operation.targets,
             "iter_context": operation.turns is not None,
             "barrier_id": operation.barrier is not None,
             "semaphore_ids": operation.semaphores,
@@ -109,7 +111,7 @@ def _fields_do_not_lie_on_each_other(subject: Subject) -> None:
 
 def _nothing_is_ignored(subject: Subject) -> None:
     for at in subject.operations():
-        operation, signature = at.operation, SIGNATURES[at.operation.name]
+        operation, signature = at.operation, signature_of(at.operation)
         looks = [place for key, place, *_ in ranges(operation) if key == "src_buff"]
         is_flush = operation.name is OpName.FLUSH
         targets = (
@@ -125,6 +127,7 @@ def _nothing_is_ignored(subject: Subject) -> None:
             or (operation.channels and not is_flush and not uses_channels(operation.name, operation.channel)),
             "barrier_id": operation.barrier is not None and operation.name is not OpName.BARRIER,
             "semaphore_ids": operation.semaphores and operation.name not in _SEMAPHORES,
+            "tbg_info": operation.share is not None and not operation.sources and not operation.targets,
             "iter_context": operation.turns is not None and operation.name is not OpName.PIPELINE,
         }
         for key, is_ignored in ignored.items():
@@ -161,8 +164,8 @@ def _every_operation_does_something(subject: Subject) -> None:
 def _sources_of_a_put_are_in_one_buffer(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
-        of_memory = operation.name in PUTTING and operation.channel is Channel.MEMORY
-        if not (of_memory or operation.name is OpName.PUT_PACKETS) or not operation.sources:
+        puts = operation.name in PUTTING or operation.name is OpName.PUT_PACKETS
+        if not puts or operation.channel is not Channel.MEMORY or not operation.sources:
             continue
         first = operation.sources[0].buffer
         others = {each.buffer for each in operation.sources[: len(operation.targets)]} - {first, None}
@@ -175,8 +178,7 @@ def _sources_of_a_put_are_in_one_buffer(subject: Subject) -> None:
 def _each_target_of_a_port_has_its_channel(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
-        is_put = operation.name in PUTTING or operation.name is OpName.READ_PUT_PACKETS
-        if operation.channel is not Channel.PORT or not is_put:
+        if operation.channel is not Channel.PORT or operation.name not in LANES:
             continue
         lanes, channels = len(operation.targets), len(operation.channels)
         if channels < lanes:
@@ -194,6 +196,20 @@ def _each_target_of_a_port_has_its_channel(subject: Subject) -> None:
                     f"puts into memory of rank {found[1]} through a channel to rank {peers[ids[number]]}"
                 )
                 subject.operation(at, "port-target-owner", message, "use a channel to the owner", fatal=True)
+
+
+def _packets_go_through_ports_as_they_should(subject: Subject) -> None:
+    for at in subject.operations():
+        operation = at.operation
+        if operation.name is not OpName.PUT_PACKETS or operation.channel is not Channel.PORT:
+            continue
+        hint = "use cpkt into own scratch, then rppkt"
+        if any(each.buffer is not Buffer.SCRATCH for each in operation.sources):
+            message = "sends raw memory as packets through a port"
+            subject.operation(at, "packets-through-port", message, hint, fatal=True)
+        else:
+            message = "takes wrong memory unless the plan is the first of its process"
+            subject.operation(at, "packets-through-port", message, hint, severity="warning")
 
 
 def _gets_have_equal_offsets(subject: Subject) -> None:
@@ -326,7 +342,7 @@ def _switches_are_there(subject: Subject) -> None:
     names = {
         at.operation.name.value
         for at in subject.operations()
-        if Channel.SWITCH in SIGNATURES[at.operation.name].channels
+        if Channel.SWITCH in signature_of(at.operation).channels
     }
     if names:
         message = (
@@ -379,6 +395,7 @@ TRAP_RULES: tuple[Rule, ...] = (
     _every_operation_does_something,
     _sources_of_a_put_are_in_one_buffer,
     _each_target_of_a_port_has_its_channel,
+    _packets_go_through_ports_as_they_should,
     _gets_have_equal_offsets,
     _the_halves_of_scratch_are_alike,
     _packets_and_plain_chunks_lie_apart,
