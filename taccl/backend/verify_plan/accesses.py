@@ -42,6 +42,26 @@ class Actor:
     call: int
 
 
+@dataclass(frozen=True, slots=True)
+class When:
+    """What is known at an access, and how others know that it is done.
+
+    Parameters
+    ----------
+    moment : knows all that is known then; of `each` cell one of its own, this being the first.
+    column, tick : tell, in a clock, that it is done.
+    segment : of threads, between two meetings of their block; nobody else has the same.
+    width : bytes that a thread handles at a time.
+    """
+
+    moment: int
+    column: int
+    tick: int
+    segment: int
+    width: int = NO_THREAD
+    each: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Access:
     """One row per cell that is touched.
@@ -50,10 +70,8 @@ class Access:
     ----------
     cell, writes, packets : what, whether it is written, and whether as packets.
     actor : who. call : when.
-    moment : knows all that is known when it is touched.
-    column, tick : tell, in a clock, that it is done.
-    segment : of threads, between two meetings of their block; no two others have the same.
-    width, start : of threads, which of them it is: bytes at a time, counted from this cell.
+    moment, column, tick, segment, width : as `When` says.
+    start : of threads, from which cell on they count.
     element : its moment is one of this thread alone.
     """
 
@@ -87,25 +105,11 @@ class Record:
         return len(self.actors) - 1
 
     def add(
-        self,
-        first: int,
-        count: int,
-        *,
-        actor: int,
-        moment: int,
-        column: int,
-        tick: int,
-        segment: int,
-        writes: bool = False,
-        packets: bool = False,
-        width: int = NO_THREAD,
-        each: bool = False,
+        self, first: int, count: int, actor: int, when: When, writes: bool = False, packets: bool = False
     ) -> None:
-        """`count` cells from `first` on; `each` : every cell has a moment of its own, from `moment` on."""
-        call = self.actors[actor].call
-        self.rows.append(
-            (first, count, writes, packets, actor, call, moment, column, tick, segment, width, each)
-        )
+        """An actor touches `count` cells from `first` on."""
+        row = (when.moment, when.column, when.tick, when.segment, when.width, when.each)
+        self.rows.append((first, count, writes, packets, actor, self.actors[actor].call, *row))
 
     def columns(self) -> Access:
         """Range by range, cell by cell."""

@@ -7,13 +7,11 @@ order, and is read from the acts of one call. It knows acts; how they are execut
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from taccl.backend.verify.report import Collector, Severity
 from taccl.backend.verify_plan.acts import Act, Kind, Unfolded
-
-_User = tuple[int, Act]
 
 
 @dataclass(eq=False)
@@ -42,23 +40,18 @@ def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector:
     seen : what was told already, at another size of call; added to.
     """
     teller = _Teller(unfolded, seen, collector)
-    ends, semaphores, nameless = _uses(unfolded, teller)
+    ends, semaphores = _uses(unfolded, teller)
     for end, uses in sorted(ends.items()):
         teller.end(end, uses)
-    for block, act, end in nameless:
-        teller.nameless(block, act, end)
     for semaphore, uses in sorted(semaphores.items()):
         teller.semaphore(semaphore, uses)
     _barriers(unfolded, teller)
 
 
-def _uses(
-    unfolded: Unfolded, teller: _Teller
-) -> tuple[dict[int, _Uses], dict[int, _Uses], list[tuple[int, Act, int]]]:
-    """Per end of a channel, and per semaphore, its uses; and signals to ends that are not there."""
+def _uses(unfolded: Unfolded, teller: _Teller) -> tuple[dict[int, _Uses], dict[int, _Uses]]:
+    """Per end of a channel, and per semaphore, its uses; signals to ends that are not there count nowhere."""
     ends: dict[int, _Uses] = defaultdict(_Uses)
     semaphores: dict[int, _Uses] = defaultdict(_Uses)
-    nameless = []
     for block, acts in enumerate(unfolded.acts):
         waiting: dict[int, int] = {}
         for act in acts:
@@ -67,9 +60,7 @@ def _uses(
             signalled = act.ends if act.kind is Kind.SIGNAL else ()
             for end in (*signalled, *(push.end for push in act.pushes if push.signals)):
                 partner = unfolded.ends.partner[end]
-                if partner < 0:
-                    nameless.append((block, act, end))
-                else:
+                if partner >= 0:
                     ends[partner].count_up(block, act)
             if act.kind is Kind.WAIT:
                 for lane, end in enumerate(act.ends):
@@ -81,22 +72,19 @@ def _uses(
                     semaphores[semaphore].count_up(block, act)
                 else:
                     semaphores[semaphore].count_down(block, act)
-    return ends, semaphores, nameless
+    return ends, semaphores
 
 
 def _barriers(unfolded: Unfolded, teller: _Teller) -> None:
-    users: dict[tuple[int, int], dict[int, Act]] = defaultdict(dict)
-    times: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
-    members: dict[tuple[int, int], set[int]] = defaultdict(set)
+    calls: dict[tuple[int, int], dict[int, list[Act]]] = defaultdict(dict)
     for block, acts in enumerate(unfolded.acts):
         for act in acts:
             if act.kind is Kind.BARRIER and act.barrier[1] > 1:
                 key = unfolded.blocks[block][0], act.barrier[0]
-                users[key].setdefault(block, act)
-                times[key][block] += 1
-                members[key].add(act.barrier[1])
-    for key, blocks in users.items():
-        teller.barrier(key, blocks, times[key], members[key])
+                calls[key].setdefault(block, []).append(act)
+    for (_, barrier), of_blocks in calls.items():
+        if len({len(each) for each in of_blocks.values()}) > 1:
+            teller.barrier(barrier, of_blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,17 +114,6 @@ class _Teller:
         else:
             self._add(block, act, "unequal-signals", f"waits too often: {said}, so it hangs")
 
-    def nameless(self, block: int, act: Act, end: int) -> None:
-        """A signal to an end that the other rank has not listed."""
-        name = self.unfolded.ends.name(end)
-        self._add(
-            block,
-            act,
-            "unread-signal",
-            f"signals on {name}, which that rank does not list: nobody can wait for it",
-            True,
-        )
-
     def two_lanes(self, block: int, act: Act, end: int) -> None:
         """Two threads wait at one end, in no order."""
         name = self.unfolded.ends.name(end)
@@ -159,20 +136,12 @@ class _Teller:
             message = f"does not return it to its value: {said}, so it {what}"
             self._add(block, act, "unequal-releases", message)
 
-    def barrier(
-        self, key: tuple[int, int], users: dict[int, Act], times: Counter[int], members: set[int]
-    ) -> None:
-        """A barrier of a rank: exactly its members call it, all equally often."""
-        block, act = next(iter(users.items()))
-        said = f"barrier {key[1]} is called by {len(users)} thread blocks"
-        if len(members) > 1:
-            counts = " and ".join(str(each) for each in sorted(members))
-            message = f"does not say what others say: {said}, for {counts} blocks"
-            self._add(block, act, "barrier-members", message)
-        elif len(users) != max(members):
-            self._add(block, act, "barrier-members", f"meets {max(members)} blocks, but {said}")
-        elif len(set(times.values())) > 1:
-            self._add(block, act, "barrier-members", f"is called unequally often: {said}")
+    def barrier(self, barrier: int, calls: dict[int, list[Act]]) -> None:
+        """Blocks call a barrier unequally often."""
+        block, acts = min(calls.items(), key=lambda each: len(each[1]))
+        most = max(map(len, calls.values()))
+        message = f"calls barrier {barrier} in {len(acts)} of the {most} times that others do"
+        self._add(block, acts[0], "barrier-members", message)
 
     def _several(self, users: dict[int, Act], verb: str, name: str, rule: str, instead: str) -> None:
         if len(users) > 1:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taccl.backend.verify_plan.accesses import (
-    NO_THREAD,
     PACKET_WIDTH,
     PLAIN_WIDTH,
     Actor,
     Record,
+    When,
     Who,
 )
 from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded
@@ -199,16 +199,9 @@ class _Run:
             edges = [(block.base, DATA) for block in blocks] if call else []
             kernel = self.order.moment(-1, edges, self.host_column[rank], call + 1)
             start, end = self.unfolded.layout.user[rank].tolist()
-            self.record.add(
-                start,
-                end - start,
-                actor=self.record.new_actor(Actor(Who.HOST, rank, -1, None, call)),
-                moment=kernel,
-                column=self.host_column[rank],
-                tick=call + 1,
-                segment=self._new_segment(),
-                writes=True,
-            )
+            actor = self.record.new_actor(Actor(Who.HOST, rank, -1, None, call))
+            when = When(kernel, self.host_column[rank], call + 1, self._new_segment())
+            self.record.add(start, end - start, actor, when, writes=True)
             for block in blocks:
                 block.at, block.lane, block.ended = 0, 0, False
                 block.kernel = block.base = kernel
@@ -384,7 +377,12 @@ class _Run:
         actor = self.record.new_actor(Actor(Who.BLOCK, block.rank, block.number, act, self.contents.call))
         for move in act.moves:
             moments = self._thread_moments(block, move) if _has_packets(move) else None
-            self._touch(move, actor, block, moments)
+            tick, segment = block.met + 1, block.segment
+            if moments is None:
+                when = When(block.base, block.column, tick, segment, PLAIN_WIDTH)
+            else:
+                when = When(int(moments[0]), block.column, tick, segment, PACKET_WIDTH, True)
+            self._touch(move, actor, when)
             if move.targets:
                 self.contents.carry_out(move, actor, moments)
                 self._tell_readers(move)
@@ -408,21 +406,15 @@ class _Run:
             moments.append(block.threads[place])
         return np.array(moments, dtype=np.int64)
 
-    def _touch(self, move: Move, actor: int, block: _Block, moments: IntArray | None) -> None:
-        for cells in (*move.sources, *move.targets):
-            self.record.add(
-                self.contents.place(cells),
-                move.count,
-                actor=actor,
-                moment=block.base if moments is None else int(moments[0]),
-                column=block.column,
-                tick=block.met + 1,
-                segment=block.segment,
-                writes=any(cells is each for each in move.targets),
-                packets=cells.packets,
-                width=PLAIN_WIDTH if moments is None else PACKET_WIDTH,
-                each=moments is not None,
-            )
+    def _touch(self, move: Move, actor: int, when: When) -> None:
+        """Record all accesses; what is put where it is already is only read."""
+        read = [self.contents.place(each) for each in move.sources]
+        for first, cells in zip(read, move.sources, strict=True):
+            self.record.add(first, move.count, actor, when, packets=cells.packets)
+        for cells in move.targets:
+            first = self.contents.place(cells)
+            if read != [first]:
+                self.record.add(first, move.count, actor, when, writes=True, packets=cells.packets)
 
     def _tell_readers(self, move: Move) -> None:
         for target in move.targets:
@@ -459,21 +451,9 @@ class _Run:
         moment = self.order.moment(block.kernel, edges, column, tick)
         queued.append(_Queued(moment, block.segment, lane))
         actor = self.record.new_actor(Actor(Who.TRANSFER, block.rank, block.number, act, self.contents.call))
-        segment = self._new_segment()
-        for cells in (*move.sources, *move.targets):
-            self.record.add(
-                self.contents.place(cells),
-                move.count,
-                actor=actor,
-                moment=moment if moments is None else int(moments[0]),
-                column=column,
-                tick=tick,
-                segment=segment,
-                writes=any(cells is each for each in move.targets),
-                packets=cells.packets,
-                width=NO_THREAD,
-                each=moments is not None,
-            )
+        first = moment if moments is None else int(moments[0])
+        when = When(first, column, tick, self._new_segment(), each=moments is not None)
+        self._touch(move, actor, when)
         self.contents.carry_out(move, actor, moments)
         self._tell_readers(move)
 
