@@ -1,0 +1,458 @@
+"""What a plan computes, and whether it does so in every order: each rule shown at the smallest plan."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plan_examples import (
+    CLOSE,
+    HANDSHAKE,
+    PLANS,
+    Lines,
+    multicast_allgather,
+    packet_allreduce,
+    pipelined_relay,
+    plan,
+    rank,
+    shared_allgather,
+)
+from plan_mutations import without
+from plans import ALLGATHER, ALLREDUCE, DATA, RELAY, SHARED
+
+from taccl.backend.mscclpp.reader import read_plan
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.verify.report import Report
+from taccl.backend.verify_plan import verify_plan
+from taccl.collective import Collective, Placement
+
+
+def told(report: Report, severity: str = "error") -> set[str]:
+    """The rules of all findings that only an execution shows."""
+    return {each.rule for each in report.findings if each.severity == severity and each.layer != "structure"}
+
+
+def both(
+    text: str, chunks: tuple[int, int, int] = (1, 2, 1), collective: str = "allgather", **fields: object
+):
+    """Two ranks that do the same: `{me}` and `{you}` are their numbers, remote buffers are o, s and i."""
+    return plan(
+        collective,
+        [
+            rank(
+                r,
+                chunks,
+                [Lines(text.format(me=r, you=1 - r), (0, 1), (0,))],
+                memory=(1 - r, 1 - r),
+                port=(1 - r,),
+                remotes=((1 - r, "o", "mp"), (1 - r, "s", "mp"), (1 - r, "i", "mp")),
+            )
+            for r in range(2)
+        ],
+        **fields,
+    )
+
+
+BODY = "put m i0 > R0:{me}\ncopy i0 > o{me}\n"
+
+
+# Right plans
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_right_plans_of_all_kinds_are_right(name: str) -> None:
+    report = verify_plan(PLANS[name])
+    assert report.ok and not told(report, "warning")
+    facts = report.facts
+    assert (facts.in_place if PLANS[name].in_place else facts.out_of_place) == "right"
+    assert facts.races == 0 and facts.deadlock is False
+
+
+def test_stores_through_a_switch_reach_all_members() -> None:
+    assert verify_plan(multicast_allgather()).facts.out_of_place == "right"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="these plans are not at hand")
+def test_real_plans_are_right_and_two_leave_their_sources_unflushed() -> None:
+    warned = {}
+    for path in sorted(SHARED.glob("*.json")):
+        report = verify_plan(read_plan(path))
+        assert not told(report), path.name
+        assert "right" in (report.facts.in_place, report.facts.out_of_place)
+        warned[path.stem] = told(report, "warning")
+    leaning = {name for name, rules in warned.items() if rules}
+    assert leaning == {"dsl-reducescatter_hier_2x4", "dsl-sendrecv_4"}
+    assert all(warned[name] == {"unflushed-source"} for name in leaning)
+
+
+@pytest.mark.parametrize("name", [ALLGATHER, ALLREDUCE, RELAY])
+def test_no_operation_of_a_napkin_plan_can_be_left_out(name: str) -> None:
+    whole = read_plan(DATA / f"{name}.json")
+    harmless = {
+        (r, step)
+        for r, chosen in enumerate(whole.ranks)
+        for step in range(len(chosen.blocks[0].operations))
+        if verify_plan(without(whole, r, 0, step)).ok
+    }
+    # The slots of this AllReduce are free since the last call ended, and its results wait for the next nop.
+    assert harmless == ({(0, 2), (1, 2)} if name == ALLREDUCE else set())
+
+
+# Hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (HANDSHAKE + BODY + CLOSE, None),
+        ("nop\n" + BODY + CLOSE, "before-start"),
+        ("rlxsignal m0\nrlxwait m0\n" + BODY + CLOSE, "before-start"),
+        (HANDSHAKE + BODY, "outstanding-at-end"),
+        (HANDSHAKE + BODY + "signal m0\nwait m0", "outstanding-at-end"),
+    ],
+)
+def test_peers_write_into_outputs_only_while_the_kernel_of_their_owner_runs(
+    text: str, rule: str | None
+) -> None:
+    assert told(verify_plan(both(text))) == ({rule} if rule else set())
+
+
+def test_peers_read_inputs_only_while_the_kernel_of_their_owner_runs() -> None:
+    body = "rre m i0 R2:0 > o0\n"
+    for text, rules in (
+        (HANDSHAKE + body + "nop\nrlxsignal m0\nrlxwait m0", set()),
+        ("nop\n" + body + "nop\nrlxsignal m0\nrlxwait m0", {"before-start"}),
+        (HANDSHAKE + body, {"outstanding-at-end"}),
+    ):
+        assert told(verify_plan(both(text, (1, 1, 0), "allreduce"))) == rules
+
+
+def test_data_of_which_only_relaxed_signals_speak_are_warned_of() -> None:
+    report = verify_plan(both(HANDSHAKE + BODY + "nop\nrlxsignal m0\nrlxwait m0"))
+    assert report.ok and told(report, "warning") == {"relaxed-data"}
+
+
+def test_out_of_place_a_callers_input_is_left_alone() -> None:
+    text = HANDSHAKE + BODY + CLOSE + "nop\ncopy o{you} > i0"
+    assert told(verify_plan(both(text))) == {"input-changed"}
+
+
+# Threads, lanes, channels
+
+
+def test_threads_of_a_block_meet_at_nops_only_but_one_thread_keeps_its_own_order() -> None:
+    start, end = (
+        HANDSHAKE + "put m i0 > R1:0\nnop\nsignal m0\nwait m0\nnop\n",
+        "nop\nrlxsignal m0\nrlxwait m0",
+    )
+    good = start + "re i0 s0 > o0\n" + end
+    assert verify_plan(both(good, (1, 1, 1), "allreduce")).ok
+    same_start = start + "copy s0 > o0\nre o0 i0 > o0\n" + end
+    assert verify_plan(both(same_start, (1, 1, 1), "allreduce")).ok
+    shifted = HANDSHAKE + "put m i0+2 > R1:0+2\nnop\nsignal m0\nwait m0\nnop\ncopy s0+2 > o0+2\n"
+    for place, rules in (("o0+2 i0+2 > o0+2", set()), ("o1 i1 > o1\nre o0 i0 > o0", {"race"})):
+        text = f"{shifted}re {place}\n{end}"
+        assert told(verify_plan(both(text, (2, 2, 2), "allreduce"))) == rules
+
+
+def test_an_operation_must_not_read_what_its_other_threads_write() -> None:
+    text = "copy i0 > s0\nnop\ncopy s0+2 > s1+2\n"
+    assert told(verify_plan(both(text, (1, 1, 3), "test"))) == {"race"}
+
+
+def test_what_a_lane_has_heard_holds_for_what_it_does_next_and_for_no_other_lane() -> None:
+    ranks = [
+        rank(0, (1, 1, 0), [Lines("{}\npwsf p{} i0 > R0:0\ncopy i0 > o0", (), (0, 1))]),
+        rank(1, (1, 1, 0), [Lines("signal p0\nwait p1", (), (0, 1))]),
+    ]
+    for waits, lane, rules in (("wait p0", 1, set()), ("wait p1,0", 1, {"before-start"})):
+        text = f"{waits}\npwsf p{lane} i0 > R0:0\ncopy i0 > o0"
+        ranks[0] = rank(0, (1, 1, 0), [Lines(text, (), (0, 1))], port=(1, 1), remotes=((1, "o", "p"),))
+        signals = "signal p0,1\nwait p1" if "," in waits else "signal p0\nwait p1"
+        ranks[1] = rank(1, (1, 1, 0), [Lines(signals, (), (0, 1))], port=(0, 0))
+        assert told(verify_plan(plan("broadcast", ranks))) == rules
+
+
+def test_a_port_reads_its_source_some_time_after_it_was_pushed() -> None:
+    start, end = "signal p0\nwait p0\nnop\ncopy i0 > s0\nnop\n", "wait p0\ncopy i0 > o{me}"
+    rewrites = "nop\ncopy o{me} > s0\n"
+    assert told(verify_plan(both(start + "pwsf p0 s0 > R0:{me}\n" + end))) == set()
+    flushed = verify_plan(both(start + "pwsf p0 s0 > R0:{me}\n" + end + "\n" + rewrites))
+    assert told(flushed) == set()
+    assert told(
+        verify_plan(both(start + "pws p0 s0 > R0:{me}\ncopy i0 > o{me}\n" + rewrites + "wait p0"))
+    ) == {"race"}
+
+
+def test_a_source_that_is_not_flushed_may_be_rewritten_by_its_host() -> None:
+    text = "signal p0\nwait p0\nnop\npws p0 i0 > R0:{me}\ncopy i0 > o{me}\nwait p0"
+    report = verify_plan(both(text))
+    assert report.ok and told(report, "warning") == {"unflushed-source"}
+
+
+def test_a_port_signal_says_nothing_of_puts_on_another_channel() -> None:
+    ranks = [
+        rank(
+            r,
+            (1, 2, 0),
+            [
+                Lines(
+                    f"signal p0\nwait p0\nnop\nput p{put} i0 > R0:{r}\nsignal p0\nwait p0\ncopy i0 > o{r}",
+                    (),
+                    (0, 1),
+                )
+            ],
+            port=(1 - r, 1 - r),
+            remotes=((1 - r, "o", "p"),),
+        )
+        for put in (1,)
+        for r in range(2)
+    ]
+    report = verify_plan(plan("allgather", ranks))
+    assert told(report) == {"outstanding-at-end"}
+
+
+# Counters
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("signal m1\n" + HANDSHAKE + BODY + CLOSE + "wait m1", set()),
+        ("signal m0\n" + HANDSHAKE + BODY + CLOSE, {"unequal-signals"}),
+        ("wait m1\n" + HANDSHAKE + BODY + CLOSE + "signal m1", {"deadlock"}),
+        ("wait m1\n" + HANDSHAKE + BODY + CLOSE, {"deadlock", "unequal-signals"}),
+    ],
+)
+def test_every_call_waits_for_as_many_signals_as_it_gets(text: str, rules: set[str]) -> None:
+    found = told(verify_plan(both(text)))
+    assert rules <= found and bool(rules) == bool(found)
+
+
+def test_signals_that_nobody_waits_for_are_warned_of() -> None:
+    report = verify_plan(both("signal m1\n" + HANDSHAKE + BODY + CLOSE))
+    assert report.ok and told(report, "warning") == {"unread-signal"}
+
+
+def test_several_blocks_at_one_end_of_a_channel_are_an_error() -> None:
+    shared = shared_allgather()
+    chosen = shared.ranks[0]
+    blocks = tuple(replace(each, channels=chosen.blocks[0].channels) for each in chosen.blocks)
+    mutant = replace(shared, ranks=(replace(chosen, blocks=blocks), shared.ranks[1]))
+    assert "shared-channel-end" in told(verify_plan(mutant))
+
+
+def test_semaphores_return_to_their_value_and_have_one_block_that_acquires() -> None:
+    one, two = "copy i0 > s0\nnop\nsem_release sem=0", "sem_acquire sem=0\nnop\ncopy s0 > o0"
+
+    def found(*texts: str, value: int = 0) -> set[str]:
+        blocks = [Lines(text) for text in texts]
+        ranks = [rank(r, (1, 1, 1), blocks, semaphores=(value,)) for r in range(2)]
+        return told(verify_plan(plan("custom", ranks)))
+
+    assert found(one, two) == set()
+    assert found(one, two, value=1) == {"race"}
+    assert found(one.replace("nop", "copy i0 > o0"), two) == {"race"}
+    assert found(one + "\nsem_release sem=0", two) == {"unequal-releases"}
+    assert found(one, two, "sem_acquire sem=0") == {"shared-semaphore", "unequal-releases", "deadlock"}
+    assert found(
+        "sem_release sem=0", two.replace("nop\n", ""), one.replace("sem_release", "sem_acquire")
+    ) == {*("shared-semaphore", "unequal-releases", "deadlock")}
+
+
+def test_the_last_of_several_acquisitions_knows_of_every_block_that_released() -> None:
+    parts = [f"copy i{k} > s{k}\nnop\nsem_release sem=0" for k in range(2)]
+    both_of = "sem_acquire sem=0\nsem_acquire sem=0\nnop\ncopy s0+2 > o0+2"
+    one_of = "sem_acquire sem=0\nnop\ncopy s0+2 > o0+2\nsem_acquire sem=0"
+    for text, rules in ((both_of, set()), (one_of, {"race"})):
+        blocks = [Lines(each) for each in (*parts, text)]
+        ranks = [rank(r, (2, 2, 2), blocks, semaphores=(0,)) for r in range(2)]
+        assert told(verify_plan(plan("custom", ranks))) == rules
+
+
+def test_a_circle_of_waits_is_told_with_its_members() -> None:
+    (finding,) = [
+        each
+        for each in verify_plan(both("wait m0\nsignal m0\n" + HANDSHAKE + BODY + CLOSE)).findings
+        if each.rule == "deadlock"
+    ]
+    assert (finding.rank, finding.thread_block, finding.step) == (0, 0, 0)
+    assert "2 thread blocks are stuck" in finding.message and "rank 1, thread block 0" in finding.message
+
+
+# Calls one after the other
+
+
+def test_scratch_is_used_again_only_once_its_reader_is_known_to_be_done() -> None:
+    take = "put m i0 > R1:0\nnop\nsignal m0\nwait m0\nnop\nre i0 s0 > o0\n"
+    assert told(verify_plan(both(take, (1, 1, 1), "allreduce"))) == {"race"}
+    assert told(verify_plan(both(HANDSHAKE + take, (1, 1, 1), "allreduce"))) == set()
+    assert told(verify_plan(both(take + "nop\nrlxsignal m0\nrlxwait m0", (1, 1, 1), "allreduce"))) == set()
+
+
+def test_packets_need_two_halves_of_scratch_or_word_from_their_readers() -> None:
+    exchange = "ppkt m i0 > R1:0\nupkt s0 > o{you}\ncopy i0 > o{me}"
+    one_way = plan(
+        "broadcast",
+        [
+            rank(
+                0, (1, 1, 1), [Lines("ppkt m i0 > R0:0\ncopy i0 > o0")], memory=(1,), remotes=((1, "s", "m"),)
+            ),
+            rank(1, (1, 1, 1), [Lines("upkt s0 > o0")], memory=(0,)),
+        ],
+        protocol="LL",
+    )
+    assert told(verify_plan(both(exchange, protocol="LL"))) == {"race"}
+    assert told(verify_plan(both(exchange, protocol="LL", double_scratch=True))) == set()
+    assert told(verify_plan(replace(one_way, double_scratch=True))) == {"race"}
+    assert told(verify_plan(packet_allreduce(double=False))) == set()
+
+
+def test_packets_speak_for_the_reads_of_their_thread_and_publish_no_other_data() -> None:
+    text = "put m i0 > R0:{me}\nnop\nppkt m i0 > R1:0\nupkt s0 > s1\nnop\ncopy i0 > o{me}"
+    report = verify_plan(both(text, (1, 2, 4), protocol="LL", double_scratch=True))
+    assert {"before-start", "outstanding-at-end"} <= told(report)
+
+
+def test_a_packet_is_not_put_where_another_of_this_call_is() -> None:
+    text = "ppkt m i0 > R1:0\nppkt m i1 > R1:0\nupkt s0 > o0\ncopy i0 > o1"
+    report = verify_plan(both(text, (2, 2, 2), "custom", protocol="LL", double_scratch=True))
+    assert "packet-slot-twice" in told(report)
+
+
+def test_packets_that_nobody_writes_are_waited_for_in_vain() -> None:
+    text = "ppkt m i0 > R1:0\nupkt s1 > o{you}\ncopy i0 > o{me}"
+    report = verify_plan(both(text, (1, 2, 2), protocol="LL", double_scratch=True))
+    assert told(report) == {"deadlock"}
+
+
+# Parts and slices
+
+
+def test_blocks_that_cut_their_ranges_unlike_race() -> None:
+    """A block waits for the partner of its own part, which has not put all that is read here."""
+    whole = shared_allgather()
+    assert verify_plan(whole).ok
+
+    def read(k: int) -> str:
+        return f"{HANDSHAKE}put m i0+2 > R0:0+2 share={k}/2\nnop\nsignal m0\nwait m0\nnop\n"
+
+    def build(last: str) -> ExecutionPlan:
+        ranks = [
+            rank(
+                r,
+                (2, 2, 2),
+                [Lines(read(k) + last.format(k=k), (k,)) for k in range(2)],
+                memory=(1 - r, 1 - r),
+                remotes=((1 - r, "s", "m"),),
+            )
+            for r in range(2)
+        ]
+        return plan("custom", ranks)
+
+    assert told(verify_plan(build("copy s0+2 > o0+2 share={k}/2"))) == set()
+    assert told(verify_plan(build("copy s0 > o0 share={k}/2\ncopy s1 > o1 share={k}/2"))) == {"race"}
+
+
+def test_a_part_of_ranges_of_unlike_lengths_means_nothing() -> None:
+    text = HANDSHAKE + "put m i0+2 > R0:0 share=0/2\n" + CLOSE
+    report = verify_plan(both(text, (2, 2, 0), "custom"))
+    assert "uneven-operands" in {each.rule for each in report.errors}
+
+
+def test_pipelines_are_looked_at_for_several_turns() -> None:
+    right = pipelined_relay()
+    reader = right.ranks[1].blocks[1]
+    (pipeline,) = reader.operations
+    shorter = replace(pipeline, turns=replace(pipeline.turns, unit_bytes=32))
+    blocks = (right.ranks[1].blocks[0], replace(reader, operations=(shorter,)))
+    mutant = replace(right, ranks=(right.ranks[0], replace(right.ranks[1], blocks=blocks)))
+    assert "unequal-releases" in told(verify_plan(mutant))
+
+
+# What is wanted
+
+
+def test_a_wrong_output_is_told_with_what_it_holds_and_who_wrote_it() -> None:
+    report = verify_plan(both(HANDSHAKE + "put m i0 > R0:{me}\ncopy i0 > o{you}\n" + CLOSE))
+    assert report.facts.out_of_place == "wrong"
+    found = [each for each in report.findings if each.rule == "wrong-result"]
+    assert found[0].rank is not None and "should hold input chunk" in found[0].message
+
+
+def test_what_is_left_of_an_earlier_call_is_not_right() -> None:
+    """The peer's chunk is fetched from the slot before this call's has come."""
+    text = (
+        HANDSHAKE + "copy s0 > o{you}\nnop\nput m i0 > R1:0\ncopy i0 > o{me}\nnop\nsignal m0\nwait m0\nnop\n"
+        "signal m0\nwait m0"
+    )
+    report = verify_plan(both(text))
+    messages = [each.message for each in report.findings if each.rule == "wrong-result"]
+    assert any("from an earlier call" in each for each in messages)
+    assert "unwritten-read" in told(report)
+
+
+def test_a_broadcast_may_have_any_root_unless_one_is_given() -> None:
+    relay = read_plan(DATA / f"{RELAY}.json")
+    assert verify_plan(relay).facts.root == 0
+    assert verify_plan(relay, root=0).ok
+    assert told(verify_plan(relay, root=2)) == {"wrong-result"}
+
+
+@pytest.mark.parametrize(("group", "right"), [(4, True), (2, True), (3, False)])
+def test_sendrecv_goes_round_all_ranks_or_round_groups_of_equal_size(group: int, right: bool) -> None:
+    ranks = []
+    for r in range(4):
+        first = r // group * group
+        after, before = first + (r + 1 - first) % group, first + (r - 1 - first) % group
+        after, before = min(after, 3), min(before, 3)
+        ranks.append(
+            rank(
+                r,
+                (1, 1, 0),
+                [Lines("signal p1\nwait p0\nnop\npwsf p0 i0 > R0:0\nwait p1", (), (0, 1))],
+                port=(after, before),
+                remotes=((after, "o", "p"),),
+            )
+        )
+    assert verify_plan(plan("sendrecv", ranks)).ok is right
+
+
+def swap() -> Collective:
+    """Two ranks change chunks."""
+    chunk, zero = np.arange(2), np.zeros(2, dtype=np.int64)
+    return Collective(
+        name="swap",
+        num_ranks=2,
+        chunks_per_rank=1,
+        chunks_per_size=1,
+        inputs=Placement(chunk, chunk, zero),
+        outputs=Placement(chunk, 1 - chunk, zero),
+        reduces=np.zeros(2, dtype=np.bool_),
+        owner=chunk,
+        in_place_shift=zero,
+    )
+
+
+def test_a_custom_collective_is_checked_where_it_is_given() -> None:
+    text = HANDSHAKE + "put m i0+2 > R0:0+2\n" + CLOSE
+    swaps = both(text, (2, 2, 0), "custom")
+    report = verify_plan(swaps)
+    assert report.ok and told(report, "warning") == {"unknown-result"}
+    assert verify_plan(swaps, collective=swap()).facts.out_of_place == "right"
+    keeps = both("copy i0+2 > o0+2", (2, 2, 0), "custom")
+    assert told(verify_plan(keeps, collective=swap())) == {"wrong-result"}
+
+
+def test_in_place_a_copy_onto_itself_changes_nothing() -> None:
+    text = HANDSHAKE + BODY.replace("i0 > R0", "o{me} > R0") + CLOSE
+    assert verify_plan(both(text, in_place=True)).facts.in_place == "right"
+
+
+def test_a_chunk_of_sums_has_every_contribution_once() -> None:
+    text = (
+        HANDSHAKE
+        + "put m i0 > R1:0\nnop\nsignal m0\nwait m0\nnop\nre i0 s0 s0 > o0\nnop\nrlxsignal m0\nrlxwait m0"
+    )
+    report = verify_plan(both(text, (1, 1, 1), "allreduce"))
+    assert any("more than once" in each.message for each in report.errors)
+    assert np.all([each.layer == "meaning" for each in report.errors])
