@@ -446,3 +446,8 @@ class Machine:
 def outcomes(plan: ExecutionPlan, runs: int, *, units: int = 2, seed: int = 0) -> set[str]:
     """What random runs of a plan come to."""
     return {Machine(plan, units, random.Random(seed + k)).run() for k in range(runs)}
+
+
+def goes_wrong(plan: ExecutionPlan, runs: int, *, units: int = 2, seed: int = 0) -> bool:
+    """Whether one of so many random runs does not end right."""
+    return any(Machine(plan, units, random.Random(seed + k)).run() != "right" for k in range(runs))
