@@ -32,12 +32,13 @@ RANGE = re.compile(r"(?:([ios])|R(\d+):|W(\d+):)(\d+)(?:\+(\d+))?$")
 
 @dataclass(frozen=True)
 class Lines:
-    """A block: its operations as lines, and which channels of its rank it uses."""
+    """A block: its operations as lines, the channels that it uses, and the remote buffers (None: all)."""
 
     text: str
     memory: tuple[int, ...] = ()
     port: tuple[int, ...] = ()
     switch: tuple[int, ...] = ()
+    remotes: tuple[int, ...] | None = None
 
 
 def operation(line: str) -> Operation:
@@ -122,7 +123,7 @@ def rank(
                 tuple(
                     BlockRemotes(KINDS[letter], ids)
                     for letter in "mp"
-                    if (ids := tuple(k for k, each in enumerate(remotes) if letter in each[2]))
+                    if (ids := _declared(block, remotes, letter))
                 ),
             )
         )
@@ -137,6 +138,12 @@ def rank(
         ),
         semaphores,
     )
+
+
+def _declared(block: Lines, remotes: tuple[tuple[int, str, str], ...], letter: str) -> tuple[int, ...]:
+    """The remote buffers of a block that are there for a kind of channel."""
+    used = range(len(remotes)) if block.remotes is None else block.remotes
+    return tuple(k for k in used if letter in remotes[k][2])
 
 
 def plan(collective: str, ranks: list[RankPlan], **fields: object) -> ExecutionPlan:
@@ -334,6 +341,31 @@ def multicast_allgather() -> ExecutionPlan:
             for r in range(2)
         ],
     )
+
+
+def all_pairs_allgather(num_ranks: int, peers_per_block: int = 4, signals: int = 1) -> ExecutionPlan:
+    """Every rank puts its chunk into every other; operations grow with the square of the ranks.
+
+    Parameters
+    ----------
+    peers_per_block : how many peers a thread block serves.
+    signals : how often the ranks of a pair greet each other, to make a plan longer.
+    """
+    ranks = []
+    for r in range(num_ranks):
+        others = [each for each in range(num_ranks) if each != r]
+        blocks = []
+        for first in range(0, len(others), peers_per_block):
+            places = tuple(range(first, min(first + peers_per_block, len(others))))
+            lanes = "m" + ",".join(str(k) for k in range(len(places)))
+            greet = f"rlxsignal {lanes}\nrlxwait {lanes}\nnop\n" * signals
+            puts = "".join(f"put m i0 > R{k}:{r}\n" for k in range(len(places)))
+            own = f"copy i0 > o{r}\n" if first == 0 else ""
+            close = f"nop\nsignal {lanes}\nwait {lanes}"
+            blocks.append(Lines(greet + puts + own + close, places, remotes=places))
+        remotes = tuple((peer, "o", "m") for peer in others)
+        ranks.append(rank(r, (1, num_ranks, 0), blocks, memory=tuple(others), remotes=remotes))
+    return plan("allgather", ranks)
 
 
 PLANS = {

@@ -9,6 +9,7 @@ from plan_examples import (
     HANDSHAKE,
     PLANS,
     Lines,
+    all_pairs_allgather,
     multicast_allgather,
     packet_allreduce,
     pipelined_relay,
@@ -67,6 +68,16 @@ def test_right_plans_of_all_kinds_are_right(name: str) -> None:
     facts = report.facts
     assert (facts.in_place if PLANS[name].in_place else facts.out_of_place) == "right"
     assert facts.races == 0 and facts.deadlock is False
+
+
+def test_a_plan_of_many_ranks_is_right_if_every_pair_of_them_is() -> None:
+    """64 ranks with 10,000 operations take some seconds: `all_pairs_allgather(64, 4, 2)`."""
+    whole = all_pairs_allgather(10)
+    assert verify_plan(whole).facts.out_of_place == "right"
+    damaged = without(whole, 7, 1, 2)  # the nop between hearing of four peers and putting
+    report = verify_plan(damaged)
+    assert told(report) == {"before-start"}
+    assert {(each.rank, each.thread_block) for each in report.errors} == {(7, 1)}
 
 
 def test_stores_through_a_switch_reach_all_members() -> None:
