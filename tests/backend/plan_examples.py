@@ -302,6 +302,39 @@ def packet_ports() -> ExecutionPlan:
     )
 
 
+def two_nodes_of_packets() -> ExecutionPlan:
+    """Two nodes of two, in place: two blocks share every range, a third sends what they pack across."""
+    ranks = []
+    for r in range(4):
+        node, mine = divmod(r, 2)
+        other = 1 - mine
+        own, peers = 2 * mine, 2 * other
+        part = " share={k}/2\n"
+        work = part.join(
+            (
+                f"ppkt m i{peers}+2 > R0:{own}+2",
+                f"repkt i{own}+2 s{peers}+2 > i{own}+2",
+                f"cpkt i{own}+2 > s{own}+2",
+                f"repkt i{own}+2 s{4 + own}+2 > i{own}+2",
+                f"ppkt m i{own}+2 > R0:{4 + own}+2",
+                f"upkt s{4 + peers}+2 > i{peers}+2",
+                "",
+            )
+        )
+        across = Lines(f"rppkt p0 s{own}+2 > R0:{4 + own}+2", (), (0,))
+        ranks.append(
+            rank(
+                r,
+                (4, 4, 8),
+                [across, *(Lines(work.format(k=k)) for k in range(2))],
+                memory=(2 * node + other,),
+                port=((r + 2) % 4,),
+                remotes=((2 * node + other, "s", "m"), ((r + 2) % 4, "s", "p")),
+            )
+        )
+    return plan("allreduce", ranks, protocol="LL", in_place=True, double_scratch=True)
+
+
 def port_ring() -> ExecutionPlan:
     """Three ranks in a ring: each passes on what it gets, flushed before the kernel ends."""
     ranks = []
@@ -343,6 +376,28 @@ def multicast_allgather() -> ExecutionPlan:
     )
 
 
+def multicast_allreduce(close: str = CLOSE) -> ExecutionPlan:
+    """Two ranks sum half of the chunks each, in the switch, a slice at a time."""
+    return plan(
+        "allreduce",
+        [
+            rank(
+                r,
+                (2, 2, 0),
+                [
+                    Lines(
+                        f"{HANDSHAKE}pipeline turns=32/1\n  glres w W0:{r} > W0:{r}\n{close}", (0,), (), (0,)
+                    )
+                ],
+                memory=(1 - r,),
+                switch=("i", (0, 1)),
+            )
+            for r in range(2)
+        ],
+        in_place=True,
+    )
+
+
 def all_pairs_allgather(num_ranks: int, peers_per_block: int = 4, signals: int = 1) -> ExecutionPlan:
     """Every rank puts its chunk into every other; operations grow with the square of the ranks.
 
@@ -375,5 +430,6 @@ PLANS = {
     "pipelined relay": pipelined_relay(),
     "packet allreduce": packet_allreduce(),
     "packet ports": packet_ports(),
+    "two nodes of packets": two_nodes_of_packets(),
     "port ring": port_ring(),
 }

@@ -11,6 +11,7 @@ from plan_examples import (
     Lines,
     all_pairs_allgather,
     multicast_allgather,
+    multicast_allreduce,
     packet_allreduce,
     pipelined_relay,
     plan,
@@ -142,6 +143,8 @@ def test_peers_read_inputs_only_while_the_kernel_of_their_owner_runs() -> None:
 def test_data_of_which_only_relaxed_signals_speak_are_warned_of() -> None:
     report = verify_plan(both(HANDSHAKE + BODY + "nop\nrlxsignal m0\nrlxwait m0"))
     assert report.ok and told(report, "warning") == {"relaxed-data"}
+    assert verify_plan(multicast_allreduce()).facts.in_place == "right"
+    assert told(verify_plan(multicast_allreduce(RELAXED_CLOSE)), "warning") == {"relaxed-data"}
 
 
 def test_out_of_place_a_callers_input_is_left_alone() -> None:
