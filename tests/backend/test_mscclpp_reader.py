@@ -92,6 +92,7 @@ def test_every_real_plan_is_read_without_a_fault_or_an_unknown_key() -> None:
         ("g0.b0.o3.tbg_info", {"tb_id": 0}, "ops[3].tbg_info.tbg_size is missing"),
         ("g0.b0.o2.barrier_id", 3, "ops[2].num_threadblocks is missing"),
         ("g0.b0.o2.iter_context", 3, "ops[2].iter_context must be an object, not 3"),
+        ("g0.b0.o2.name", "pipeline", "ops[2].ops is missing"),
     ],
 )
 def test_a_fault_is_told_with_its_place_and_line(place: str, value: object, message: str) -> None:
@@ -158,6 +159,7 @@ def test_a_key_given_twice_is_a_fault_and_the_last_one_counts() -> None:
         ('// a plan\n{"gpus": []}', "this is not JSON", 1),
         ('{"name": "NaN",\n"gpus": NaN}', "NaN is no number in JSON", 2),
         ('{"gpus":\n\n-Infinity}', "-Infinity is no number in JSON", 3),
+        ('{"gpus": [],\n"author": -1e999}', "a number is out of range", 2),
         ('{"gpus":\n' + "1" * 9000 + "}", "too many digits", 2),
         ('{"gpus":' * 100_000, "nested too deep", None),
         ('{"gpus":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep", None),

@@ -7,6 +7,7 @@ after the end. Values have places as `gpus[0].threadblocks[1]`, which `lines_of`
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -47,8 +48,16 @@ def parse_json(data: str | bytes, path: str | None) -> tuple[object, str]:
         line = _line_where(text, lambda token: token == spelling)
         raise PlanError(f"{spelling} is no number in JSON", path=path, line=line, hint="write digits")
 
+    def fraction(spelling: str) -> float:
+        value = float(spelling)
+        if math.isinf(value):
+            line = _line_where(text, lambda token: token == spelling)
+            raise PlanError("a number is out of range", path=path, line=line, hint="write a smaller one")
+        return value
+
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=constant), text
+        content = json.loads(text, object_pairs_hook=_object, parse_constant=constant, parse_float=fraction)
+        return content, text
     except json.JSONDecodeError as fault:
         raise PlanError(f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint=_HINT) from None
     except RecursionError:
