@@ -123,6 +123,13 @@ def test_a_place_that_is_not_there_has_the_line_of_its_parent() -> None:
     assert text.splitlines()[lines["gpus[7]"] - 1].strip() == '"gpus": ['
 
 
+def test_of_a_very_long_text_lines_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = parse_plan_document(changed(PACKETS, {}))
+    assert document.lines(["gpus[1]"])
+    monkeypatch.setattr(json_text, "MAX_BYTES_FOR_LINES", 1000)
+    assert document.lines(["gpus[1]"]) == {}
+
+
 def test_keys_that_the_runtime_skips_are_kept_apart() -> None:
     text = changed(ALLGATHER, {"author": "me", "g0.b0.o0.chanel_ids": [3], "g1.input": 3})
     document = parse_plan_document(text)

@@ -17,6 +17,7 @@ from taccl.errors import PlanError
 
 #: A plan of 64 ranks and 10,000 operations has three million bytes.
 MAX_BYTES = 256 * 2**20
+MAX_BYTES_FOR_LINES = 16 * 2**20
 _HINT = "give the JSON file that a synthesizer or mscclpp's own language wrote, unedited"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
 #: Python converts at least so many digits.
@@ -99,9 +100,10 @@ def _line_where(text: str, wanted: Callable[[str], bool]) -> int | None:
 def lines_of(text: str, places: Collection[str]) -> dict[str, int]:
     """On which line each of these places begins, from 1; of one that is not there, where its parent does.
 
-    One pass through the text, which must be JSON.
+    One pass through the text, which must be JSON; none through one of more than `MAX_BYTES_FOR_LINES`, which
+    would take longer than all else.
     """
-    if not places:
+    if not places or len(text) > MAX_BYTES_FOR_LINES:
         return {}
     wanted = {place: _steps(place) for place in places}
     sought = {steps[:length] for steps in wanted.values() for length in range(len(steps) + 1)}

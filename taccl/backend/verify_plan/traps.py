@@ -29,7 +29,7 @@ from taccl.backend.verify_plan.versions import VERSIONS, without
 _SEMAPHORES = (OpName.RELEASE, OpName.ACQUIRE)
 _BEFORE_0_9 = tuple(version.name for version in VERSIONS[:1])
 _BEFORE_0_10 = tuple(version.name for version in VERSIONS[:2])
-#: With reuse_resources: what all scratch of a plan shares, in bytes.
+#: With reuse_resources: what all scratch of a plan shares, in bytes; packets have as much again for flags.
 RESERVE = 2**26
 
 
@@ -344,28 +344,29 @@ def _resources_can_be_reused(subject: Subject) -> None:
                 "stays the buffer of the first call"
             )
             subject.operation(at, "reused-buffer", message, "only scratch may be remote")
-    chunk = largest_chunk(plan)
+    chunk, outside = largest_chunk(plan), _owners_of_scratch_outside_pipelines(subject)
     for number, rank in subject.ranks():
         if chunk is None or rank.scratch_chunks < 1:
             continue
         room = RESERVE // (2 if plan.double_scratch else 1) // rank.scratch_chunks
-        needed = chunk * (2 if plan.moves_packets else 1)
-        if needed > room and _uses_scratch_whole(subject, number):
+        if chunk > room and number in outside:
             message = (
                 f"has scratch of {rank.scratch_chunks} chunks with room for {room} bytes each "
-                f"(reuse_resources), and uses it outside pipelines; at max_message_size they take {needed}"
+                f"(reuse_resources), and it is used outside pipelines; at max_message_size they take {chunk}"
             )
             hint = "put the operations into a pipeline, or lower max_message_size"
             subject.rank(number, "reused-scratch", message, hint)
 
 
-def _uses_scratch_whole(subject: Subject, rank: int) -> bool:
-    return any(
-        at.inner is None and (kind in PACKET_OPERANDS or each.buffer is Buffer.SCRATCH)
+def _owners_of_scratch_outside_pipelines(subject: Subject) -> set[int]:
+    return {
+        owner
         for at in subject.operations()
-        if at.rank == rank
-        for _, _, each, kind, _ in ranges(at.operation)
-    )
+        if at.inner is None
+        for _, _, each, _, _ in ranges(at.operation)
+        if (memory := behind(subject.plan, at, each)) is not None and memory.buffer is Buffer.SCRATCH
+        for owner in memory.owners
+    }
 
 
 TRAP_RULES: tuple[Rule, ...] = (
