@@ -92,6 +92,7 @@ def test_every_real_plan_is_read_without_a_fault_or_an_unknown_key() -> None:
         ("g0.b0.o3.tbg_info", {"tb_id": 0}, "ops[3].tbg_info.tbg_size is missing"),
         ("g0.b0.o2.barrier_id", 3, "ops[2].num_threadblocks is missing"),
         ("g0.b0.o2.iter_context", 3, "ops[2].iter_context must be an object, not 3"),
+        ("g0.b0.o2.name", "pipeline", "ops[2].ops is missing"),
     ],
 )
 def test_a_fault_is_told_with_its_place_and_line(place: str, value: object, message: str) -> None:
@@ -120,6 +121,13 @@ def test_a_place_that_is_not_there_has_the_line_of_its_parent() -> None:
     assert text.splitlines()[lines["gpus[1].threadblocks[0].id"] - 1].strip() == '"id": 0,'
     assert lines["gpus[1].threadblocks[0].nothing"] < lines["gpus[1].threadblocks[0].id"]
     assert text.splitlines()[lines["gpus[7]"] - 1].strip() == '"gpus": ['
+
+
+def test_of_a_very_long_text_lines_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = parse_plan_document(changed(PACKETS, {}))
+    assert document.lines(["gpus[1]"])
+    monkeypatch.setattr(json_text, "MAX_BYTES_FOR_LINES", 1000)
+    assert document.lines(["gpus[1]"]) == {}
 
 
 def test_keys_that_the_runtime_skips_are_kept_apart() -> None:
@@ -158,6 +166,7 @@ def test_a_key_given_twice_is_a_fault_and_the_last_one_counts() -> None:
         ('// a plan\n{"gpus": []}', "this is not JSON", 1),
         ('{"name": "NaN",\n"gpus": NaN}', "NaN is no number in JSON", 2),
         ('{"gpus":\n\n-Infinity}', "-Infinity is no number in JSON", 3),
+        ('{"gpus": [],\n"author": -1e999}', "a number is out of range", 2),
         ('{"gpus":\n' + "1" * 9000 + "}", "too many digits", 2),
         ('{"gpus":' * 100_000, "nested too deep", None),
         ('{"gpus":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep", None),

@@ -306,6 +306,7 @@ def test_switch_channels_are_made_in_one_order() -> None:
     ("operation", "rule"),
     [
         (op("glres", [switch(0)], [switch(1)]), None),
+        (pipeline(op("glres", [switch(0)], [switch(0)], channel_type="switch", reduce_op="sum")), None),
         (op("gstore", [own(0)], [switch(1)]), None),
         (op("glres", [switch(0, 2)], [switch(1, 2)]), "operand-bounds"),
         (op("glres", [{**switch(0), "switch_channel_id": 1}], [switch(1)]), "operand-number"),

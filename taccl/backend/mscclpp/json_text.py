@@ -7,6 +7,7 @@ after the end. Values have places as `gpus[0].threadblocks[1]`, which `lines_of`
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -16,6 +17,7 @@ from taccl.errors import PlanError
 
 #: A plan of 64 ranks and 10,000 operations has three million bytes.
 MAX_BYTES = 256 * 2**20
+MAX_BYTES_FOR_LINES = 16 * 2**20
 _HINT = "give the JSON file that a synthesizer or mscclpp's own language wrote, unedited"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
 #: Python converts at least so many digits.
@@ -47,8 +49,16 @@ def parse_json(data: str | bytes, path: str | None) -> tuple[object, str]:
         line = _line_where(text, lambda token: token == spelling)
         raise PlanError(f"{spelling} is no number in JSON", path=path, line=line, hint="write digits")
 
+    def fraction(spelling: str) -> float:
+        value = float(spelling)
+        if math.isinf(value):
+            line = _line_where(text, lambda token: token == spelling)
+            raise PlanError("a number is out of range", path=path, line=line, hint="write a smaller one")
+        return value
+
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=constant), text
+        content = json.loads(text, object_pairs_hook=_object, parse_constant=constant, parse_float=fraction)
+        return content, text
     except json.JSONDecodeError as fault:
         raise PlanError(f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint=_HINT) from None
     except RecursionError:
@@ -90,9 +100,10 @@ def _line_where(text: str, wanted: Callable[[str], bool]) -> int | None:
 def lines_of(text: str, places: Collection[str]) -> dict[str, int]:
     """On which line each of these places begins, from 1; of one that is not there, where its parent does.
 
-    One pass through the text, which must be JSON.
+    One pass through the text, which must be JSON; none through one of more than `MAX_BYTES_FOR_LINES`, which
+    would take longer than all else.
     """
-    if not places:
+    if not places or len(text) > MAX_BYTES_FOR_LINES:
         return {}
     wanted = {place: _steps(place) for place in places}
     sought = {steps[:length] for steps in wanted.values() for length in range(len(steps) + 1)}

@@ -252,7 +252,8 @@ class _Reader(Values):
 
     def _inner(self, row: dict[str, object], place: str) -> tuple[Operation, ...]:
         if place.count(".ops[") < _MOST_NESTED:
-            return self.each(row, "ops", place, self._operation, needed=False)
+            looks = row.get("name") == OpName.PIPELINE.value or "iter_context" in row
+            return self.each(row, "ops", place, self._operation, needed=looks)
         if row.get("ops"):
             self.fault(f"{place}.ops", "operations are nested too deep", "a pipeline holds no pipelines")
         return ()

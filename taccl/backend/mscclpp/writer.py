@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from taccl.arguments import shown
-from taccl.backend.plan import ExecutionPlan, Operation, PlanBlock, Range, RankChannels, RankPlan
+from taccl.backend.plan import ExecutionPlan, Operation, OpName, PlanBlock, Range, RankChannels, RankPlan
 from taccl.errors import PlanError
 
 
@@ -85,7 +85,7 @@ def _block_lines(block: PlanBlock) -> Iterator[str]:
 
 def _operation_lines(operation: Operation) -> Iterator[str]:
     said = _said(operation)
-    if not operation.inner:
+    if not operation.inner and operation.turns is None and operation.name is not OpName.PIPELINE:
         yield _flat(said)
         return
     yield _opened(said) + ","

@@ -7,8 +7,9 @@ found nothing that makes numbers meaningless. Each rule's name says what holds w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from taccl.backend.plan import Channel, Operation, OpName, PlanBlock, Range, RankPlan
+from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
 from taccl.backend.verify.report import Refusal
 from taccl.backend.verify_plan.signatures import (
@@ -170,10 +171,14 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
                     at, "empty-range", message, "give it a size of 1 or more", refusal="load", fatal=True
                 )
                 continue
-            found = chunks_behind(subject, at, each, kind)
-            if found is None:
+            memory = behind(subject.plan, at, each)
+            if memory is None:
                 continue
-            whose, chunks = found
+            if kind is Operand.PACKETS and key == "src_buff" and not is_raw(at.operation):
+                memory = replace(memory, buffer=Buffer.SCRATCH)
+            owner = min(memory.owners, key=lambda rank: chunks_of(subject.plan.ranks[rank], memory.buffer))
+            chunks = chunks_of(subject.plan.ranks[owner], memory.buffer)
+            whose = f"the {memory.buffer.name.lower()} of rank {owner}"
             if each.index < 0 or each.index + size > chunks:
                 counted = "" if size == each.size else f", {size} of them since that size counts"
                 message = (
@@ -186,27 +191,29 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
                 subject.operation(at, "operand-size", message, "give all ranges one size", severity="warning")
 
 
-def chunks_behind(subject: Subject, at: At, each: Range, kind: Operand) -> tuple[str, int] | None:
-    """What a range is of, in words, and how many chunks that has; None if its number leads nowhere."""
-    ranks = subject.plan.ranks
-    rank = ranks[at.rank]
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a range is of: a buffer of one rank, or of all members of a switch channel."""
+
+    buffer: Buffer
+    owners: tuple[int, ...]
+
+
+def behind(plan: ExecutionPlan, at: At, each: Range) -> Memory | None:
+    """The memory that a range is of; None if its number leads nowhere."""
+    rank = plan.ranks[at.rank]
     if each.buffer is not None:
-        buffer = Buffer.SCRATCH if kind in PACKET_OPERANDS else each.buffer
-        return f"its {buffer.name.lower()}", chunks_of(rank, buffer)
+        return Memory(each.buffer, (at.rank,))
     block = rank.blocks[at.block]
-    if each.remote is not None and at.operation.channel in (Channel.MEMORY, Channel.PORT):
-        ids = block.remotes_of(at.operation.channel)
-        if 0 <= each.remote < len(ids):
-            remote = rank.remote_buffers[ids[each.remote]]
-            whose = f"the {remote.buffer.name.lower()} of rank {remote.rank}"
-            return whose, chunks_of(ranks[remote.rank], remote.buffer)
+    found = number_of(each, at.operation.channel, block)
+    if found is None or not 0 <= found[0] < found[1]:
+        return None
     if each.switch is not None:
-        numbers = block.channels_of(Channel.SWITCH)
-        if 0 <= each.switch < len(numbers):
-            buffer, members = switch_of(rank, numbers[each.switch])
-            least = min(chunks_of(ranks[member], buffer) for member in members)
-            return f"the {buffer.name.lower()} of all members of its switch channel", least
-    return None
+        buffer, members = switch_of(rank, block.channels_of(Channel.SWITCH)[each.switch])
+        return Memory(buffer, members)
+    ids = () if at.operation.channel is None else block.remotes_of(at.operation.channel)
+    remote = rank.remote_buffers[ids[found[0]]]
+    return Memory(remote.buffer, (remote.rank,))
 
 
 def switch_of(rank: RankPlan, number: int) -> tuple[Buffer, tuple[int, ...]]:
@@ -226,35 +233,28 @@ def chunks_of(rank: RankPlan, buffer: Buffer) -> int:
     return sizes[buffer]
 
 
+def is_raw(operation: Operation) -> bool:
+    """Whether an operation sends packets as they lie in the buffer that it names, without reading them."""
+    return operation.name is OpName.PUT_PACKETS and operation.channel is Channel.PORT
+
+
 def _packets_lie_in_scratch(subject: Subject) -> None:
     for at in subject.operations():
-        rank = subject.plan.ranks[at.rank]
-        block = rank.blocks[at.block]
         for key, place, each, kind, _ in ranges(at.operation):
-            if kind not in PACKET_OPERANDS:
+            memory = behind(subject.plan, at, each) if kind in PACKET_OPERANDS else None
+            if memory is None or memory.buffer is Buffer.SCRATCH:
                 continue
-            buffer = each.buffer
-            if each.remote is not None and at.operation.channel in (Channel.MEMORY, Channel.PORT):
-                ids = block.remotes_of(at.operation.channel)
-                inside = 0 <= each.remote < len(ids)
-                buffer = rank.remote_buffers[ids[each.remote]].buffer if inside else None
-            elif each.switch is not None:
-                numbers = block.channels_of(Channel.SWITCH)
-                inside = 0 <= each.switch < len(numbers)
-                buffer = switch_of(rank, numbers[each.switch])[0] if inside else None
-            raw = key == "src_buff" and at.operation.name is OpName.PUT_PACKETS
-            if buffer in (None, Buffer.SCRATCH) or raw:
-                continue
-            if key == "src_buff":
-                message = (
-                    f"has type {buffer.value} as {key}[{place}], and reads packets in scratch all the same"
-                )
-                subject.operation(at, "ignored-type", message, "write type s", severity="warning")
-            else:
+            buffer = memory.buffer
+            if key == "dst_buff":
                 message = f"writes packets into {buffer.name.lower()} as {key}[{place}], at twice the offset"
                 subject.operation(
                     at, "packets-outside-scratch", message, "packets go into scratch", fatal=True
                 )
+            elif not is_raw(at.operation):
+                message = (
+                    f"has type {buffer.value} as {key}[{place}], and reads packets in scratch all the same"
+                )
+                subject.operation(at, "ignored-type", message, "write type s", severity="warning")
 
 
 OPERAND_RULES: tuple[Rule, ...] = (

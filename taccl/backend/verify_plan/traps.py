@@ -9,10 +9,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from taccl.arguments import shown
-from taccl.backend.plan import Channel, Operation, OpName, Range
+from taccl.backend.plan import Channel, Operation, OpName
 from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.header import largest_chunk
-from taccl.backend.verify_plan.operands import ranges, switch_of
+from taccl.backend.verify_plan.operands import behind, is_raw, ranges
 from taccl.backend.verify_plan.signatures import (
     LANES,
     PACKET_OPERANDS,
@@ -29,26 +29,8 @@ from taccl.backend.verify_plan.versions import VERSIONS, without
 _SEMAPHORES = (OpName.RELEASE, OpName.ACQUIRE)
 _BEFORE_0_9 = tuple(version.name for version in VERSIONS[:1])
 _BEFORE_0_10 = tuple(version.name for version in VERSIONS[:2])
-#: With reuse_resources: what all scratch of a plan shares, in bytes.
+#: With reuse_resources: what all scratch of a plan shares, in bytes; packets have as much again for flags.
 RESERVE = 2**26
-
-
-def behind(subject: Subject, at: At, each: Range) -> tuple[Buffer, int | None] | None:
-    """The buffer that a range is of, and its owner if that is one peer; None if its number leads nowhere."""
-    rank = subject.plan.ranks[at.rank]
-    block = rank.blocks[at.block]
-    if each.buffer is not None:
-        return each.buffer, at.rank
-    if each.remote is not None and at.operation.channel in (Channel.MEMORY, Channel.PORT):
-        ids = block.remotes_of(at.operation.channel)
-        if 0 <= each.remote < len(ids):
-            remote = rank.remote_buffers[ids[each.remote]]
-            return remote.buffer, remote.rank
-    if each.switch is not None:
-        numbers = block.channels_of(Channel.SWITCH)
-        if 0 <= each.switch < len(numbers):
-            return switch_of(rank, numbers[each.switch])[0], None
-    return None
 
 
 def _every_release_knows_the_operations(subject: Subject) -> None:
@@ -188,20 +170,19 @@ def _each_target_of_a_port_has_its_channel(subject: Subject) -> None:
         rank = subject.plan.ranks[at.rank]
         ids, peers = rank.blocks[at.block].channels_of(Channel.PORT), rank.peers_of(Channel.PORT)
         for each, number in zip(operation.targets, operation.channels, strict=False):
-            found = behind(subject, at, each)
+            found = behind(subject.plan, at, each)
             if found is None or not 0 <= number < len(ids) or not 0 <= ids[number] < len(peers):
                 continue
-            if found[1] != peers[ids[number]]:
-                message = (
-                    f"puts into memory of rank {found[1]} through a channel to rank {peers[ids[number]]}"
-                )
+            owner = found.owners[0]
+            if owner != peers[ids[number]]:
+                message = f"puts into memory of rank {owner} through a channel to rank {peers[ids[number]]}"
                 subject.operation(at, "port-target-owner", message, "use a channel to the owner", fatal=True)
 
 
 def _packets_go_through_ports_as_they_should(subject: Subject) -> None:
     for at in subject.operations():
         operation = at.operation
-        if operation.name is not OpName.PUT_PACKETS or operation.channel is not Channel.PORT:
+        if not is_raw(operation):
             continue
         hint = "use cpkt into own scratch, then rppkt"
         if any(each.buffer is not Buffer.SCRATCH for each in operation.sources):
@@ -240,9 +221,13 @@ def _the_halves_of_scratch_are_alike(subject: Subject) -> None:
         if moves_packets(at.operation.name):
             continue
         for key, place, each, kind, _ in ranges(at.operation):
-            found = behind(subject, at, each)
+            found = behind(subject.plan, at, each)
             through_port = at.operation.name in PUTTING and at.operation.channel is Channel.PORT
-            if found is not None and found[0] is Buffer.SCRATCH and (kind is not Operand.OWN or through_port):
+            if (
+                found is not None
+                and found.buffer is Buffer.SCRATCH
+                and (kind is not Operand.OWN or through_port)
+            ):
                 message = (
                     f"touches scratch without packets ({key}[{place}]): the kernel shifts own scratch by the "
                     "half, and this not"
@@ -256,11 +241,14 @@ def _packets_and_plain_chunks_lie_apart(subject: Subject) -> None:
     plain: dict[int, list[tuple[int, int, At]]] = {}
     for at in subject.operations():
         for _, _, each, kind, size in ranges(at.operation):
-            found = behind(subject, at, each)
-            if found is None or size < 1 or (found[0] is not Buffer.SCRATCH and kind is not Operand.PACKETS):
+            found = behind(subject.plan, at, each)
+            if (
+                found is None
+                or size < 1
+                or (found.buffer is not Buffer.SCRATCH and kind is not Operand.PACKETS)
+            ):
                 continue
-            owners = _members(subject, at, each) if found[1] is None else (found[1],)
-            for owner in owners:
+            for owner in found.owners:
                 if kind in PACKET_OPERANDS:
                     packets.setdefault(owner, []).append((2 * each.index, 2 * (each.index + size)))
                 else:
@@ -276,12 +264,6 @@ def _packets_and_plain_chunks_lie_apart(subject: Subject) -> None:
                     "others keep packets (of chunk k in the bytes of chunks 2k and 2k + 1)"
                 )
                 subject.operation(at, "mixed-scratch", message, "keep packets and chunks apart", fatal=True)
-
-
-def _members(subject: Subject, at: At, each: Range) -> tuple[int, ...]:
-    rank = subject.plan.ranks[at.rank]
-    numbers = rank.blocks[at.block].channels_of(Channel.SWITCH)
-    return () if each.switch is None else switch_of(rank, numbers[each.switch])[1]
 
 
 def _merged(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -316,9 +298,9 @@ def _touched_elsewhere(subject: Subject) -> Iterator[tuple[At, str, int, Buffer]
     """Each range that is memory of others, or of all members of a switch channel, and its buffer."""
     for at in subject.operations():
         for key, place, each, _, _ in ranges(at.operation):
-            found = None if each.buffer is not None else behind(subject, at, each)
+            found = None if each.buffer is not None else behind(subject.plan, at, each)
             if found is not None:
-                yield at, key, place, found[0]
+                yield at, key, place, found.buffer
 
 
 def _buffers_begin_their_allocations(subject: Subject) -> None:
@@ -362,28 +344,29 @@ def _resources_can_be_reused(subject: Subject) -> None:
                 "stays the buffer of the first call"
             )
             subject.operation(at, "reused-buffer", message, "only scratch may be remote")
-    chunk = largest_chunk(plan)
+    chunk, outside = largest_chunk(plan), _owners_of_scratch_outside_pipelines(subject)
     for number, rank in subject.ranks():
         if chunk is None or rank.scratch_chunks < 1:
             continue
         room = RESERVE // (2 if plan.double_scratch else 1) // rank.scratch_chunks
-        needed = chunk * (2 if plan.moves_packets else 1)
-        if needed > room and _uses_scratch_whole(subject, number):
+        if chunk > room and number in outside:
             message = (
                 f"has scratch of {rank.scratch_chunks} chunks with room for {room} bytes each "
-                f"(reuse_resources), and uses it outside pipelines; at max_message_size they take {needed}"
+                f"(reuse_resources), and it is used outside pipelines; at max_message_size they take {chunk}"
             )
             hint = "put the operations into a pipeline, or lower max_message_size"
             subject.rank(number, "reused-scratch", message, hint)
 
 
-def _uses_scratch_whole(subject: Subject, rank: int) -> bool:
-    return any(
-        at.inner is None and (kind in PACKET_OPERANDS or each.buffer is Buffer.SCRATCH)
+def _owners_of_scratch_outside_pipelines(subject: Subject) -> set[int]:
+    return {
+        owner
         for at in subject.operations()
-        if at.rank == rank
-        for _, _, each, kind, _ in ranges(at.operation)
-    )
+        if at.inner is None
+        for _, _, each, _, _ in ranges(at.operation)
+        if (memory := behind(subject.plan, at, each)) is not None and memory.buffer is Buffer.SCRATCH
+        for owner in memory.owners
+    }
 
 
 TRAP_RULES: tuple[Rule, ...] = (
