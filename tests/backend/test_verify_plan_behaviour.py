@@ -451,3 +451,10 @@ def test_a_chunk_of_sums_has_every_contribution_once() -> None:
     report = verify_plan(both(text, (1, 1, 1), "allreduce"))
     assert any("more than once" in each.message for each in report.errors)
     assert {each.layer for each in report.errors} == {"meaning"}
+
+
+def test_what_is_too_large_to_be_executed_is_said_to_be() -> None:
+    long = both("pipeline turns=16/1\n  copy i0 > o0", (1, 1, 0), "custom", min_bytes=2**24)
+    assert told(verify_plan(long)) == {"too-large"}
+    wide = both("copy i0+4000000 > o0+4000000", (4_000_000, 4_000_000, 0), "custom")
+    assert told(verify_plan(wide)) == {"too-large"}

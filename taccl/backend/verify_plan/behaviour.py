@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.expected import MAX_CELLS
 from taccl.backend.verify.report import Collector, Facts, Finding, Verdict
+from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.counters import check_counters
 from taccl.backend.verify_plan.deadlock import report_deadlock
 from taccl.backend.verify_plan.execution import run
-from taccl.backend.verify_plan.layout import Layout, chunk_sizes, cuts_of
+from taccl.backend.verify_plan.layout import Layout, chunk_sizes, num_turns
 from taccl.backend.verify_plan.meaning import check_meaning
 from taccl.backend.verify_plan.races import check_races
 from taccl.backend.verify_plan.unfold import unfold
@@ -24,8 +24,9 @@ from taccl.collective import Collective
 
 #: Calls in a row: with double buffering the third uses what the first has used.
 CALLS = 3
-#: Acts of one call that are executed at most.
-MOST_ACTS = 1_000_000
+#: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
+MOST_ACTS = 500_000
+MOST_ACCESSES = 20_000_000
 
 
 def behaviour(
@@ -52,10 +53,10 @@ def behaviour(
     races, hangs = 0, False
     verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
-        if collector.fatal or _is_too_large(plan, chunk_bytes, collector):
+        if collector.fatal or _has_too_many_acts(plan, chunk_bytes, collector):
             break
         unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
-        if collector.fatal or sum(map(len, unfolded.acts)) > MOST_ACTS:
+        if collector.fatal or _has_too_many_accesses(unfolded, collector):
             break
         check_counters(unfolded, seen, collector)
         trace = run(unfolded, CALLS)
@@ -73,10 +74,34 @@ def behaviour(
     return replace(facts, in_place=result) if plan.in_place else replace(facts, out_of_place=result)
 
 
-def _is_too_large(plan: ExecutionPlan, chunk_bytes: int, collector: Collector) -> bool:
-    chunks = sum(each.input_chunks + each.output_chunks + 4 * each.scratch_chunks for each in plan.ranks)
-    if chunks * len(cuts_of(plan, chunk_bytes)) <= MAX_CELLS:
+def _has_too_many_acts(plan: ExecutionPlan, chunk_bytes: int, collector: Collector) -> bool:
+    acts = sum(
+        num_turns(each, chunk_bytes) * len(each.inner) if each.turns is not None else 1
+        for rank in plan.ranks
+        for block in rank.blocks
+        for each in block.operations
+    )
+    return _is_too_much(f"{acts} operations", acts, MOST_ACTS, chunk_bytes, collector)
+
+
+def _has_too_many_accesses(unfolded: Unfolded, collector: Collector) -> bool:
+    layout = unfolded.layout
+    moves = (
+        move
+        for acts in unfolded.acts
+        for act in acts
+        for move in (*act.moves, *(push.move for push in act.pushes))
+        if move is not None
+    )
+    accesses = CALLS * sum(move.count * (len(move.sources) + len(move.targets)) for move in moves)
+    accesses += CALLS * layout.num_cells
+    what = f"{accesses} accesses to pieces of chunks"
+    return _is_too_much(what, accesses, MOST_ACCESSES, layout.chunk_bytes, collector)
+
+
+def _is_too_much(what: str, count: int, most: int, chunk_bytes: int, collector: Collector) -> bool:
+    if count <= most:
         return False
-    message = f"the buffers have {chunks} chunks in all, cut into more pieces than can be checked"
+    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be checked"
     collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
     return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from taccl.backend.verify_plan.accesses import (
     Who,
 )
 from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded
+from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
 from taccl.collective import IntArray
@@ -56,64 +57,6 @@ class Trace:
     stuck_call: int | None
 
 
-@dataclass(eq=False)
-class _Lane:
-    """What a lane has learned since its block met."""
-
-    edges: list[Edge] = field(default_factory=list)
-    moment: int | None = None
-
-
-@dataclass(eq=False)
-class _Block:
-    """Where a block is.
-
-    Parameters
-    ----------
-    at, lane : the act, and the first lane of it that has not gone on.
-    kernel, base : the moments at which its kernel began and it last met.
-    column, met, segment : its column, how often it has met, and the number of this segment.
-    lanes : what they know more than the block.
-    threads : by its place in packets (bytes), the last moment of a thread that handles packets in this
-    segment.
-    lacks : the cell of the packet that it waits for.
-    arrived, ended : whether it waits at a barrier, and whether it has ended this call.
-    """
-
-    number: int
-    rank: int
-    column: int
-    at: int = 0
-    lane: int = 0
-    kernel: int = 0
-    base: int = 0
-    met: int = 0
-    segment: int = 0
-    arrived: bool = False
-    ended: bool = False
-    lanes: dict[int, _Lane] = field(default_factory=dict)
-    threads: dict[int, int] = field(default_factory=dict)
-    lacks: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Signal:
-    moment: int
-    relaxed: bool
-    block: int
-    segment: int
-    lane: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A transfer on a port channel."""
-
-    moment: int
-    segment: int
-    lane: int
-
-
 def run(unfolded: Unfolded, calls: int) -> Trace:
     """Run some calls, each begun when the one before has ended everywhere."""
     return _Run(unfolded, calls).run(calls)
@@ -129,32 +72,32 @@ class _Run:
         num_ranks = len(unfolded.plan.ranks)
         self.host_column = [self.order.new_column() for _ in range(num_ranks)]
         self.blocks = [
-            _Block(number, rank, self.order.new_column()) for number, (rank, _) in enumerate(unfolded.blocks)
+            Block(number, rank, self.order.new_column()) for number, (rank, _) in enumerate(unfolded.blocks)
         ]
-        self.of_rank: list[list[_Block]] = [[] for _ in range(num_ranks)]
+        self.of_rank: list[list[Block]] = [[] for _ in range(num_ranks)]
         for block in self.blocks:
             self.of_rank[block.rank].append(block)
         num_ends = len(unfolded.ends.partner)
-        self.signals: list[list[_Signal]] = [[] for _ in range(num_ends)]
+        self.signals: list[list[Signal]] = [[] for _ in range(num_ends)]
         self.waited = [0] * num_ends
         self.unsettled: list[tuple[int, int]] = [(-1, 0)] * num_ends
-        self.transfers: list[dict[int, list[_Queued]]] = [{} for _ in range(num_ends)]
+        self.transfers: list[dict[int, list[Queued]]] = [{} for _ in range(num_ends)]
         self.transfer_column: dict[tuple[int, int], int] = {}
         self.released: list[list[tuple[int, int]]] = [[] for _ in unfolded.initial]
         self.released_before = [0] * len(unfolded.initial)
         self.acquired = [0] * len(unfolded.initial)
         self.releases_per_call = _releases(unfolded)
-        self.at_barrier: dict[tuple[int, int], list[_Block]] = {}
+        self.at_barrier: dict[tuple[int, int], list[Block]] = {}
         self.meeting: dict[int, int] = {}
         self.segments = 0
-        self.waiting_for_end: dict[int, _Block] = {}
-        self.waiting_for_semaphore: dict[int, _Block] = {}
-        self.waiting_for_packets: list[list[_Block]] = [[] for _ in range(num_ranks)]
-        self.queue: deque[_Block] = deque()
+        self.waiting_for_end: dict[int, Block] = {}
+        self.waiting_for_semaphore: dict[int, Block] = {}
+        self.waiting_for_packets: list[list[Block]] = [[] for _ in range(num_ranks)]
+        self.queue: deque[Block] = deque()
         layout = unfolded.layout
         chunk, piece = np.divmod(np.arange(layout.num_cells), len(layout.cuts))
         self.position: IntArray = chunk * layout.chunk_bytes + layout.cuts[piece]
-        self.does: dict[Kind, Callable[[_Block, Act], bool]] = {
+        self.does: dict[Kind, Callable[[Block, Act], bool]] = {
             Kind.MEET: self._meet,
             Kind.BARRIER: self._barrier,
             Kind.SIGNAL: self._signal,
@@ -190,7 +133,7 @@ class _Run:
     ) -> Trace:
         return Trace(self.order, self.record, self.contents, outputs, stuck, call)
 
-    def _acts(self, block: _Block) -> tuple[Act, ...]:
+    def _acts(self, block: Block) -> tuple[Act, ...]:
         return self.unfolded.acts[block.number]
 
     def _hosts(self, call: int) -> None:
@@ -216,7 +159,7 @@ class _Run:
         self.segments += 1
         return self.segments
 
-    def _advance(self, block: _Block) -> None:
+    def _advance(self, block: Block) -> None:
         acts = self._acts(block)
         while block.at < len(acts):
             act = acts[block.at]
@@ -227,7 +170,7 @@ class _Run:
         if not block.ended:
             block.ended = self._meet(block, None)
 
-    def _meet(self, block: _Block, act: Act | None) -> bool:
+    def _meet(self, block: Block, act: Act | None) -> bool:
         """All that its threads did and learned, they all know now."""
         edges: list[Edge] = [(block.base, DATA)]
         for lane in block.lanes.values():
@@ -241,7 +184,7 @@ class _Run:
         block.threads.clear()
         return True
 
-    def _barrier(self, block: _Block, act: Act) -> bool:
+    def _barrier(self, block: Block, act: Act) -> bool:
         number, members = act.barrier
         there = self.at_barrier.setdefault((block.rank, number), [])
         if not block.arrived:
@@ -259,7 +202,7 @@ class _Run:
         there.clear()
         return True
 
-    def _knowledge(self, block: _Block, lane: int) -> int:
+    def _knowledge(self, block: Block, lane: int) -> int:
         """The moment that knows what a lane does."""
         known = block.lanes.get(lane)
         if known is None:
@@ -268,17 +211,17 @@ class _Run:
             known.moment = self.order.moment(block.kernel, [(block.base, DATA), *known.edges])
         return known.moment
 
-    def _learn(self, block: _Block, lane: int, edges: Sequence[Edge]) -> None:
-        known = block.lanes.setdefault(lane, _Lane())
+    def _learn(self, block: Block, lane: int, edges: Sequence[Edge]) -> None:
+        known = block.lanes.setdefault(lane, Lane())
         known.edges.extend(edges)
         known.moment = None
 
-    def _signal(self, block: _Block, act: Act) -> bool:
+    def _signal(self, block: Block, act: Act) -> bool:
         for lane, end in enumerate(act.ends):
             self._send_signal(block, lane, end, act.relaxed, act.port)
         return True
 
-    def _send_signal(self, block: _Block, lane: int, end: int, relaxed: bool, port: bool) -> None:
+    def _send_signal(self, block: Block, lane: int, end: int, relaxed: bool, port: bool) -> None:
         moment = self._knowledge(block, lane)
         if port:
             done = self._transfers_before(block, lane, end)
@@ -291,14 +234,14 @@ class _Run:
         last = sent[-1] if sent else None
         if last is not None and last.segment == block.segment and last.lane != lane:
             moment = block.base  # which of the two comes first is open
-        sent.append(_Signal(moment, relaxed, block.number, block.segment, lane))
+        sent.append(Signal(moment, relaxed, block.number, block.segment, lane))
         self._wake(self.waiting_for_end.pop(partner, None))
 
-    def _wake(self, block: _Block | None) -> None:
+    def _wake(self, block: Block | None) -> None:
         if block is not None:
             self.queue.append(block)
 
-    def _wait(self, block: _Block, act: Act) -> bool:
+    def _wait(self, block: Block, act: Act) -> bool:
         while block.lane < len(act.ends):
             end = act.ends[block.lane]
             if len(self.signals[end]) <= self.waited[end]:
@@ -313,13 +256,13 @@ class _Run:
             block.lane += 1
         return True
 
-    def _release(self, block: _Block, act: Act) -> bool:
+    def _release(self, block: Block, act: Act) -> bool:
         for lane, semaphore in enumerate(act.semaphores):
             self.released[semaphore].append((self._knowledge(block, lane), block.number))
             self._wake(self.waiting_for_semaphore.pop(semaphore, None))
         return True
 
-    def _acquire(self, block: _Block, act: Act) -> bool:
+    def _acquire(self, block: Block, act: Act) -> bool:
         while block.lane < len(act.semaphores):
             semaphore = act.semaphores[block.lane]
             needed = self.acquired[semaphore] + 1 - self.unfolded.initial[semaphore]
@@ -344,7 +287,7 @@ class _Run:
             edges.extend((moment, DATA) for moment in moments[: max(0, surely)])
         return edges
 
-    def _transfers_before(self, block: _Block, lane: int, end: int) -> list[Edge]:
+    def _transfers_before(self, block: Block, lane: int, end: int) -> list[Edge]:
         """The transfers on a channel that were certainly queued before what a lane queues now.
 
         Each knows those that were queued before it.
@@ -363,12 +306,12 @@ class _Run:
                     break
         return found
 
-    def _flush(self, block: _Block, act: Act) -> bool:
+    def _flush(self, block: Block, act: Act) -> bool:
         for lane, end in enumerate(act.ends):
             self._learn(block, lane, self._transfers_before(block, lane, end))
         return True
 
-    def _move(self, block: _Block, act: Act) -> bool:
+    def _move(self, block: Block, act: Act) -> bool:
         for move in act.moves:
             block.lacks = self.contents.missing_packet(move)
             if block.lacks is not None:
@@ -388,7 +331,7 @@ class _Run:
                 self._tell_readers(move)
         return True
 
-    def _thread_moments(self, block: _Block, move: Move) -> IntArray:
+    def _thread_moments(self, block: Block, move: Move) -> IntArray:
         """Per cell the moment of the thread that handles it: after what it did before, and what it reads."""
         read = [self.contents.place(each) for each in move.sources if each.packets]
         some = self.contents.place((*move.sources, *move.targets)[0])
@@ -423,7 +366,7 @@ class _Run:
                 self.queue.extend(self.waiting_for_packets[owner])
                 self.waiting_for_packets[owner].clear()
 
-    def _push(self, block: _Block, act: Act) -> bool:
+    def _push(self, block: Block, act: Act) -> bool:
         for lane, push in enumerate(act.pushes):
             if push.move is not None:
                 self._transfer(block, act, lane, push, push.move)
@@ -433,7 +376,7 @@ class _Run:
                 self._learn(block, lane, self._transfers_before(block, lane, push.end))
         return True
 
-    def _transfer(self, block: _Block, act: Act, lane: int, push: Push, move: Move) -> None:
+    def _transfer(self, block: Block, act: Act, lane: int, push: Push, move: Move) -> None:
         key = push.end, block.number
         if key not in self.transfer_column:
             self.transfer_column[key] = self.order.new_column()
@@ -449,7 +392,7 @@ class _Run:
             edges.extend((int(each), DATA) for each in moments)
         tick = len(queued) + 1
         moment = self.order.moment(block.kernel, edges, column, tick)
-        queued.append(_Queued(moment, block.segment, lane))
+        queued.append(Queued(moment, block.segment, lane))
         actor = self.record.new_actor(Actor(Who.TRANSFER, block.rank, block.number, act, self.contents.call))
         first = moment if moments is None else int(moments[0])
         when = When(first, column, tick, self._new_segment(), each=moments is not None)
