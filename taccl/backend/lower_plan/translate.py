@@ -1,0 +1,248 @@
+"""A two-sided program to a plan: who sent writes into the receiver's memory, and tells it so.
+
+It knows the program and the plan, not where the program came from, and it owes nothing to the verifier.
+After `data/mscclpp`'s contract, section 7: each connection has a channel of its own, each message a place that
+nobody else touches meanwhile, and dependencies between thread blocks become semaphores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.places import (
+    ADDING,
+    Aliases,
+    Landings,
+    Place,
+    aliases,
+    find_landings,
+    source,
+    target,
+    writes,
+)
+from taccl.backend.lower_plan.resources import Resources
+from taccl.backend.lower_plan.steps import Message, Node, Steps, read_steps
+from taccl.backend.plan import Channel, ExecutionPlan, OpName, PlanBlock, Range, RankPlan
+from taccl.backend.program import Buffer, Op, Program
+from taccl.errors import CollectiveError
+
+#: By collective, whether (input, output) is cut into a part for each rank.
+_CUT = {
+    "allgather": (True, False),
+    "reducescatter": (False, True),
+    "allreduce": (False, False),
+    "alltoall": (False, False),
+    "broadcast": (False, False),
+}
+#: Those that the runtime's callers know.
+COLLECTIVES = tuple(_CUT)
+
+
+def plain_name(collective: str) -> str:
+    """A collective as plans spell it."""
+    return collective.lower().replace("_", "").replace("-", "")
+
+
+def translate(program: Program, node_of: Sequence[int] | None = None) -> ExecutionPlan:
+    """The plan that moves and adds up what a program does.
+
+    It serves out-of-place calls if the program does and leaves their input alone, else calls in place.
+
+    Parameters
+    ----------
+    program : one that passed verification.
+    node_of : by rank, the node that it is in; None: all are in one.
+
+    Raises
+    ------
+    CollectiveError : MSCCL++ has no such collective, or the program writes its input out of place.
+    VerificationError : not a program that any runtime executes.
+    ProgramLimitError : more steps than can be looked through.
+    """
+    name = plain_name(program.collective)
+    if name not in _CUT:
+        raise CollectiveError(
+            f"MSCCL++ knows no {program.collective}", hint=f"it knows {', '.join(COLLECTIVES)}"
+        )
+    in_place = not program.out_of_place or _writes_input(program)
+    if in_place and not program.in_place:
+        raise CollectiveError(
+            "the program writes into the input of calls out of place, which a plan must leave alone",
+            hint="a program that works in place as well",
+        )
+    steps = read_steps(program)
+    part = program.chunks_per_loop // program.num_ranks
+    names = aliases(name, program.num_ranks, part, in_place)
+    where = (0,) * program.num_ranks if node_of is None else node_of
+    ranks = _Translation(steps, names, find_landings(steps, names), where).run()
+    sizes = [part if is_cut else program.chunks_per_loop for is_cut in _CUT[name]]
+    plan = ExecutionPlan(
+        name="",
+        collective=name,
+        protocol="Simple",
+        in_place=in_place,
+        ranks=tuple(replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in ranks),
+        min_bytes=min(program.min_bytes, 2**31 - 1),
+        max_bytes=program.max_bytes,
+    )
+    # Plans of one name share their state.
+    digest = hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
+    return replace(plan, name=f"{program.name}_{name}_{program.num_ranks}_{digest}")
+
+
+def _writes_input(program: Program) -> bool:
+    return any(
+        writes(step) and step.dst is Buffer.INPUT
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.steps
+    )
+
+
+class _Translation:
+    def __init__(self, steps: Steps, names: Aliases, landings: Landings, node_of: Sequence[int]) -> None:
+        self.steps, self.names, self.landings = steps, names, landings
+        self.resources = Resources(steps, node_of)
+        self.semaphores = [0] * steps.program.num_ranks
+        self.acquires: dict[int, list[int]] = {}
+        self.releases: dict[int, list[int]] = {}
+        self._pair_blocks()
+        self.handshakes = self._find_handshakes()
+
+    def run(self) -> list[RankPlan]:
+        blocks: list[list[PlanBlock]] = [[] for _ in self.semaphores]
+        for number, (rank, _) in enumerate(self.steps.blocks):
+            operations = self._block(number)
+            if operations.operations:
+                blocks[rank].append(self._plan_block(number, len(blocks[rank]), operations))
+        return [
+            RankPlan(
+                rank=rank,
+                input_chunks=0,
+                output_chunks=0,
+                scratch_chunks=self.landings.scratch[rank],
+                blocks=tuple(mine) or (PlanBlock(0, ()),),
+                channels=self.resources.rank_channels(rank),
+                remote_buffers=self.resources.remote_buffers(rank),
+                semaphores=(0,) * self.semaphores[rank],
+            )
+            for rank, mine in enumerate(blocks)
+        ]
+
+    def _plan_block(self, number: int, block_id: int, made: Emitter) -> PlanBlock:
+        names = self.resources.blocks[number]
+        return PlanBlock(block_id, tuple(made.operations), names.block_channels(), names.block_remotes())
+
+    def _pair_blocks(self) -> None:
+        """A semaphore for each dependency that nothing else keeps."""
+        nodes, known = self.steps.nodes, self.steps.known
+        for node in nodes:
+            if node.step.depends is None:
+                continue
+            waits = self.steps.before[node.index]
+            wait = waits[1 if node.at else 0]
+            others = [each for each in waits if each != wait]
+            if nodes[wait].block == node.block or any(
+                known[other, nodes[wait].block] > nodes[wait].at for other in others
+            ):
+                continue
+            self.releases.setdefault(wait, []).append(self.semaphores[node.rank])
+            self.acquires.setdefault(node.index, []).append(self.semaphores[node.rank])
+            self.semaphores[node.rank] += 1
+
+    def _find_handshakes(self) -> frozenset[int]:
+        """The messages whose sender must be told first that the receiver's kernel has begun."""
+        begun = [0] * len(self.steps.nodes)
+        asked = set()
+        for index in self.steps.order:
+            node = self.steps.nodes[index]
+            begun[index] = 1 << node.rank
+            for wait in self.steps.before[index]:
+                begun[index] |= begun[wait]
+            message = self.steps.sent.get(index)
+            if message is not None and not begun[index] >> message.connection[1] & 1:
+                asked.add(index)
+                begun[index] |= 1 << message.connection[1]
+        return frozenset(asked)
+
+    def _block(self, number: int) -> Emitter:
+        made = Emitter()
+        mine = [self.steps.nodes[index] for index in self.steps.by_block[number]]
+        for node in mine:
+            message = self.steps.received.get(node.index)
+            if message is not None and message.send in self.handshakes:
+                made.tell_started(*self._end(message, node))
+        for node in mine:
+            self._node(node, made)
+        made.finish()
+        return made
+
+    def _end(self, message: Message, node: Node) -> tuple[Channel, int]:
+        """The block's end of the channel of a message."""
+        src, dst, _ = message.connection
+        return self.resources.kind(src, dst), self.resources.channel(node.block, message.connection)
+
+    def _node(self, node: Node, made: Emitter) -> None:
+        for semaphore in self.acquires.get(node.index, ()):
+            made.acquire(semaphore)
+        received, sent = self.steps.received.get(node.index), self.steps.sent.get(node.index)
+        if received is not None:
+            made.wait(*self._end(received, node))
+        if sent is not None and node.index in self.handshakes:
+            made.wait(*self._end(sent, node), relaxed=True)
+        self._work(node, received, sent, made)
+        if node.index in self.releases:
+            made.release(self.releases[node.index])
+
+    def _work(self, node: Node, received: Message | None, sent: Message | None, made: Emitter) -> None:
+        op, step = node.step.op, node.step
+        wanted = target(step, node.rank, self.names)
+        if op is Op.COPY:
+            taken = source(step, node.rank, self.names)
+            if taken != wanted:
+                made.work(OpName.COPY, [taken], [wanted])
+        elif op is Op.REDUCE:
+            made.work(OpName.REDUCE, [wanted, source(step, node.rank, self.names)], [wanted])
+        elif op is Op.SEND and sent is not None:
+            self._put(node, sent, source(step, node.rank, self.names), made)
+        elif received is not None and op in ADDING:
+            self._add(node, received, sent, made)
+        elif received is not None:
+            landed = self.landings.at[received.send]
+            if sent is not None:
+                self._put(node, sent, landed, made)
+            if received.send not in self.landings.direct:
+                made.work(OpName.COPY, [landed], [wanted])
+
+    def _add(self, node: Node, received: Message, sent: Message | None, made: Emitter) -> None:
+        landed = self.landings.at[received.send]
+        stored = target(node.step, node.rank, self.names) if writes(node.step) else landed
+        reads = [source(node.step, node.rank, self.names), landed]
+        if sent is None:
+            made.work(OpName.REDUCE, reads, [stored])
+            return
+        kind, channel = self._end(sent, node)
+        if kind is Channel.MEMORY:
+            made.work(OpName.REDUCE_SEND, reads, [stored], [self._remote(node, sent)], kind)
+            made.signal(kind, channel)
+        else:
+            made.work(OpName.REDUCE, reads, [stored])
+            self._put(node, sent, stored, made)
+
+    def _put(self, node: Node, message: Message, taken: Place, made: Emitter) -> None:
+        kind, channel = self._end(message, node)
+        there = self._remote(node, message)
+        if kind is Channel.MEMORY:
+            made.work(OpName.PUT, [taken], [], [there], kind)
+            made.signal(kind, channel)
+        else:
+            made.push(OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
+
+    def _remote(self, node: Node, message: Message) -> Range:
+        place = self.landings.at[message.send]
+        owner = message.connection[1]
+        number = self.resources.remote(node.rank, node.block, owner, place.buffer)
+        return Range(place.index, place.size, remote=number)
