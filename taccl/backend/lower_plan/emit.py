@@ -13,6 +13,8 @@ from taccl.backend.plan import Channel, Operation, OpName, Range
 
 #: Semaphores that an operation takes.
 MAX_SEMAPHORES = 16
+#: Channels that it takes.
+MAX_CHANNELS = 8
 
 
 class Emitter:
@@ -38,9 +40,13 @@ class Emitter:
         self.operations.append(Operation(name, channel=kind, channels=(channel,)))
         self._heard_by_first = True
 
-    def tell_started(self, kind: Channel, channel: int) -> None:
-        """Signal that the rank's kernel has begun; before all else."""
-        self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=(channel,)))
+    def tell_started(self, ends: Sequence[tuple[Channel, int]]) -> None:
+        """Signal through these channels that the rank's kernel has begun; before all else."""
+        for kind in Channel:
+            mine = [channel for each, channel in ends if each is kind]
+            for first in range(0, len(mine), MAX_CHANNELS):
+                part = tuple(mine[first : first + MAX_CHANNELS])
+                self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=part))
 
     def signal(self, kind: Channel, channel: int) -> None:
         """Signal that all that came before is done."""

@@ -5,8 +5,6 @@ It knows schedules and the numbers that a plan may not exceed; what right plans 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.lowering import lower_within
 from taccl.backend.lower.sizes import sizes_of

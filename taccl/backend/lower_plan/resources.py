@@ -12,7 +12,8 @@ from taccl.backend.lower_plan.steps import Steps
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, RankChannels, RemoteBuffer
 from taccl.backend.program import Buffer
 
-Connection = tuple[int, int, int]
+#: The thread blocks that send and receive.
+Connection = tuple[int, int]
 _KINDS = (Channel.MEMORY, Channel.PORT)
 
 
@@ -46,20 +47,18 @@ class Resources:
         self._peers: dict[tuple[int, Channel], list[int]] = {}
         self._remotes: dict[int, dict[tuple[int, Buffer, Channel], int]] = {}
         self._local: dict[tuple[int, Connection], int] = {}
-        for connection in dict.fromkeys(message.connection for message in steps.messages):
-            src, dst, _ = connection
-            kind = self.kind(src, dst)
-            number = {}
-            for rank, peer in ((src, dst), (dst, src)):
-                peers = self._peers.setdefault((rank, kind), [])
-                number[rank] = len(peers)
+        for message in steps.messages:
+            if (message.connection[0], message.connection) in self._local:
+                continue
+            kind = self.kind(message.src, message.dst)
+            for rank, peer, block in (
+                (message.src, message.dst, message.connection[0]),
+                (message.dst, message.src, message.connection[1]),
+            ):
+                peers, ids = self._peers.setdefault((rank, kind), []), self.blocks[block].channels[kind]
+                self._local[block, message.connection] = len(ids)
+                ids.append(len(peers))
                 peers.append(peer)
-            first = next(each for each in steps.messages if each.connection == connection)
-            for node in (first.send, first.receive):
-                mine = steps.nodes[node]
-                ids = self.blocks[mine.block].channels[kind]
-                self._local[mine.block, connection] = len(ids)
-                ids.append(number[mine.rank])
 
     def kind(self, src: int, dst: int) -> Channel:
         """Through what two ranks reach each other."""

@@ -6,17 +6,25 @@ queues between ranks are: a step is known to be done only where data or a depend
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from taccl.backend.program import Op, Program, Step, ThreadBlock
-from taccl.collective import IntArray
+from taccl.backend.program import Program, Step
 from taccl.errors import ProgramLimitError, VerificationError
+
+Known: TypeAlias = NDArray[np.int32]
 
 #: Entries of the table of what each step knows: 4 bytes each.
 MAX_KNOWN = 200_000_000
+
+
+#: By (rank, id of a thread block), the steps at which one more thread block begins.
+Cuts = Mapping[tuple[int, int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Node:
     ----------
     index : its number in `Steps.nodes`.
     rank, block : the rank, and the number of the thread block in `Steps.blocks`.
-    at : its position in its thread block.
+    at : its position in that.
     """
 
     index: int
@@ -43,13 +51,33 @@ class Message:
 
     Parameters
     ----------
-    connection : (rank that sends, rank that receives, channel).
+    src, dst : ranks.
+    connection : the thread blocks that send and receive.
     send, receive : nodes.
     """
 
-    connection: tuple[int, int, int]
+    src: int
+    dst: int
+    connection: tuple[int, int]
     send: int
     receive: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A thread block: steps that run in order.
+
+    Parameters
+    ----------
+    rank, id : its rank, and the thread block of the program that it is, or is a part of.
+    nodes : its steps.
+    first : which step of the program's thread block the first of them is.
+    """
+
+    rank: int
+    id: int
+    nodes: range
+    first: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +86,10 @@ class Steps:
 
     Parameters
     ----------
-    blocks : (rank, thread block) of all ranks, in their order.
-    by_block : the nodes of each block.
+    blocks : of all ranks, in their order.
     sent, received : the message that a node sends, that it receives.
-    before : the nodes that each waits for directly: in its block, by its dependency, by its message.
+    before : the nodes that each waits for directly: the one before it in the program's thread block, its
+        dependency, the send of its message.
     order : an order of all nodes in which each comes after those.
     known : shape (nodes, blocks); how many steps of a block surely are done when a node is done, itself
         included.
@@ -69,14 +97,13 @@ class Steps:
 
     program: Program
     nodes: tuple[Node, ...]
-    blocks: tuple[tuple[int, ThreadBlock], ...]
-    by_block: tuple[tuple[int, ...], ...]
+    blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
     sent: dict[int, Message]
     received: dict[int, Message]
     before: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
-    known: IntArray
+    known: Known
 
     def is_before(self, first: int, second: int) -> bool:
         """Whether a node surely is done when another begins."""
@@ -84,35 +111,45 @@ class Steps:
         return first != second and bool(self.known[second, node.block] > node.at)
 
 
-def read_steps(program: Program) -> Steps:
+def read_steps(program: Program, cuts: Cuts) -> Steps:
     """Take a program apart.
+
+    Parameters
+    ----------
+    cuts : thread blocks that are taken apart; each part waits for the one before it.
 
     Raises
     ------
     VerificationError : a send without a receive of as many chunks, or steps that wait for each other.
     ProgramLimitError : more steps and thread blocks than can be looked through.
     """
-    blocks = tuple((rank.rank, block) for rank in program.ranks for block in rank.thread_blocks)
     nodes: list[Node] = []
-    by_block: list[tuple[int, ...]] = []
-    for number, (rank, block) in enumerate(blocks):
-        first = len(nodes)
-        nodes += [Node(first + at, rank, number, at, step) for at, step in enumerate(block.steps)]
-        by_block.append(tuple(range(first, len(nodes))))
+    blocks: list[Block] = []
+    for rank in program.ranks:
+        for block in rank.thread_blocks:
+            for first, end in pairwise([0, *cuts.get((rank.rank, block.id), ()), len(block.steps)]):
+                begin, number = len(nodes), len(blocks)
+                nodes += [
+                    Node(begin + at, rank.rank, number, at, step)
+                    for at, step in enumerate(block.steps[first:end])
+                ]
+                blocks.append(Block(rank.rank, block.id, range(begin, len(nodes)), first))
     if len(nodes) * len(blocks) > MAX_KNOWN:
         raise ProgramLimitError(
             f"{len(nodes)} steps in {len(blocks)} thread blocks are more than can be looked through",
             hint="fewer chunks or instances",
         )
-    messages = tuple(_messages(blocks, nodes, by_block))
+    whole: dict[tuple[int, int], list[int]] = {}
+    for each in blocks:
+        whole.setdefault((each.rank, each.id), []).extend(each.nodes)
+    messages = tuple(_messages(program, nodes, whole))
     received = {each.receive: each for each in messages}
-    before = _before(blocks, nodes, by_block, received)
+    before = _before(nodes, whole, received)
     order = _ordered(before)
     return Steps(
         program=program,
         nodes=tuple(nodes),
-        blocks=blocks,
-        by_block=tuple(by_block),
+        blocks=tuple(blocks),
         messages=messages,
         sent={each.send: each for each in messages},
         received=received,
@@ -123,47 +160,47 @@ def read_steps(program: Program) -> Steps:
 
 
 def _messages(
-    blocks: Sequence[tuple[int, ThreadBlock]], nodes: Sequence[Node], by_block: Sequence[Sequence[int]]
+    program: Program, nodes: Sequence[Node], whole: Mapping[tuple[int, int], Sequence[int]]
 ) -> Iterator[Message]:
     """The k-th send and the k-th receive of each connection."""
     sends: dict[tuple[int, int, int], list[int]] = {}
     receives: dict[tuple[int, int, int], list[int]] = {}
-    for (rank, block), mine in zip(blocks, by_block, strict=True):
-        sends.setdefault((rank, block.send, block.channel), []).extend(
-            each for each in mine if nodes[each].step.op.sends
-        )
-        receives.setdefault((block.recv, rank, block.channel), []).extend(
-            each for each in mine if nodes[each].step.op.receives
-        )
+    for rank in program.ranks:
+        for block in rank.thread_blocks:
+            mine = [nodes[each] for each in whole[rank.rank, block.id]]
+            out, into = (rank.rank, block.send, block.channel), (block.recv, rank.rank, block.channel)
+            sends.setdefault(out, []).extend(each.index for each in mine if each.step.op.sends)
+            receives.setdefault(into, []).extend(each.index for each in mine if each.step.op.receives)
     for connection in sorted({*sends, *receives}):
-        out, into = sends.get(connection, []), receives.get(connection, [])
-        counts = [[nodes[each].step.count for each in side] for side in (out, into)]
-        if counts[0] != counts[1] or ((out or into) and (min(connection) < 0 or connection[0] == connection[1])):
-            src, dst, channel = connection
+        sent, heard = sends.get(connection, []), receives.get(connection, [])
+        if not sent and not heard:
+            continue
+        src, dst, channel = connection
+        counts = [[nodes[each].step.count for each in side] for side in (sent, heard)]
+        if counts[0] != counts[1] or min(src, dst) < 0 or src == dst:
             raise VerificationError(
                 f"what rank {src} sends to rank {dst} on channel {channel} is not what that receives",
                 hint="taccl verify says all that is wrong",
             )
-        for send, receive in zip(out, into, strict=True):
-            yield Message(connection, send, receive)
+        for send, receive in zip(sent, heard, strict=True):
+            yield Message(src, dst, (nodes[send].block, nodes[receive].block), send, receive)
 
 
 def _before(
-    blocks: Sequence[tuple[int, ThreadBlock]],
     nodes: Sequence[Node],
-    by_block: Sequence[Sequence[int]],
-    received: dict[int, Message],
+    whole: Mapping[tuple[int, int], Sequence[int]],
+    received: Mapping[int, Message],
 ) -> tuple[tuple[int, ...], ...]:
-    number_of = {(rank, block.id): number for number, (rank, block) in enumerate(blocks)}
-    before = []
-    for node in nodes:
-        waits = [node.index - 1] if node.at else []
-        if node.step.depends is not None:
-            block, at = node.step.depends
-            waits.append(by_block[number_of[node.rank, block]][at])
-        if node.index in received:
-            waits.append(received[node.index].send)
-        before.append(tuple(waits))
+    before: list[tuple[int, ...]] = [()] * len(nodes)
+    for (rank, _), mine in whole.items():
+        for place, index in enumerate(mine):
+            waits = [mine[place - 1]] if place else []
+            depends = nodes[index].step.depends
+            if depends is not None:
+                waits.append(whole[rank, depends[0]][depends[1]])
+            if index in received:
+                waits.append(received[index].send)
+            before[index] = tuple(dict.fromkeys(waits))
     return tuple(before)
 
 
@@ -186,7 +223,7 @@ def _ordered(before: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 def _known(
     nodes: Sequence[Node], before: Sequence[Sequence[int]], order: Sequence[int], num_blocks: int
-) -> IntArray:
+) -> Known:
     known = np.zeros((len(nodes), num_blocks), dtype=np.int32)
     for index in order:
         row, node = known[index], nodes[index]
@@ -194,8 +231,3 @@ def _known(
             np.maximum(row, known[wait], out=row)
         row[node.block] = node.at + 1
     return known
-
-
-def waits_only(step: Step) -> bool:
-    """Whether a step does nothing but wait."""
-    return step.op is Op.NOP

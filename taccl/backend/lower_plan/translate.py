@@ -1,17 +1,19 @@
 """A two-sided program to a plan: who sent writes into the receiver's memory, and tells it so.
 
 It knows the program and the plan, not where the program came from, and it owes nothing to the verifier.
-After `data/mscclpp`'s contract, section 7: each connection has a channel of its own, each message a place that
-nobody else touches meanwhile, and dependencies between thread blocks become semaphores.
+Each pair of thread blocks has a channel of its own, each message a place that nobody else touches meanwhile, and
+dependencies between thread blocks of a rank become semaphores. A thread block with too many operations is taken
+apart into several, one after the other.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.fits import MAX_OPERATIONS
 from taccl.backend.lower_plan.places import (
     ADDING,
     Aliases,
@@ -24,7 +26,7 @@ from taccl.backend.lower_plan.places import (
     writes,
 )
 from taccl.backend.lower_plan.resources import Resources
-from taccl.backend.lower_plan.steps import Message, Node, Steps, read_steps
+from taccl.backend.lower_plan.steps import Block, Message, Node, Steps, read_steps
 from taccl.backend.plan import Channel, ExecutionPlan, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer, Op, Program
 from taccl.errors import CollectiveError
@@ -39,6 +41,8 @@ _CUT = {
 }
 #: Those that the runtime's callers know.
 COLLECTIVES = tuple(_CUT)
+#: Operations with which parts of a thread block wait for each other.
+_BETWEEN_PARTS = 8
 
 
 def plain_name(collective: str) -> str:
@@ -73,11 +77,18 @@ def translate(program: Program, node_of: Sequence[int] | None = None) -> Executi
             "the program writes into the input of calls out of place, which a plan must leave alone",
             hint="a program that works in place as well",
         )
-    steps = read_steps(program)
     part = program.chunks_per_loop // program.num_ranks
     names = aliases(name, program.num_ranks, part, in_place)
     where = (0,) * program.num_ranks if node_of is None else node_of
-    ranks = _Translation(steps, names, find_landings(steps, names), where).run()
+    cuts: dict[tuple[int, int], list[int]] = {}
+    while True:
+        steps = read_steps(program, cuts)
+        translation = _Translation(steps, names, find_landings(steps, names), where)
+        ranks = translation.run()
+        more = _finer(steps, translation.ends, cuts)
+        if more == cuts:
+            break
+        cuts = more
     sizes = [part if is_cut else program.chunks_per_loop for is_cut in _CUT[name]]
     plan = ExecutionPlan(
         name="",
@@ -102,7 +113,31 @@ def _writes_input(program: Program) -> bool:
     )
 
 
+def _finer(
+    steps: Steps, ends: Sequence[Sequence[int]], cuts: Mapping[tuple[int, int], list[int]]
+) -> dict[tuple[int, int], list[int]]:
+    """The cuts, and some in all thread blocks with too many operations.
+
+    Parameters
+    ----------
+    ends : by thread block, how many operations it has after each of its steps.
+    """
+    finer = {key: list(places) for key, places in cuts.items()}
+    for block, counts in zip(steps.blocks, ends, strict=True):
+        if not counts or counts[-1] <= MAX_OPERATIONS:
+            continue
+        parts = -(-counts[-1] // (MAX_OPERATIONS - _BETWEEN_PARTS))
+        wanted, start = -(-counts[-1] // parts), 0
+        for at in range(1, len(counts)):
+            if counts[at] - start > wanted:
+                finer.setdefault((block.rank, block.id), []).append(block.first + at)
+                start = counts[at - 1]
+    return {key: sorted(set(places)) for key, places in finer.items()}
+
+
 class _Translation:
+    """One translation; `ends` has for each thread block how many operations there are after each step."""
+
     def __init__(self, steps: Steps, names: Aliases, landings: Landings, node_of: Sequence[int]) -> None:
         self.steps, self.names, self.landings = steps, names, landings
         self.resources = Resources(steps, node_of)
@@ -111,13 +146,14 @@ class _Translation:
         self.releases: dict[int, list[int]] = {}
         self._pair_blocks()
         self.handshakes = self._find_handshakes()
+        self.ends: list[list[int]] = []
 
     def run(self) -> list[RankPlan]:
         blocks: list[list[PlanBlock]] = [[] for _ in self.semaphores]
-        for number, (rank, _) in enumerate(self.steps.blocks):
-            operations = self._block(number)
-            if operations.operations:
-                blocks[rank].append(self._plan_block(number, len(blocks[rank]), operations))
+        for number, block in enumerate(self.steps.blocks):
+            made = self._block(block)
+            if made.operations:
+                blocks[block.rank].append(self._plan_block(number, len(blocks[block.rank]), made))
         return [
             RankPlan(
                 rank=rank,
@@ -137,21 +173,18 @@ class _Translation:
         return PlanBlock(block_id, tuple(made.operations), names.block_channels(), names.block_remotes())
 
     def _pair_blocks(self) -> None:
-        """A semaphore for each dependency that nothing else keeps."""
+        """A semaphore for each wait for another thread block of the rank that nothing else keeps."""
         nodes, known = self.steps.nodes, self.steps.known
         for node in nodes:
-            if node.step.depends is None:
-                continue
             waits = self.steps.before[node.index]
-            wait = waits[1 if node.at else 0]
-            others = [each for each in waits if each != wait]
-            if nodes[wait].block == node.block or any(
-                known[other, nodes[wait].block] > nodes[wait].at for other in others
-            ):
-                continue
-            self.releases.setdefault(wait, []).append(self.semaphores[node.rank])
-            self.acquires.setdefault(node.index, []).append(self.semaphores[node.rank])
-            self.semaphores[node.rank] += 1
+            for wait in waits:
+                other = nodes[wait]
+                is_implied = any(known[each, other.block] > other.at for each in waits if each != wait)
+                if other.block == node.block or other.rank != node.rank or is_implied:
+                    continue
+                self.releases.setdefault(wait, []).append(self.semaphores[node.rank])
+                self.acquires.setdefault(node.index, []).append(self.semaphores[node.rank])
+                self.semaphores[node.rank] += 1
 
     def _find_handshakes(self) -> frozenset[int]:
         """The messages whose sender must be told first that the receiver's kernel has begun."""
@@ -163,27 +196,30 @@ class _Translation:
             for wait in self.steps.before[index]:
                 begun[index] |= begun[wait]
             message = self.steps.sent.get(index)
-            if message is not None and not begun[index] >> message.connection[1] & 1:
+            if message is not None and not begun[index] >> message.dst & 1:
                 asked.add(index)
-                begun[index] |= 1 << message.connection[1]
+                begun[index] |= 1 << message.dst
         return frozenset(asked)
 
-    def _block(self, number: int) -> Emitter:
+    def _block(self, block: Block) -> Emitter:
         made = Emitter()
-        mine = [self.steps.nodes[index] for index in self.steps.by_block[number]]
-        for node in mine:
-            message = self.steps.received.get(node.index)
-            if message is not None and message.send in self.handshakes:
-                made.tell_started(*self._end(message, node))
+        mine = [self.steps.nodes[index] for index in block.nodes]
+        heard = [
+            (self.steps.received[node.index], node) for node in mine if node.index in self.steps.received
+        ]
+        made.tell_started([self._end(each, node) for each, node in heard if each.send in self.handshakes])
+        ends = []
         for node in mine:
             self._node(node, made)
+            ends.append(len(made.operations))
         made.finish()
+        self.ends.append(ends)
         return made
 
     def _end(self, message: Message, node: Node) -> tuple[Channel, int]:
-        """The block's end of the channel of a message."""
-        src, dst, _ = message.connection
-        return self.resources.kind(src, dst), self.resources.channel(node.block, message.connection)
+        """Its thread block's end of the channel of a message."""
+        kind = self.resources.kind(message.src, message.dst)
+        return kind, self.resources.channel(node.block, message.connection)
 
     def _node(self, node: Node, made: Emitter) -> None:
         for semaphore in self.acquires.get(node.index, ()):
@@ -243,6 +279,5 @@ class _Translation:
 
     def _remote(self, node: Node, message: Message) -> Range:
         place = self.landings.at[message.send]
-        owner = message.connection[1]
-        number = self.resources.remote(node.rank, node.block, owner, place.buffer)
+        number = self.resources.remote(node.rank, node.block, message.dst, place.buffer)
         return Range(place.index, place.size, remote=number)
