@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taccl.backend.verify_plan import verify_plan_file
     from taccl.collective import Collective
     from taccl.collectives import make_collective
+    from taccl.converted import ConvertedFile, convert_file
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
@@ -42,6 +43,7 @@ __version__ = version("taccl")
 __all__ = [
     "Bounds",
     "Collective",
+    "ConvertedFile",
     "Explanation",
     "Frontier",
     "MachineCheck",
@@ -59,6 +61,7 @@ __all__ = [
     "TacclError",
     "bounds",
     "check_machine",
+    "convert_file",
     "explain",
     "fit_measured",
     "json_schema",
@@ -77,6 +80,7 @@ __all__ = [
 _HOME = {
     "Bounds": "proofs",
     "Collective": "collective",
+    "ConvertedFile": "converted",
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
@@ -94,6 +98,7 @@ _HOME = {
     "TacclError": "errors",
     "bounds": "proofs",
     "check_machine": "machine_check",
+    "convert_file": "converted",
     "explain": "explained",
     "fit_measured": "measured",
     "json_schema": "schemas",

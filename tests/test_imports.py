@@ -66,6 +66,7 @@ TOP = (
     "simulated",
     "frontier",
     "explained",
+    "converted",
     "probe",
     "fitted",
     "cli",

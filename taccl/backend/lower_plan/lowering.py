@@ -1,4 +1,4 @@
-"""From a schedule to a plan: the passes that MSCCL-XML's programs take, within a plan's limits, and a translation.
+"""From a schedule to a plan: the passes of programs, within the limits of a plan, and a translation.
 
 It knows schedules and the numbers that a plan may not exceed; what right plans are it must not know.
 """

@@ -1,9 +1,9 @@
 """A two-sided program to a plan: who sent writes into the receiver's memory, and tells it so.
 
 It knows the program and the plan, not where the program came from, and it owes nothing to the verifier.
-Each pair of thread blocks has a channel of its own, each message a place that nobody else touches meanwhile, and
-dependencies between thread blocks of a rank become semaphores. A thread block with too many operations is taken
-apart into several, one after the other.
+Each pair of thread blocks has a channel of its own, each message a place that nobody else touches meanwhile,
+and dependencies between thread blocks of a rank become semaphores. A thread block with too many operations is
+taken apart into several, one after the other.
 """
 
 from __future__ import annotations
