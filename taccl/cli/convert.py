@@ -23,7 +23,12 @@ from taccl.converted import ConvertedFile, convert_file
     metavar="N",
     help="Ranks that write into each other's memory; others go through ports. Default: all.",
 )
-def convert(file: Path, output: Path, ranks_per_node: int | None) -> None:
+@click.option(
+    "--in-place/--out-of-place",
+    default=None,
+    help="Calls that the plan is for. Default: those of the file; of both, AllReduce and Broadcast in place.",
+)
+def convert(file: Path, output: Path, ranks_per_node: int | None, in_place: bool | None) -> None:
     """Make a plan for MSCCL++ (JSON) that does what an MSCCL-XML FILE does.
 
     Both are verified. Exit code 4: FILE is wrong, or the plan is over a limit of MSCCL++; 2: bad input.
@@ -32,7 +37,7 @@ def convert(file: Path, output: Path, ranks_per_node: int | None) -> None:
     taccl convert ag.xml -o ag.json
     """
     on_stdout = claim_outputs((output,), (file,))
-    converted = convert_file(file, ranks_per_node=ranks_per_node)
+    converted = convert_file(file, ranks_per_node=ranks_per_node, in_place=in_place)
     write_output(output, converted.text)
     for line in _lines(converted, output):
         click.echo(line, err=on_stdout)

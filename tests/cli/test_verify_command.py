@@ -154,12 +154,3 @@ def test_a_saved_schedule_is_no_plan(taccl: Taccl) -> None:
     assert taccl("synthesize", *made, "--schedule", "a.json", "--no-xml").exit_code == 0
     refused = taccl("verify", "a.json")
     assert (refused.exit_code, "XML" in refused.stderr) == (2, True)
-
-
-def test_no_plan_is_made_of_a_schedule(taccl: Taccl) -> None:
-    given = ("synthesize", "--topology", "ring:3", "--size", "3MB", "-q", "--target", "mscclpp")
-    for collective in ("allgather", "allreduce"):
-        refused = taccl(*given, "--collective", collective, "-o", "a.json")
-        assert (refused.exit_code, "read and verified only" in refused.stderr) == (2, True), refused.stderr
-        assert not Path("a.json").exists()
-    assert taccl(*given, "--engine", "greedy", "--gap", "0.5", "--no-xml").exit_code == 0

@@ -30,7 +30,7 @@ _LIMITS = RuntimeLimits(
 
 
 def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
-    """The plan that carries out a valid schedule, for calls out of place.
+    """The plan that carries out a valid schedule.
 
     Ranks of one node write into each other's memory, others go through ports.
 

@@ -41,6 +41,8 @@ _CUT = {
 }
 #: Those that the runtime's callers know.
 COLLECTIVES = tuple(_CUT)
+#: As PyTorch calls them.
+_USUALLY_IN_PLACE = frozenset({"allreduce", "broadcast"})
 #: Operations with which parts of a thread block wait for each other.
 _BETWEEN_PARTS = 8
 
@@ -50,19 +52,21 @@ def plain_name(collective: str) -> str:
     return collective.lower().replace("_", "").replace("-", "")
 
 
-def translate(program: Program, node_of: Sequence[int] | None = None) -> ExecutionPlan:
+def translate(
+    program: Program, node_of: Sequence[int] | None = None, *, in_place: bool | None = None
+) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
-
-    It serves out-of-place calls if the program does and leaves their input alone, else calls in place.
 
     Parameters
     ----------
     program : one that passed verification.
     node_of : by rank, the node that it is in; None: all are in one.
+    in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
+        where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
 
     Raises
     ------
-    CollectiveError : MSCCL++ has no such collective, or the program writes its input out of place.
+    CollectiveError : MSCCL++ has no such collective, or the program cannot serve such calls.
     VerificationError : not a program that any runtime executes.
     ProgramLimitError : more steps than can be looked through.
     """
@@ -71,12 +75,7 @@ def translate(program: Program, node_of: Sequence[int] | None = None) -> Executi
         raise CollectiveError(
             f"MSCCL++ knows no {program.collective}", hint=f"it knows {', '.join(COLLECTIVES)}"
         )
-    in_place = not program.out_of_place or _writes_input(program)
-    if in_place and not program.in_place:
-        raise CollectiveError(
-            "the program writes into the input of calls out of place, which a plan must leave alone",
-            hint="a program that works in place as well",
-        )
+    in_place = _in_place(program, name, in_place)
     part = program.chunks_per_loop // program.num_ranks
     names = aliases(name, program.num_ranks, part, in_place)
     where = (0,) * program.num_ranks if node_of is None else node_of
@@ -102,6 +101,22 @@ def translate(program: Program, node_of: Sequence[int] | None = None) -> Executi
     # Plans of one name share their state.
     digest = hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
     return replace(plan, name=f"{program.name}_{name}_{program.num_ranks}_{digest}")
+
+
+def _in_place(program: Program, name: str, asked: bool | None) -> bool:
+    """Which calls the plan is for. Out of place, a plan leaves the input alone; a program need not."""
+    apart = program.out_of_place and not _writes_input(program)
+    if asked is None and (apart or program.in_place):
+        return program.in_place and (name in _USUALLY_IN_PLACE or not apart)
+    if asked and program.in_place or asked is False and apart:
+        return bool(asked)
+    if asked is not True and program.out_of_place:
+        raise CollectiveError(
+            "the program writes into the input of calls out of place, which a plan must leave alone",
+            hint="a plan for calls in place, if the program can serve them",
+        )
+    way = "in place" if asked else "out of place"
+    raise CollectiveError(f"the program serves no calls {way}", hint="a plan for the other calls")
 
 
 def _writes_input(program: Program) -> bool:
