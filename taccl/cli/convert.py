@@ -49,8 +49,8 @@ def _lines(converted: ConvertedFile, output: Path) -> list[str]:
     way = "in place" if plan.in_place else "out of place"
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
     return [
-        f"wrote {output_name(output)}: {plan.collective}, {plan.num_ranks} ranks, {len(blocks)} thread blocks, "
-        f"{sum(len(block.operations) for block in blocks)} operations",
+        f"wrote {output_name(output)}: {plan.collective}, {plan.num_ranks} ranks, "
+        f"{len(blocks)} thread blocks, {sum(len(block.operations) for block in blocks)} operations",
         f"  serves calls of {sizes}, {way}",
         *(f"  note: {note}" for note in converted.notes),
     ]

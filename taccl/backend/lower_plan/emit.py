@@ -69,10 +69,16 @@ class Emitter:
         writes: Sequence[Place],
         targets: Sequence[Range] = (),
         channel: Channel | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """Move or add up data: from places of the rank to places of the rank, then to peers."""
+        """Move or add up data: from places of the rank to places of the rank, then to peers.
+
+        `alone` : nothing else that the rank or a peer does has to do with it.
+        """
         self._wait_for_blocks()
-        if self._heard_by_first or self._heard_by_others or self._conflicts(reads, writes):
+        has_heard = self._heard_by_first or self._heard_by_others
+        if (has_heard and not alone) or self._conflicts(reads, writes):
             self.meet()
         self._note(reads, writes)
         mine = tuple(own(each) for each in writes)

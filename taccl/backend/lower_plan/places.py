@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from taccl.backend.lower_plan.steps import Message, Steps
 from taccl.backend.program import Buffer, Op, Step
+
+#: (rank, buffer, chunk)
+Cell: TypeAlias = tuple[int, Buffer, int]
 
 #: A step whose receiver stores what it adds up needs what came beside what it has.
 ADDING = frozenset({Op.RECV_REDUCE_COPY, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY_SEND})
@@ -108,11 +112,17 @@ class Landings:
     direct : messages that land where the receiver wants them, by their send.
     at : by send, where its message lands, at the receiver.
     scratch : by rank, its chunks of scratch.
+    touching : the steps that name a chunk.
     """
 
     direct: frozenset[int]
     at: dict[int, Place]
     scratch: tuple[int, ...]
+    touching: dict[Cell, list[int]]
+
+    def users(self, rank: int, place: Place) -> set[int]:
+        """The steps of a rank that name some of a place: what lands there in scratch of its own does not."""
+        return {node for cell in place.cells() for node in self.touching.get((rank, *cell), ())}
 
 
 def find_landings(steps: Steps, names: Aliases) -> Landings:
@@ -123,7 +133,7 @@ def find_landings(steps: Steps, names: Aliases) -> Landings:
 class _Search:
     def __init__(self, steps: Steps, names: Aliases) -> None:
         self.steps, self.names = steps, names
-        self.touching: dict[tuple[int, Buffer, int], list[int]] = {}
+        self.touching: dict[Cell, list[int]] = {}
         for node in steps.nodes:
             places = []
             if reads(node.step):
@@ -150,7 +160,7 @@ class _Search:
                 self.at[message.send] = wanted
             else:
                 self.at[message.send] = self._slot(message, node.rank, node.step.count)
-        return Landings(frozenset(self.direct), self.at, tuple(self.scratch))
+        return Landings(frozenset(self.direct), self.at, tuple(self.scratch), self.touching)
 
     def _is_free(self, message: Message, wanted: Place) -> bool:
         rank = self.steps.nodes[message.receive].rank
