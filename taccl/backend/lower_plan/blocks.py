@@ -1,4 +1,4 @@
-"""The thread blocks of a plan: each step of a program as operations, with all that tells peers and each other.
+"""The thread blocks of a plan: steps as operations, with all that tells peers and each other.
 
 It knows steps and where their messages land; collectives, and what a plan has room for, it must not know.
 """
