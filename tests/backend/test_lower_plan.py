@@ -109,6 +109,35 @@ def test_every_collective_becomes_a_plan_that_is_right(name: str, ranks: int) ->
     assert plan.in_place == (plan.collective in ("allreduce", "broadcast"))
 
 
+@pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_packets_need_no_signals_and_two_halves_of_scratch(name: str, node_of: tuple[int, ...]) -> None:
+    plan = lower_to_plan(on_nodes(SCHEDULES[name](4), *node_of), options(protocol="LL"))
+    assert_right(plan)
+    assert (plan.protocol, plan.double_scratch) == ("LL", True)
+    assert len({rank.scratch_chunks for rank in plan.ranks}) == 1
+    assert not {"signal", "wait", "put"} & all_names(plan)
+
+
+def test_packets_are_added_and_sent_on_as_they_come() -> None:
+    (words,) = names(lower_to_plan(allreduce(3), options(protocol="LL")))
+    assert words == ["ppkt", "respkt", "respkt", "rppkt", "nop", "upkt", "upkt"]
+
+
+def test_a_sender_that_hears_nothing_from_its_receiver_waits_until_that_has_begun() -> None:
+    plan = lower_to_plan(broadcast(3), options(protocol="LL"))
+    assert [names(plan, rank) for rank in range(3)] == [
+        [["rlxwait", "nop", "ppkt"]],
+        [["rlxsignal", "rlxwait", "nop", "rppkt", "upkt"]],
+        [["rlxsignal", "upkt"]],
+    ]
+
+
+def test_packets_of_fused_steps_are_refused() -> None:
+    with pytest.raises(CollectiveError, match="is not made of packets"):
+        translate(ring_allreduce(3), packets=True)
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1)])
 def test_a_relayed_alltoall_becomes_a_plan_that_is_right(grouped: bool, node_of: tuple[int, ...]) -> None:
@@ -137,17 +166,24 @@ def test_nodes_reach_each_other_through_ports(name: str) -> None:
     pieces=st.integers(1, 3),
     instances=st.integers(1, 3),
     knows_costs=st.booleans(),
+    protocol=st.sampled_from(["Simple", "LL"]),
     data=st.data(),
 )
 def test_pieces_instances_and_nodes_make_no_plan_wrong(
-    name: str, ranks: int, pieces: int, instances: int, knows_costs: bool, data: st.DataObject
+    name: str,
+    ranks: int,
+    pieces: int,
+    instances: int,
+    knows_costs: bool,
+    protocol: str,
+    data: st.DataObject,
 ) -> None:
     node_of = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
     try:
-        plan = lower_to_plan(schedule, options(instances=instances, executor=executor))
+        plan = lower_to_plan(schedule, options(instances=instances, executor=executor, protocol=protocol))
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
         assert "multiples" in str(fault)

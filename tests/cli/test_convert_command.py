@@ -103,7 +103,7 @@ def test_a_size_that_is_not_cut_into_whole_units_is_refused_before_the_search(ta
         "-o",
         "a.json",
     )
-    refused = taccl(*given, "--size", "100", "--collective", "allgather")
+    refused = taccl(*given, "--size", "120", "--collective", "allgather")
     assert (refused.exit_code, "--size 144" in refused.stderr) == (2, True), refused.stderr
 
 

@@ -26,6 +26,7 @@ class Translation:
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
         self.releases: dict[int, list[int]] = {}
+        self.known_to_blocks = self._known_to_blocks()
         self._pair_blocks()
         self.last_knowledge = self._last_knowledge()
         self.landing_in: dict[tuple[int, Place], list[int]] = {}
@@ -60,9 +61,13 @@ class Translation:
         names = self.resources.blocks[number]
         return PlanBlock(block_id, tuple(made.operations), names.block_channels(), names.block_remotes())
 
+    def _known_to_blocks(self) -> Known:
+        """What each step knows to be done with data and all, as in `Steps.known`."""
+        return self.steps.known
+
     def _pair_blocks(self) -> None:
         """A semaphore for each wait for another thread block of the rank that nothing else keeps."""
-        nodes, known = self.steps.nodes, self.steps.known
+        nodes, known = self.steps.nodes, self.known_to_blocks
         for node in nodes:
             waits = self.steps.before[node.index]
             for wait in waits:
@@ -156,20 +161,18 @@ class Translation:
                 break
             if node.step.op is Op.SEND and self._end(self.steps.sent[node.index], node)[0] is Channel.PORT:
                 break
-            if node.step.op is Op.COPY and not self._is_last_use(node, place):
+            if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], place):
                 break
             wanted = wanted[wanted.index(node.step.op) + 1 :]
             taken.append(node)
         return taken
 
-    def _is_last_use(self, copy: Node, place: Place) -> bool:
-        """Whether nothing reads a place any more that is copied here."""
-        return (
-            all(
-                user == copy.index or self.steps.is_before(user, copy.index)
-                for user in self.landings.users(copy.rank, place)
-            )
-            and place.buffer is Buffer.SCRATCH
+    def _is_wanted_here_only(self, run: Sequence[Node], place: Place) -> bool:
+        """Whether nothing but these steps, and what is done before them, reads or writes a place."""
+        mine = {node.index for node in run}
+        return place.buffer is Buffer.SCRATCH and all(
+            user in mine or self.steps.is_before(user, run[0].index)
+            for user in self.landings.users(run[0].rank, place)
         )
 
     def _nodes(self, taken: Sequence[Node], made: Emitter) -> None:

@@ -86,6 +86,39 @@ class Emitter:
             Operation(name, channel, (), tuple(own(each) for each in reads), (*mine, *targets))
         )
 
+    def packets(
+        self,
+        name: OpName,
+        reads: Sequence[Place],
+        packets: Sequence[Place],
+        writes: Sequence[Place],
+        targets: Sequence[Range] = (),
+        *,
+        kind: Channel | None = None,
+        channel: int | None = None,
+    ) -> None:
+        """Make, send or take packets: who reads them waits for them, and they need no meeting.
+
+        Parameters
+        ----------
+        reads, packets : sources, the plain ones first.
+        writes, targets : of the rank, plain or packets, and of peers.
+        channel : of a put through a port.
+        """
+        self._wait_for_blocks()
+        if self._heard_by_first or self._heard_by_others or self._conflicts(reads, writes):
+            self.meet()
+        self._note(reads, writes)
+        self.operations.append(
+            Operation(
+                name,
+                kind,
+                () if channel is None else (channel,),
+                tuple(own(each) for each in (*reads, *packets)),
+                (*(own(each) for each in writes), *targets),
+            )
+        )
+
     def push(self, name: OpName, channel: int, reads: Sequence[Place], targets: Sequence[Range]) -> None:
         """Put through a port and signal; lane 0 does it."""
         self._published()

@@ -54,6 +54,6 @@ def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan
         max_bytes=sizes.max_bytes,
         name=options.name,
     )
-    plan = translate(program, problem.topology.node_of.tolist())
+    plan = translate(program, problem.topology.node_of.tolist(), packets=options.protocol == "LL")
     check_plan_fits(plan)
     return checked_window(plan, problem.size_bytes)

@@ -130,6 +130,29 @@ def find_landings(steps: Steps, names: Aliases) -> Landings:
     return _Search(steps, names).run()
 
 
+def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
+    """A landing in scratch for each message, used once in a call, and at the sender a place to make packets.
+
+    Packets of chunk k take the bytes of chunks 2k and 2k + 1, so they lie behind the program's own scratch.
+    All ranks have as much scratch.
+
+    Returns
+    -------
+    The landings, and by send where its packets are made, for those that need it.
+    """
+    search = _Search(steps, names)
+    plain = list(search.scratch)
+    taken = [-(-chunks // 2) for chunks in plain]
+    made: dict[int, Place] = {}
+    for message in steps.messages:
+        size = steps.nodes[message.send].step.count
+        for rank, places in ((message.dst, search.at), (message.src, made)):
+            places[message.send] = Place(Buffer.SCRATCH, taken[rank], size)
+            taken[rank] += size
+    most = max(*plain, *taken)
+    return Landings(frozenset(), search.at, (most,) * len(plain), search.touching), made
+
+
 class _Search:
     def __init__(self, steps: Steps, names: Aliases) -> None:
         self.steps, self.names = steps, names

@@ -159,6 +159,15 @@ def read_steps(program: Program, cuts: Cuts) -> Steps:
     )
 
 
+def known_without_messages(steps: Steps) -> Known:
+    """`Steps.known` by the order of steps and dependencies alone: as if messages told nothing but data."""
+    before = [
+        tuple(wait for wait in waits if steps.nodes[wait].rank == node.rank)
+        for node, waits in zip(steps.nodes, steps.before, strict=True)
+    ]
+    return _known(steps.nodes, before, steps.order, len(steps.blocks))
+
+
 def _messages(
     program: Program, nodes: Sequence[Node], whole: Mapping[tuple[int, int], Sequence[int]]
 ) -> Iterator[Message]:

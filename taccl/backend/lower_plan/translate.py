@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
-from taccl.backend.lower_plan.places import aliases, find_landings, writes
+from taccl.backend.lower_plan.packets import PacketTranslation
+from taccl.backend.lower_plan.places import aliases, find_landings, find_packet_landings, writes
 from taccl.backend.lower_plan.steps import Steps, read_steps
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer, Program
@@ -42,7 +43,11 @@ def plain_name(collective: str) -> str:
 
 
 def translate(
-    program: Program, node_of: Sequence[int] | None = None, *, in_place: bool | None = None
+    program: Program,
+    node_of: Sequence[int] | None = None,
+    *,
+    in_place: bool | None = None,
+    packets: bool = False,
 ) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
 
@@ -52,6 +57,7 @@ def translate(
     node_of : by rank, the node that it is in; None: all are in one.
     in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
         where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
+    packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
     ------
@@ -71,7 +77,11 @@ def translate(
     cuts: dict[tuple[int, int], list[int]] = {}
     while True:
         steps = read_steps(program, cuts)
-        translation = Translation(steps, names, find_landings(steps, names), where)
+        if packets:
+            landings, made_at = find_packet_landings(steps, names)
+            translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
+        else:
+            translation = Translation(steps, names, find_landings(steps, names), where)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:
@@ -81,7 +91,8 @@ def translate(
     plan = ExecutionPlan(
         name="",
         collective=name,
-        protocol="Simple",
+        protocol="LL" if packets else "Simple",
+        double_scratch=packets,
         in_place=in_place,
         ranks=tuple(replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in ranks),
         min_bytes=min(program.min_bytes, 2**31 - 1),

@@ -70,6 +70,7 @@ def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> li
         lines.append(
             f"mscclpp: mpirun -np {plan.num_ranks} python3 python/test/executor_test.py "
             f"-path {path.resolve()} --size {plan.max_bytes}{place}"
+            + (" --packet_type LL16" if plan.moves_packets else "")
         )
     return lines
 
@@ -87,6 +88,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         reasons=REASONS,
         read=parse_plan_document,
         verify=_verify,
+        protocols=("Simple", "LL"),
         readers_of=_readers_of,
         refuse=_refuse,
         use=_use,
