@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.report import Collector, Facts, Finding, Verdict
+from taccl.backend.verify.report import Collector, Facts, Finding, Severity, Verdict
 from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.counters import check_counters
 from taccl.backend.verify_plan.deadlock import report_deadlock
@@ -25,8 +25,10 @@ from taccl.collective import Collective
 #: Calls in a row: with double buffering the third uses what the first has used.
 CALLS = 3
 #: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
-MOST_ACTS = 500_000
+MOST_ACTS = 150_000
 MOST_ACCESSES = 20_000_000
+#: The largest chunk, in bytes.
+MOST_BYTES = 2**40
 
 
 def behaviour(
@@ -53,10 +55,14 @@ def behaviour(
     races, hangs = 0, False
     verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
-        if collector.fatal or _has_too_many_acts(plan, chunk_bytes, collector):
-            break
-        unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
-        if collector.fatal or _has_too_many_accesses(unfolded, collector):
+        too_much = _too_many_acts(plan, chunk_bytes)
+        unfolded = None
+        if too_much is None:
+            unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
+            too_much = _too_many_accesses(unfolded)
+        if too_much is not None:
+            _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
+        if unfolded is None or too_much is not None or collector.fatal:
             break
         check_counters(unfolded, seen, collector)
         trace = run(unfolded, CALLS)
@@ -74,18 +80,18 @@ def behaviour(
     return replace(facts, in_place=result) if plan.in_place else replace(facts, out_of_place=result)
 
 
-def _has_too_many_acts(plan: ExecutionPlan, chunk_bytes: int, collector: Collector) -> bool:
+def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
+    """What is too much, in words; None if nothing is."""
     acts = sum(
         num_turns(each, chunk_bytes) * len(each.inner) if each.turns is not None else 1
         for rank in plan.ranks
         for block in rank.blocks
         for each in block.operations
     )
-    return _is_too_much(f"{acts} operations", acts, MOST_ACTS, chunk_bytes, collector)
+    return None if acts <= MOST_ACTS and chunk_bytes <= MOST_BYTES else f"{acts} operations"
 
 
-def _has_too_many_accesses(unfolded: Unfolded, collector: Collector) -> bool:
-    layout = unfolded.layout
+def _too_many_accesses(unfolded: Unfolded) -> str | None:
     moves = (
         move
         for acts in unfolded.acts
@@ -94,14 +100,12 @@ def _has_too_many_accesses(unfolded: Unfolded, collector: Collector) -> bool:
         if move is not None
     )
     accesses = CALLS * sum(move.count * (len(move.sources) + len(move.targets)) for move in moves)
-    accesses += CALLS * layout.num_cells
-    what = f"{accesses} accesses to pieces of chunks"
-    return _is_too_much(what, accesses, MOST_ACCESSES, layout.chunk_bytes, collector)
+    accesses += CALLS * unfolded.layout.num_cells
+    return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
 
 
-def _is_too_much(what: str, count: int, most: int, chunk_bytes: int, collector: Collector) -> bool:
-    if count <= most:
-        return False
-    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be checked"
-    collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
-    return True
+def _tell_too_large(what: str, chunk_bytes: int, is_checked: bool, collector: Collector) -> None:
+    """A warning where smaller calls have been executed."""
+    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be executed"
+    severity: Severity = "warning" if is_checked else "error"
+    collector.add(Finding("meaning", severity, "too-large", message), fatal=not is_checked)
