@@ -445,6 +445,13 @@ def test_in_place_a_copy_onto_itself_changes_nothing() -> None:
     assert verify_plan(both(text, in_place=True)).facts.in_place == "right"
 
 
+def test_whether_a_plan_would_serve_the_other_calls_too_is_told() -> None:
+    facts = verify_plan(read_plan(DATA / f"{ALLREDUCE}.json")).facts
+    assert (facts.in_place, facts.out_of_place) == ("right", "right")
+    facts = verify_plan(packet_allreduce()).facts  # it writes the sums to i
+    assert (facts.in_place, facts.out_of_place) == ("right", "not claimed")
+
+
 def test_a_chunk_of_sums_has_every_contribution_once() -> None:
     twice = "put m i0 > R2:0\nnop\nsignal m0\nwait m0\nnop\nre i0 s0 s0 > o0\n"
     text = HANDSHAKE + twice + RELAXED_CLOSE

@@ -18,8 +18,10 @@ from taccl.backend.verify_plan.execution import run
 from taccl.backend.verify_plan.layout import Layout, chunk_sizes, num_turns
 from taccl.backend.verify_plan.meaning import check_meaning
 from taccl.backend.verify_plan.races import check_races
+from taccl.backend.verify_plan.subject import Subject
+from taccl.backend.verify_plan.traps import check_in_place_addressing
 from taccl.backend.verify_plan.unfold import unfold
-from taccl.backend.verify_plan.wanted import what_is_wanted
+from taccl.backend.verify_plan.wanted import Wanted, what_is_wanted
 from taccl.collective import Collective
 
 #: Calls in a row: with double buffering the third uses what the first has used.
@@ -27,6 +29,8 @@ CALLS = 3
 #: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
 MOST_ACTS = 150_000
 MOST_ACCESSES = 20_000_000
+#: The most acts of a plan that is also executed as it does not say that it is called.
+MOST_ACTS_THE_OTHER_WAY = 2_000
 #: The largest chunk, in bytes.
 MOST_BYTES = 2**40
 
@@ -50,6 +54,8 @@ def behaviour(
     root : of rooted collectives; None: any that fits.
     """
     wanted = what_is_wanted(plan, collective, root, collector)
+    if collector.fatal:
+        return facts
     shift = wanted.shift if plan.in_place else None
     seen: set[tuple[object, ...]] = set()
     races, hangs = 0, False
@@ -76,8 +82,27 @@ def behaviour(
     if hangs or not verdicts:
         return facts
     result: Verdict = "wrong" if "wrong" in verdicts else verdicts[0]
-    facts = replace(facts, races=races)
-    return replace(facts, in_place=result) if plan.in_place else replace(facts, out_of_place=result)
+    other: Verdict = "right" if result == "right" and _serves_the_other_way(plan, wanted) else "not claimed"
+    in_place, out_of_place = (result, other) if plan.in_place else (other, result)
+    return replace(facts, races=races, in_place=in_place, out_of_place=out_of_place)
+
+
+def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
+    """Whether a short plan would also be right if it were called out of place instead of in place, or so."""
+    turned = replace(plan, in_place=not plan.in_place)
+    if not wanted.alternatives or (turned.in_place and wanted.shift is None):
+        return False
+    silent = Collector()
+    check_in_place_addressing(Subject(turned, silent))
+    for chunk_bytes in () if silent.findings() else chunk_sizes(turned):
+        shift = wanted.shift if turned.in_place else None
+        unfolded = unfold(turned, Layout.of(turned, chunk_bytes, shift), silent)
+        if sum(map(len, unfolded.acts)) > MOST_ACTS_THE_OTHER_WAY:
+            return False
+        trace = run(unfolded, CALLS)
+        check_meaning(unfolded, trace, wanted, set(), silent)
+        check_races(unfolded, trace.order, trace.record, set(), silent)
+    return all(each.severity == "warning" for each in silent.findings())
 
 
 def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
