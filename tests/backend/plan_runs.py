@@ -220,9 +220,10 @@ class Machine:
     ) -> list[Place]:
         first, count = 0, size * self.units
         if operation.share is not None:
-            part, rest = divmod(count, operation.share.parts)
-            number = operation.share.number
-            first, count = number * part + min(number, rest), part + (number < rest)
+            parts, number = operation.share.parts, operation.share.number
+            part, rest = divmod(each.size * self.units, parts)
+            first = number * part + min(number, rest)
+            count = count // parts + (number < count % parts)
         if cut is not None and operation.name not in OF_PACKETS:
             first, count = first + cut[0], max(0, min(cut[1], count - cut[0]))
         rank, buffer = block.rank, each.buffer

@@ -113,11 +113,11 @@ class _BlockReader:
     def _port(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> Iterator[Act]:
         """Puts over ports: each lane queues its own. All packets have come, and the block has met, before."""
         name = operation.name
-        pairs = self._pairs(operation, step)
+        pairs = self._pairs(operation)
         if name is OpName.READ_PUT_PACKETS:
             source, targets = pairs[0]
             pairs = [(source, [each]) for each in targets]
-            awaited = self._move(operation, source, [], turn)
+            awaited = self._move(operation, step, source, [], turn)
             if awaited is not None:
                 yield Act(Kind.MOVE, step, inner, name, moves=(awaited,))
             yield Act(Kind.MEET, step, inner, name)
@@ -130,7 +130,7 @@ class _BlockReader:
             pushes=tuple(
                 Push(
                     end,
-                    self._move(operation, sources, targets, turn),
+                    self._move(operation, step, sources, targets, turn),
                     signals=name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH),
                     flushes=name is OpName.PUT_SIGNAL_FLUSH,
                 )
@@ -140,20 +140,17 @@ class _BlockReader:
         )
 
     def _moves(self, operation: Operation, step: int, turn: _Slice | None) -> Iterator[Move]:
-        for sources, targets in self._pairs(operation, step):
-            move = self._move(operation, sources, targets, turn)
+        for sources, targets in self._pairs(operation):
+            move = self._move(operation, step, sources, targets, turn)
             if move is not None:
                 yield move
 
-    def _pairs(self, operation: Operation, step: int) -> list[tuple[list[_Operand], list[_Operand]]]:
+    def _pairs(self, operation: Operation) -> list[tuple[list[_Operand], list[_Operand]]]:
         """What is summed, and where the sum goes: all together, or each source to the target of its place."""
         sources: list[_Operand] = []
         targets: list[_Operand] = []
         for key, _, each, kind, size in ranges(operation):
             (sources if key == "src_buff" else targets).append(_Operand(each, kind, size))
-        sizes = {each.range.size for each in (*sources, *targets)}
-        if operation.share is not None and len(sizes) > 1:
-            self._refuse(operation, step, sizes)
         if SIGNATURES[operation.name].sizes == "first":
             return [(sources, targets)]
         return [([source], [target]) for source, target in zip(sources, targets, strict=False)]
@@ -161,6 +158,7 @@ class _BlockReader:
     def _move(
         self,
         operation: Operation,
+        step: int,
         sources: Sequence[_Operand],
         targets: Sequence[_Operand],
         turn: _Slice | None,
@@ -170,12 +168,11 @@ class _BlockReader:
             turn = None
         layout = self.unfolded.layout
         chunk = layout.chunk_bytes
-        extents = []
-        for each in (*sources, *targets):
-            whole = Extent(each.range.index * chunk, (each.range.index + each.size) * chunk)
-            part = part_of(whole, operation.share, self.unfolded.plan.alignment)
-            extents.append(part if turn is None else slice_of(part, turn.turn, turn.unit_bytes))
+        extents = [self._extent(operation, each, turn) for each in (*sources, *targets)]
         if not extents or extents[0].start >= extents[0].end:
+            return None
+        if len({each.start % chunk for each in extents}) > 1:
+            self._refuse(operation, step, {each.range.size for each in (*sources, *targets)})
             return None
         cells = [
             self._cells(operation, operand, layout.cell(extent.start))
@@ -186,6 +183,15 @@ class _BlockReader:
             targets=tuple(each for some in cells[len(sources) :] for each in some),
             count=layout.cell(extents[0].end) - layout.cell(extents[0].start),
         )
+
+    def _extent(self, operation: Operation, operand: _Operand, turn: _Slice | None) -> Extent:
+        """A part begins where the range's own size says, and is as long as the size that counts says."""
+        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        own = part_of(Extent(0, operand.range.size * chunk), operation.share, alignment)
+        counted = part_of(Extent(0, operand.size * chunk), operation.share, alignment)
+        start = operand.range.index * chunk + own.start
+        extent = Extent(start, start + counted.end - counted.start)
+        return extent if turn is None else slice_of(extent, turn.turn, turn.unit_bytes)
 
     def _cells(self, operation: Operation, operand: _Operand, start: int) -> list[Cells]:
         """Where an operand is: one place, or of a switch channel one at each member."""
