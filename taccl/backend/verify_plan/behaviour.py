@@ -90,7 +90,7 @@ def behaviour(
 def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
     """Whether a short plan would also be right if it were called out of place instead of in place, or so."""
     turned = replace(plan, in_place=not plan.in_place)
-    if not wanted.alternatives or (turned.in_place and wanted.shift is None):
+    if not wanted.alternatives:
         return False
     silent = Collector()
     check_in_place_addressing(Subject(turned, silent))
