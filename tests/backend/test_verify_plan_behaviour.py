@@ -212,6 +212,45 @@ def test_a_port_signal_says_nothing_of_puts_on_another_channel() -> None:
     assert found(1) == {"outstanding-at-end"}
 
 
+def test_lanes_that_push_to_one_channel_do_so_in_no_order_until_they_meet() -> None:
+    puts, rest = "put p0,0 i0 i1 > R0:{first} R0:{second}\n", "wait p0\ncopy i0+2 > o{first}+2"
+    for between, rules in (("nop\n", set()), ("", {"outstanding-at-end"})):
+        text = f"signal p0\nwait p0\nnop\n{puts}{between}signal p0\n{rest}"
+        ranks = [
+            rank(
+                r,
+                (2, 4, 0),
+                [Lines(text.format(first=2 * r, second=2 * r + 1), (), (0,))],
+                port=(1 - r,),
+                remotes=((1 - r, "o", "p"),),
+            )
+            for r in range(2)
+        ]
+        assert told(verify_plan(plan("allgather", ranks))) == rules
+
+
+def test_of_signals_of_two_lanes_to_one_end_either_may_be_first() -> None:
+    """Rank 1 puts into rank 2 and tells rank 0, which tells rank 2: in the lane that has heard, or in two."""
+
+    def found(told_on: str, waits: str) -> set[str]:
+        ranks = [
+            rank(0, (1, 1, 1), [Lines(f"wait m0\n{told_on}", (0, 1))], memory=(1, 2)),
+            rank(
+                1,
+                (1, 1, 1),
+                [Lines("rlxwait m1\nnop\nput m i0 > R0:0\nnop\nsignal m0", (0, 1))],
+                memory=(0, 2),
+                remotes=((2, "s", "m"),),
+            ),
+            rank(2, (1, 1, 1), [Lines(f"rlxsignal m1\n{waits}", (0, 1))], memory=(0, 1)),
+        ]
+        return told(verify_plan(plan("custom", ranks)))
+
+    assert found("signal m1", "wait m0\nnop\ncopy s0 > o0") == set()
+    assert found("signal m1,1", "wait m0\nnop\ncopy s0 > o0\nwait m0") == {"race"}
+    assert found("nop\nsignal m1,1", "wait m0\nnop\ncopy s0 > o0\nwait m0") == set()
+
+
 # Counters
 
 

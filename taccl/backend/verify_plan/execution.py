@@ -81,12 +81,13 @@ class _Run:
         self.signals: list[list[Signal]] = [[] for _ in range(num_ends)]
         self.waited = [0] * num_ends
         self.unsettled: list[tuple[int, int]] = [(-1, 0)] * num_ends
-        self.transfers: list[dict[int, list[Queued]]] = [{} for _ in range(num_ends)]
-        self.transfer_column: dict[tuple[int, int], int] = {}
+        self.transfers: list[dict[tuple[int, int], list[Queued]]] = [{} for _ in range(num_ends)]
+        self.transfer_column: dict[tuple[int, int, int], int] = {}
         self.released: list[list[tuple[int, int]]] = [[] for _ in unfolded.initial]
         self.released_before = [0] * len(unfolded.initial)
         self.acquired = [0] * len(unfolded.initial)
         self.releases_per_call = _releases(unfolded)
+        self.in_no_order = _signals_in_no_order(unfolded)
         self.at_barrier: dict[tuple[int, int], list[Block]] = {}
         self.meeting: dict[int, int] = {}
         self.segments = 0
@@ -231,10 +232,9 @@ class _Run:
         if partner < 0:
             return
         sent = self.signals[partner]
-        last = sent[-1] if sent else None
-        if last is not None and last.segment == block.segment and last.lane != lane:
-            moment = block.base  # which of the two comes first is open
-        sent.append(Signal(moment, relaxed, block.number, block.segment, lane))
+        if (block.number, block.at, lane) in self.in_no_order:
+            moment = block.base  # whichever signal comes first, it carries this
+        sent.append(Signal(moment, relaxed))
         self._wake(self.waiting_for_end.pop(partner, None))
 
     def _wake(self, block: Block | None) -> None:
@@ -293,10 +293,10 @@ class _Run:
         Each knows those that were queued before it.
         """
         found = []
-        for pushing, queued in self.transfers[end].items():
+        for (pushing, its_lane), queued in self.transfers[end].items():
             for each in reversed(queued):
                 if pushing == block.number:
-                    before = each.segment != block.segment or each.lane == lane
+                    before = each.segment != block.segment or its_lane == lane
                 else:
                     met = self.meeting.get(each.segment)
                     known = self._knowledge(block, lane)
@@ -377,11 +377,11 @@ class _Run:
         return True
 
     def _transfer(self, block: Block, act: Act, lane: int, push: Push, move: Move) -> None:
-        key = push.end, block.number
+        key = push.end, block.number, lane
         if key not in self.transfer_column:
             self.transfer_column[key] = self.order.new_column()
         column = self.transfer_column[key]
-        queued = self.transfers[push.end].setdefault(block.number, [])
+        queued = self.transfers[push.end].setdefault((block.number, lane), [])
         edges: list[Edge] = [
             (self._knowledge(block, lane), DATA),
             *self._transfers_before(block, lane, push.end),
@@ -392,7 +392,7 @@ class _Run:
             edges.extend((int(each), DATA) for each in moments)
         tick = len(queued) + 1
         moment = self.order.moment(block.kernel, edges, column, tick)
-        queued.append(Queued(moment, block.segment, lane))
+        queued.append(Queued(moment, block.segment))
         actor = self.record.new_actor(Actor(Who.TRANSFER, block.rank, block.number, act, self.contents.call))
         first = moment if moments is None else int(moments[0])
         when = When(first, column, tick, self._new_segment(), each=moments is not None)
@@ -414,3 +414,20 @@ def _releases(unfolded: Unfolded) -> list[dict[int, int]]:
                 for semaphore in act.semaphores:
                     counts[semaphore][number] = counts[semaphore].get(number, 0) + 1
     return counts
+
+
+def _signals_in_no_order(unfolded: Unfolded) -> set[tuple[int, int, int]]:
+    """Signals of several lanes to one end with no meeting between, as (block, place of the act, lane)."""
+    found = set()
+    for block, acts in enumerate(unfolded.acts):
+        sent: dict[int, list[tuple[int, int, int]]] = {}
+        for place, act in enumerate(acts):
+            if act.kind in (Kind.MEET, Kind.BARRIER):
+                sent.clear()
+            ends = act.ends if act.kind is Kind.SIGNAL else ()
+            for lane, end in enumerate(ends or [push.end for push in act.pushes if push.signals]):
+                some = sent.setdefault(end, [])
+                some.append((block, place, lane))
+                if len({each[-1] for each in some}) > 1:
+                    found.update(some)
+    return found
