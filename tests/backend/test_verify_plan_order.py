@@ -1,4 +1,4 @@
-"""Moments know what lies before them: by full edges all of it, by relaxed ones what was there at the start."""
+"""Moments know what lies before them: all of it by full edges, by relaxed ones what the start knew."""
 
 import numpy as np
 import pytest
