@@ -21,6 +21,7 @@ Place = tuple[int, str, int]  # rank, memory, unit
 Step = Callable[[], bool] | None  # what a thread waits for; None: nothing
 
 PAIRED = {OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH, OpName.PUT_PACKETS, OpName.GET}
+ONE_TARGET = {OpName.COPY, OpName.REDUCE, OpName.READ_REDUCE, OpName.REDUCE_PACKETS}
 PACKETS_READ = {  # the first source that is packets
     OpName.COPY_FROM_PACKETS: 0,
     OpName.READ_PUT_PACKETS: 0,
@@ -207,6 +208,8 @@ class Machine:
         sources, targets = list(operation.sources), list(operation.targets)
         if operation.name in PAIRED:
             return [([a], [b]) for a, b in zip(sources, targets, strict=False)]
+        if operation.name in ONE_TARGET:  # the runtime looks at no more
+            targets = targets[:1]
         return [(sources, targets)]
 
     def units_of(
