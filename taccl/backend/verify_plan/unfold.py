@@ -167,12 +167,11 @@ class _BlockReader:
         if moves_packets(operation.name):
             turn = None
         layout = self.unfolded.layout
-        chunk = layout.chunk_bytes
+        if any(self._begins_elsewhere(operation, each) for each in (*sources, *targets)):
+            self._refuse(operation, step, {each.range.size for each in (*sources, *targets)})
+            return None
         extents = [self._extent(operation, each, turn) for each in (*sources, *targets)]
         if not extents or extents[0].start >= extents[0].end:
-            return None
-        if len({each.start % chunk for each in extents}) > 1:
-            self._refuse(operation, step, {each.range.size for each in (*sources, *targets)})
             return None
         cells = [
             self._cells(operation, operand, layout.cell(extent.start))
@@ -184,13 +183,19 @@ class _BlockReader:
             count=layout.cell(extents[0].end) - layout.cell(extents[0].start),
         )
 
-    def _extent(self, operation: Operation, operand: _Operand, turn: _Slice | None) -> Extent:
-        """A part begins where the range's own size says, and is as long as the size that counts says."""
+    def _begins_elsewhere(self, operation: Operation, operand: _Operand) -> bool:
+        """Whether a part begins where the range's own size says and not where the size that counts says."""
         chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
-        own = part_of(Extent(0, operand.range.size * chunk), operation.share, alignment)
-        counted = part_of(Extent(0, operand.size * chunk), operation.share, alignment)
-        start = operand.range.index * chunk + own.start
-        extent = Extent(start, start + counted.end - counted.start)
+        own, counted = (
+            part_of(Extent(0, size * chunk), operation.share, alignment)
+            for size in (operand.range.size, operand.size)
+        )
+        return counted.start < counted.end and own.start != counted.start
+
+    def _extent(self, operation: Operation, operand: _Operand, turn: _Slice | None) -> Extent:
+        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        start = operand.range.index * chunk
+        extent = part_of(Extent(start, start + operand.size * chunk), operation.share, alignment)
         return extent if turn is None else slice_of(extent, turn.turn, turn.unit_bytes)
 
     def _cells(self, operation: Operation, operand: _Operand, start: int) -> list[Cells]:
