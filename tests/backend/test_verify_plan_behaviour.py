@@ -306,6 +306,20 @@ def test_the_last_of_several_acquisitions_knows_of_every_block_that_released() -
         assert told(verify_plan(plan("custom", ranks))) == rules
 
 
+def test_a_semaphore_may_gather_the_same_blocks_twice_where_barriers_keep_the_rounds_apart() -> None:
+    rounds = "copy i{k} > s{k}\nnop\nsem_release sem=0\n{between}copy s{k} > s{other}\nnop\nsem_release sem=0"
+    gather = "sem_acquire sem=0\nsem_acquire sem=0\nnop\n"
+
+    def found(between: str) -> set[str]:
+        blocks = [Lines(rounds.format(k=k, other=2 + k, between=between)) for k in range(2)]
+        blocks.append(Lines(f"{gather}copy s0+2 > s4+2\n{between}{gather}copy s2+2 > o0+2"))
+        ranks = [rank(r, (2, 2, 6), blocks, semaphores=(0,)) for r in range(2)]
+        return told(verify_plan(plan("custom", ranks)))
+
+    assert found("barrier bar=0/3\n") == set()
+    assert found("nop\n") == {"race"}
+
+
 def test_a_circle_of_waits_is_told_with_its_members() -> None:
     (finding,) = [
         each

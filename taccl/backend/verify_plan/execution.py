@@ -26,6 +26,7 @@ from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded
 from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
+from taccl.backend.verify_plan.semaphores import Later, Semaphores
 from taccl.collective import IntArray
 
 
@@ -59,13 +60,16 @@ class Trace:
 
 def run(unfolded: Unfolded, calls: int) -> Trace:
     """Run some calls, each begun when the one before has ended everywhere."""
-    return _Run(unfolded, calls).run(calls)
+    first = _Run(unfolded, calls, {})
+    trace = first.run(calls)
+    later = first.semaphores.found_later()
+    return _Run(unfolded, calls, later).run(calls) if later else trace
 
 
 class _Run:
     """The state of everything."""
 
-    def __init__(self, unfolded: Unfolded, calls: int) -> None:
+    def __init__(self, unfolded: Unfolded, calls: int, later: Later) -> None:
         self.unfolded = unfolded
         self.order, self.record = Order(), Record()
         self.contents = Contents.of(unfolded.layout, calls)
@@ -83,10 +87,7 @@ class _Run:
         self.unsettled: list[tuple[int, int]] = [(-1, 0)] * num_ends
         self.transfers: list[dict[tuple[int, int], list[Queued]]] = [{} for _ in range(num_ends)]
         self.transfer_column: dict[tuple[int, int, int], int] = {}
-        self.released: list[list[tuple[int, int]]] = [[] for _ in unfolded.initial]
-        self.released_before = [0] * len(unfolded.initial)
-        self.acquired = [0] * len(unfolded.initial)
-        self.releases_per_call = _releases(unfolded)
+        self.semaphores = Semaphores(unfolded, later)
         self.in_no_order = _signals_in_no_order(unfolded)
         self.at_barrier: dict[tuple[int, int], list[Block]] = {}
         self.meeting: dict[int, int] = {}
@@ -150,11 +151,7 @@ class _Run:
                 block.at, block.lane, block.ended = 0, 0, False
                 block.kernel = block.base = kernel
                 block.segment = self._new_segment()
-        self.released_before = [
-            before + len(released)
-            for before, released in zip(self.released_before, self.released, strict=True)
-        ]
-        self.released = [[] for _ in self.released]
+        self.semaphores.end_call(self.order)
 
     def _new_segment(self) -> int:
         self.segments += 1
@@ -258,34 +255,24 @@ class _Run:
 
     def _release(self, block: Block, act: Act) -> bool:
         for lane, semaphore in enumerate(act.semaphores):
-            self.released[semaphore].append((self._knowledge(block, lane), block.number))
+            self.semaphores.release(semaphore, self._knowledge(block, lane), block.number)
             self._wake(self.waiting_for_semaphore.pop(semaphore, None))
         return True
 
     def _acquire(self, block: Block, act: Act) -> bool:
         while block.lane < len(act.semaphores):
             semaphore = act.semaphores[block.lane]
-            needed = self.acquired[semaphore] + 1 - self.unfolded.initial[semaphore]
-            needed -= self.released_before[semaphore]
-            released = self.released[semaphore]
-            if len(released) < needed:
+            if not self.semaphores.is_free(semaphore):
                 self.waiting_for_semaphore[semaphore] = block
                 return False
-            self.acquired[semaphore] += 1
-            self._learn(block, block.lane, self._surely_released(semaphore, needed))
+            edges = self.semaphores.acquire(semaphore)
+            if self.semaphores.has_several(semaphore):
+                edges.append((self._knowledge(block, block.lane), DATA))
+                edges = [(self.order.moment(block.kernel, edges), DATA)]
+                self.semaphores.note(semaphore, edges[0][0])
+            self._learn(block, block.lane, edges)
             block.lane += 1
         return True
-
-    def _surely_released(self, semaphore: int, needed: int) -> list[Edge]:
-        """Releases without which there cannot be so many, however many the other blocks have done."""
-        per_block = self.releases_per_call[semaphore]
-        everybody = sum(per_block.values())
-        edges: list[Edge] = []
-        for releasing, most in per_block.items():
-            surely = needed - (everybody - most)
-            moments = [moment for moment, number in self.released[semaphore] if number == releasing]
-            edges.extend((moment, DATA) for moment in moments[: max(0, surely)])
-        return edges
 
     def _transfers_before(self, block: Block, lane: int, end: int) -> list[Edge]:
         """The transfers on a channel that were certainly queued before what a lane queues now.
@@ -403,17 +390,6 @@ class _Run:
 
 def _has_packets(move: Move) -> bool:
     return any(each.packets for each in (*move.sources, *move.targets))
-
-
-def _releases(unfolded: Unfolded) -> list[dict[int, int]]:
-    """Per semaphore, how often each block releases it in a call."""
-    counts: list[dict[int, int]] = [{} for _ in unfolded.initial]
-    for number, acts in enumerate(unfolded.acts):
-        for act in acts:
-            if act.kind is Kind.RELEASE:
-                for semaphore in act.semaphores:
-                    counts[semaphore][number] = counts[semaphore].get(number, 0) + 1
-    return counts
 
 
 def _signals_in_no_order(unfolded: Unfolded) -> set[tuple[int, int, int]]:
