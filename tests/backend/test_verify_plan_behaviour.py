@@ -147,6 +147,11 @@ def test_data_of_which_only_relaxed_signals_speak_are_warned_of() -> None:
     assert told(verify_plan(multicast_allreduce(RELAXED_CLOSE)), "warning") == {"relaxed-data"}
 
 
+def test_operations_that_look_at_no_channel_move_data_whatever_channel_they_name() -> None:
+    text = HANDSHAKE + BODY.replace("copy", "copy p") + CLOSE
+    assert verify_plan(both(text)).facts.out_of_place == "right"
+
+
 def test_out_of_place_a_callers_input_is_left_alone() -> None:
     text = HANDSHAKE + BODY + CLOSE + "nop\ncopy o{you} > i0"
     assert told(verify_plan(both(text))) == {"input-changed"}
