@@ -21,6 +21,7 @@ Place = tuple[int, str, int]  # rank, memory, unit
 Step = Callable[[], bool] | None  # what a thread waits for; None: nothing
 
 PAIRED = {OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH, OpName.PUT_PACKETS, OpName.GET}
+ONE_TARGET = {OpName.COPY, OpName.REDUCE, OpName.READ_REDUCE, OpName.REDUCE_PACKETS}
 PACKETS_READ = {  # the first source that is packets
     OpName.COPY_FROM_PACKETS: 0,
     OpName.READ_PUT_PACKETS: 0,
@@ -207,6 +208,8 @@ class Machine:
         sources, targets = list(operation.sources), list(operation.targets)
         if operation.name in PAIRED:
             return [([a], [b]) for a, b in zip(sources, targets, strict=False)]
+        if operation.name in ONE_TARGET:  # the runtime looks at no more
+            targets = targets[:1]
         return [(sources, targets)]
 
     def units_of(
@@ -220,9 +223,10 @@ class Machine:
     ) -> list[Place]:
         first, count = 0, size * self.units
         if operation.share is not None:
-            part, rest = divmod(count, operation.share.parts)
-            number = operation.share.number
-            first, count = number * part + min(number, rest), part + (number < rest)
+            parts, number = operation.share.parts, operation.share.number
+            part, rest = divmod(each.size * self.units, parts)
+            first = number * part + min(number, rest)
+            count = count // parts + (number < count % parts)
         if cut is not None and operation.name not in OF_PACKETS:
             first, count = first + cut[0], max(0, min(cut[1], count - cut[0]))
         rank, buffer = block.rank, each.buffer

@@ -147,6 +147,11 @@ def test_data_of_which_only_relaxed_signals_speak_are_warned_of() -> None:
     assert told(verify_plan(multicast_allreduce(RELAXED_CLOSE)), "warning") == {"relaxed-data"}
 
 
+def test_operations_that_look_at_no_channel_move_data_whatever_channel_they_name() -> None:
+    text = HANDSHAKE + BODY.replace("copy", "copy p") + CLOSE
+    assert verify_plan(both(text)).facts.out_of_place == "right"
+
+
 def test_out_of_place_a_callers_input_is_left_alone() -> None:
     text = HANDSHAKE + BODY + CLOSE + "nop\ncopy o{you} > i0"
     assert told(verify_plan(both(text))) == {"input-changed"}
@@ -212,6 +217,45 @@ def test_a_port_signal_says_nothing_of_puts_on_another_channel() -> None:
     assert found(1) == {"outstanding-at-end"}
 
 
+def test_lanes_that_push_to_one_channel_do_so_in_no_order_until_they_meet() -> None:
+    puts, rest = "put p0,0 i0 i1 > R0:{first} R0:{second}\n", "wait p0\ncopy i0+2 > o{first}+2"
+    for between, rules in (("nop\n", set()), ("", {"outstanding-at-end"})):
+        text = f"signal p0\nwait p0\nnop\n{puts}{between}signal p0\n{rest}"
+        ranks = [
+            rank(
+                r,
+                (2, 4, 0),
+                [Lines(text.format(first=2 * r, second=2 * r + 1), (), (0,))],
+                port=(1 - r,),
+                remotes=((1 - r, "o", "p"),),
+            )
+            for r in range(2)
+        ]
+        assert told(verify_plan(plan("allgather", ranks))) == rules
+
+
+def test_of_signals_of_two_lanes_to_one_end_either_may_be_first() -> None:
+    """Rank 1 puts into rank 2 and tells rank 0, which tells rank 2: in the lane that has heard, or in two."""
+
+    def found(told_on: str, waits: str) -> set[str]:
+        ranks = [
+            rank(0, (1, 1, 1), [Lines(f"wait m0\n{told_on}", (0, 1))], memory=(1, 2)),
+            rank(
+                1,
+                (1, 1, 1),
+                [Lines("rlxwait m1\nnop\nput m i0 > R0:0\nnop\nsignal m0", (0, 1))],
+                memory=(0, 2),
+                remotes=((2, "s", "m"),),
+            ),
+            rank(2, (1, 1, 1), [Lines(f"rlxsignal m1\n{waits}", (0, 1))], memory=(0, 1)),
+        ]
+        return told(verify_plan(plan("custom", ranks)))
+
+    assert found("signal m1", "wait m0\nnop\ncopy s0 > o0") == set()
+    assert found("signal m1,1", "wait m0\nnop\ncopy s0 > o0\nwait m0") == {"race"}
+    assert found("nop\nsignal m1,1", "wait m0\nnop\ncopy s0 > o0\nwait m0") == set()
+
+
 # Counters
 
 
@@ -265,6 +309,20 @@ def test_the_last_of_several_acquisitions_knows_of_every_block_that_released() -
         blocks = [Lines(each) for each in (*parts, text)]
         ranks = [rank(r, (2, 2, 2), blocks, semaphores=(0,)) for r in range(2)]
         assert told(verify_plan(plan("custom", ranks))) == rules
+
+
+def test_a_semaphore_may_gather_the_same_blocks_twice_where_barriers_keep_the_rounds_apart() -> None:
+    rounds = "copy i{k} > s{k}\nnop\nsem_release sem=0\n{between}copy s{k} > s{other}\nnop\nsem_release sem=0"
+    gather = "sem_acquire sem=0\nsem_acquire sem=0\nnop\n"
+
+    def found(between: str) -> set[str]:
+        blocks = [Lines(rounds.format(k=k, other=2 + k, between=between)) for k in range(2)]
+        blocks.append(Lines(f"{gather}copy s0+2 > s4+2\n{between}{gather}copy s2+2 > o0+2"))
+        ranks = [rank(r, (2, 2, 6), blocks, semaphores=(0,)) for r in range(2)]
+        return told(verify_plan(plan("custom", ranks)))
+
+    assert found("barrier bar=0/3\n") == set()
+    assert found("nop\n") == {"race"}
 
 
 def test_a_circle_of_waits_is_told_with_its_members() -> None:
@@ -351,9 +409,13 @@ def test_blocks_that_cut_their_ranges_unlike_race() -> None:
 
 
 def test_a_part_of_ranges_of_unlike_lengths_means_nothing() -> None:
-    text = HANDSHAKE + "put m i0+2 > R0:0 share=0/2\n" + CLOSE
-    report = verify_plan(both(text, (2, 2, 0), "custom"))
-    assert "uneven-operands" in {each.rule for each in report.errors}
+    """Each range is cut by its own size, so parts but the first begin at unlike places of a chunk."""
+    text = HANDSHAKE + "put m i0+2 > R0:0 share={part}/2\n" + CLOSE
+    found = [
+        {each.rule for each in verify_plan(both(text.replace("{part}", part), (2, 2, 0), "custom")).errors}
+        for part in "01"
+    ]
+    assert found == [set(), {"uneven-operands"}]
 
 
 def test_pipelines_are_looked_at_for_several_turns() -> None:
@@ -412,6 +474,8 @@ def test_sendrecv_goes_round_all_ranks_or_round_groups(group: int, step: int, ri
         )
     report = verify_plan(plan("sendrecv", ranks))
     assert told(report) == (set() if right else {"wrong-result"})
+    if right:  # what comes from one neighbour overwrites what is still to go to the other
+        assert "race" in told(verify_plan(plan("sendrecv", ranks, in_place=True)))
 
 
 def swap() -> Collective:
@@ -443,6 +507,13 @@ def test_a_custom_collective_is_checked_where_it_is_given() -> None:
 def test_in_place_a_copy_onto_itself_changes_nothing() -> None:
     text = HANDSHAKE + BODY.replace("i0 > R0", "o{me} > R0") + CLOSE
     assert verify_plan(both(text, in_place=True)).facts.in_place == "right"
+
+
+def test_whether_a_plan_would_serve_the_other_calls_too_is_told() -> None:
+    facts = verify_plan(read_plan(DATA / f"{ALLREDUCE}.json")).facts
+    assert (facts.in_place, facts.out_of_place) == ("right", "right")
+    facts = verify_plan(packet_allreduce()).facts  # it writes the sums to i
+    assert (facts.in_place, facts.out_of_place) == ("right", "not claimed")
 
 
 def test_a_chunk_of_sums_has_every_contribution_once() -> None:

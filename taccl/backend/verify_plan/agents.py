@@ -51,19 +51,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal at an end of a channel: what it carries, and which lane of which block sent it when."""
+    """One signal to an end of a channel: the moment that it carries, and whether it is relaxed."""
 
     moment: int
     relaxed: bool
-    block: int
-    segment: int
-    lane: int
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A transfer on a port channel: the moment of its end, and which lane pushed it when."""
+    """A transfer on a port channel: the moment of its end, and the segment in which a lane pushed it."""
 
     moment: int
     segment: int
-    lane: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.report import Collector, Facts, Finding, Verdict
+from taccl.backend.verify.report import Collector, Facts, Finding, Severity, Verdict
 from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.counters import check_counters
 from taccl.backend.verify_plan.deadlock import report_deadlock
@@ -18,15 +18,21 @@ from taccl.backend.verify_plan.execution import run
 from taccl.backend.verify_plan.layout import Layout, chunk_sizes, num_turns
 from taccl.backend.verify_plan.meaning import check_meaning
 from taccl.backend.verify_plan.races import check_races
+from taccl.backend.verify_plan.subject import Subject
+from taccl.backend.verify_plan.traps import check_in_place_addressing
 from taccl.backend.verify_plan.unfold import unfold
-from taccl.backend.verify_plan.wanted import what_is_wanted
+from taccl.backend.verify_plan.wanted import Wanted, what_is_wanted
 from taccl.collective import Collective
 
 #: Calls in a row: with double buffering the third uses what the first has used.
 CALLS = 3
 #: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
-MOST_ACTS = 500_000
+MOST_ACTS = 40_000
 MOST_ACCESSES = 20_000_000
+#: The most acts of a plan that is also executed as it does not say that it is called.
+MOST_ACTS_THE_OTHER_WAY = 2_000
+#: The largest chunk, in bytes.
+MOST_BYTES = 2**40
 
 
 def behaviour(
@@ -48,15 +54,21 @@ def behaviour(
     root : of rooted collectives; None: any that fits.
     """
     wanted = what_is_wanted(plan, collective, root, collector)
+    if collector.fatal:
+        return facts
     shift = wanted.shift if plan.in_place else None
     seen: set[tuple[object, ...]] = set()
     races, hangs = 0, False
     verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
-        if collector.fatal or _has_too_many_acts(plan, chunk_bytes, collector):
-            break
-        unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
-        if collector.fatal or _has_too_many_accesses(unfolded, collector):
+        too_much = _too_many_acts(plan, chunk_bytes)
+        unfolded = None
+        if too_much is None:
+            unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
+            too_much = _too_many_accesses(unfolded)
+        if too_much is not None:
+            _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
+        if unfolded is None or too_much is not None or collector.fatal:
             break
         check_counters(unfolded, seen, collector)
         trace = run(unfolded, CALLS)
@@ -70,22 +82,41 @@ def behaviour(
     if hangs or not verdicts:
         return facts
     result: Verdict = "wrong" if "wrong" in verdicts else verdicts[0]
-    facts = replace(facts, races=races)
-    return replace(facts, in_place=result) if plan.in_place else replace(facts, out_of_place=result)
+    other: Verdict = "right" if result == "right" and _serves_the_other_way(plan, wanted) else "not claimed"
+    in_place, out_of_place = (result, other) if plan.in_place else (other, result)
+    return replace(facts, races=races, in_place=in_place, out_of_place=out_of_place)
 
 
-def _has_too_many_acts(plan: ExecutionPlan, chunk_bytes: int, collector: Collector) -> bool:
+def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
+    """Whether a short plan would also be right if it were called out of place instead of in place, or so."""
+    turned = replace(plan, in_place=not plan.in_place)
+    if not wanted.alternatives:
+        return False
+    silent = Collector()
+    check_in_place_addressing(Subject(turned, silent))
+    for chunk_bytes in () if silent.findings() else chunk_sizes(turned):
+        shift = wanted.shift if turned.in_place else None
+        unfolded = unfold(turned, Layout.of(turned, chunk_bytes, shift), silent)
+        if sum(map(len, unfolded.acts)) > MOST_ACTS_THE_OTHER_WAY:
+            return False
+        trace = run(unfolded, CALLS)
+        check_meaning(unfolded, trace, wanted, set(), silent)
+        check_races(unfolded, trace.order, trace.record, set(), silent)
+    return all(each.severity == "warning" for each in silent.findings())
+
+
+def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
+    """What is too much, in words; None if nothing is."""
     acts = sum(
         num_turns(each, chunk_bytes) * len(each.inner) if each.turns is not None else 1
         for rank in plan.ranks
         for block in rank.blocks
         for each in block.operations
     )
-    return _is_too_much(f"{acts} operations", acts, MOST_ACTS, chunk_bytes, collector)
+    return None if acts <= MOST_ACTS and chunk_bytes <= MOST_BYTES else f"{acts} operations"
 
 
-def _has_too_many_accesses(unfolded: Unfolded, collector: Collector) -> bool:
-    layout = unfolded.layout
+def _too_many_accesses(unfolded: Unfolded) -> str | None:
     moves = (
         move
         for acts in unfolded.acts
@@ -94,14 +125,12 @@ def _has_too_many_accesses(unfolded: Unfolded, collector: Collector) -> bool:
         if move is not None
     )
     accesses = CALLS * sum(move.count * (len(move.sources) + len(move.targets)) for move in moves)
-    accesses += CALLS * layout.num_cells
-    what = f"{accesses} accesses to pieces of chunks"
-    return _is_too_much(what, accesses, MOST_ACCESSES, layout.chunk_bytes, collector)
+    accesses += CALLS * unfolded.layout.num_cells
+    return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
 
 
-def _is_too_much(what: str, count: int, most: int, chunk_bytes: int, collector: Collector) -> bool:
-    if count <= most:
-        return False
-    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be checked"
-    collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
-    return True
+def _tell_too_large(what: str, chunk_bytes: int, is_checked: bool, collector: Collector) -> None:
+    """A warning where smaller calls have been executed."""
+    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be executed"
+    severity: Severity = "warning" if is_checked else "error"
+    collector.add(Finding("meaning", severity, "too-large", message), fatal=not is_checked)

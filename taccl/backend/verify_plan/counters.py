@@ -157,8 +157,7 @@ class _Teller:
         rule: str,
         message: str,
         is_warning: bool = False,
-        hint: str = "let each call wait for as many signals as it gets, acquire as often as it releases, and "
-        "name every block of a barrier",
+        hint: str = "let a call take off every counter what it adds",
     ) -> None:
         key = (rule, block, act.step, act.inner)
         if key in self.seen:

@@ -26,7 +26,7 @@ def report_deadlock(
     )
     message = (
         f"{_wait(unfolded, first)} and never goes on, in call {(trace.stuck_call or 0) + 1}: "
-        f"{len(stuck)} thread blocks are stuck{said}"
+        f"{'1 thread block is' if len(stuck) == 1 else f'{len(stuck)} thread blocks are'} stuck{said}"
     )
     if ("deadlock",) not in seen:
         seen.add(("deadlock",))

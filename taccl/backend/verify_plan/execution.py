@@ -26,6 +26,7 @@ from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded
 from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
+from taccl.backend.verify_plan.semaphores import Later, Semaphores
 from taccl.collective import IntArray
 
 
@@ -59,13 +60,16 @@ class Trace:
 
 def run(unfolded: Unfolded, calls: int) -> Trace:
     """Run some calls, each begun when the one before has ended everywhere."""
-    return _Run(unfolded, calls).run(calls)
+    first = _Run(unfolded, calls, {})
+    trace = first.run(calls)
+    later = first.semaphores.found_later()
+    return _Run(unfolded, calls, later).run(calls) if later else trace
 
 
 class _Run:
     """The state of everything."""
 
-    def __init__(self, unfolded: Unfolded, calls: int) -> None:
+    def __init__(self, unfolded: Unfolded, calls: int, later: Later) -> None:
         self.unfolded = unfolded
         self.order, self.record = Order(), Record()
         self.contents = Contents.of(unfolded.layout, calls)
@@ -81,12 +85,10 @@ class _Run:
         self.signals: list[list[Signal]] = [[] for _ in range(num_ends)]
         self.waited = [0] * num_ends
         self.unsettled: list[tuple[int, int]] = [(-1, 0)] * num_ends
-        self.transfers: list[dict[int, list[Queued]]] = [{} for _ in range(num_ends)]
-        self.transfer_column: dict[tuple[int, int], int] = {}
-        self.released: list[list[tuple[int, int]]] = [[] for _ in unfolded.initial]
-        self.released_before = [0] * len(unfolded.initial)
-        self.acquired = [0] * len(unfolded.initial)
-        self.releases_per_call = _releases(unfolded)
+        self.transfers: list[dict[tuple[int, int], list[Queued]]] = [{} for _ in range(num_ends)]
+        self.transfer_column: dict[tuple[int, int, int], int] = {}
+        self.semaphores = Semaphores(unfolded, later)
+        self.in_no_order = _signals_in_no_order(unfolded)
         self.at_barrier: dict[tuple[int, int], list[Block]] = {}
         self.meeting: dict[int, int] = {}
         self.segments = 0
@@ -149,11 +151,7 @@ class _Run:
                 block.at, block.lane, block.ended = 0, 0, False
                 block.kernel = block.base = kernel
                 block.segment = self._new_segment()
-        self.released_before = [
-            before + len(released)
-            for before, released in zip(self.released_before, self.released, strict=True)
-        ]
-        self.released = [[] for _ in self.released]
+        self.semaphores.end_call(self.order)
 
     def _new_segment(self) -> int:
         self.segments += 1
@@ -231,10 +229,9 @@ class _Run:
         if partner < 0:
             return
         sent = self.signals[partner]
-        last = sent[-1] if sent else None
-        if last is not None and last.segment == block.segment and last.lane != lane:
-            moment = block.base  # which of the two comes first is open
-        sent.append(Signal(moment, relaxed, block.number, block.segment, lane))
+        if (block.number, block.at, lane) in self.in_no_order:
+            moment = block.base  # whichever signal comes first, it carries this
+        sent.append(Signal(moment, relaxed))
         self._wake(self.waiting_for_end.pop(partner, None))
 
     def _wake(self, block: Block | None) -> None:
@@ -258,34 +255,24 @@ class _Run:
 
     def _release(self, block: Block, act: Act) -> bool:
         for lane, semaphore in enumerate(act.semaphores):
-            self.released[semaphore].append((self._knowledge(block, lane), block.number))
+            self.semaphores.release(semaphore, self._knowledge(block, lane), block.number)
             self._wake(self.waiting_for_semaphore.pop(semaphore, None))
         return True
 
     def _acquire(self, block: Block, act: Act) -> bool:
         while block.lane < len(act.semaphores):
             semaphore = act.semaphores[block.lane]
-            needed = self.acquired[semaphore] + 1 - self.unfolded.initial[semaphore]
-            needed -= self.released_before[semaphore]
-            released = self.released[semaphore]
-            if len(released) < needed:
+            if not self.semaphores.is_free(semaphore):
                 self.waiting_for_semaphore[semaphore] = block
                 return False
-            self.acquired[semaphore] += 1
-            self._learn(block, block.lane, self._surely_released(semaphore, needed))
+            edges = self.semaphores.acquire(semaphore)
+            if self.semaphores.has_several(semaphore):
+                edges.append((self._knowledge(block, block.lane), DATA))
+                edges = [(self.order.moment(block.kernel, edges), DATA)]
+                self.semaphores.note(semaphore, edges[0][0])
+            self._learn(block, block.lane, edges)
             block.lane += 1
         return True
-
-    def _surely_released(self, semaphore: int, needed: int) -> list[Edge]:
-        """Releases without which there cannot be so many, however many the other blocks have done."""
-        per_block = self.releases_per_call[semaphore]
-        everybody = sum(per_block.values())
-        edges: list[Edge] = []
-        for releasing, most in per_block.items():
-            surely = needed - (everybody - most)
-            moments = [moment for moment, number in self.released[semaphore] if number == releasing]
-            edges.extend((moment, DATA) for moment in moments[: max(0, surely)])
-        return edges
 
     def _transfers_before(self, block: Block, lane: int, end: int) -> list[Edge]:
         """The transfers on a channel that were certainly queued before what a lane queues now.
@@ -293,10 +280,10 @@ class _Run:
         Each knows those that were queued before it.
         """
         found = []
-        for pushing, queued in self.transfers[end].items():
+        for (pushing, its_lane), queued in self.transfers[end].items():
             for each in reversed(queued):
                 if pushing == block.number:
-                    before = each.segment != block.segment or each.lane == lane
+                    before = each.segment != block.segment or its_lane == lane
                 else:
                     met = self.meeting.get(each.segment)
                     known = self._knowledge(block, lane)
@@ -377,11 +364,11 @@ class _Run:
         return True
 
     def _transfer(self, block: Block, act: Act, lane: int, push: Push, move: Move) -> None:
-        key = push.end, block.number
+        key = push.end, block.number, lane
         if key not in self.transfer_column:
             self.transfer_column[key] = self.order.new_column()
         column = self.transfer_column[key]
-        queued = self.transfers[push.end].setdefault(block.number, [])
+        queued = self.transfers[push.end].setdefault((block.number, lane), [])
         edges: list[Edge] = [
             (self._knowledge(block, lane), DATA),
             *self._transfers_before(block, lane, push.end),
@@ -392,7 +379,7 @@ class _Run:
             edges.extend((int(each), DATA) for each in moments)
         tick = len(queued) + 1
         moment = self.order.moment(block.kernel, edges, column, tick)
-        queued.append(Queued(moment, block.segment, lane))
+        queued.append(Queued(moment, block.segment))
         actor = self.record.new_actor(Actor(Who.TRANSFER, block.rank, block.number, act, self.contents.call))
         first = moment if moments is None else int(moments[0])
         when = When(first, column, tick, self._new_segment(), each=moments is not None)
@@ -405,12 +392,18 @@ def _has_packets(move: Move) -> bool:
     return any(each.packets for each in (*move.sources, *move.targets))
 
 
-def _releases(unfolded: Unfolded) -> list[dict[int, int]]:
-    """Per semaphore, how often each block releases it in a call."""
-    counts: list[dict[int, int]] = [{} for _ in unfolded.initial]
-    for number, acts in enumerate(unfolded.acts):
-        for act in acts:
-            if act.kind is Kind.RELEASE:
-                for semaphore in act.semaphores:
-                    counts[semaphore][number] = counts[semaphore].get(number, 0) + 1
-    return counts
+def _signals_in_no_order(unfolded: Unfolded) -> set[tuple[int, int, int]]:
+    """Signals of several lanes to one end with no meeting between, as (block, place of the act, lane)."""
+    found = set()
+    for block, acts in enumerate(unfolded.acts):
+        sent: dict[int, list[tuple[int, int, int]]] = {}
+        for place, act in enumerate(acts):
+            if act.kind in (Kind.MEET, Kind.BARRIER):
+                sent.clear()
+            ends = act.ends if act.kind is Kind.SIGNAL else ()
+            for lane, end in enumerate(ends or [push.end for push in act.pushes if push.signals]):
+                some = sent.setdefault(end, [])
+                some.append((block, place, lane))
+                if len({each[-1] for each in some}) > 1:
+                    found.update(some)
+    return found

@@ -3,9 +3,9 @@
 Accesses are by hosts, by threads of blocks, and by transfers of ports; every access is compared with the
 write before it, and every write with the reads since then (see `verify.conflicts`). Threads of a block are
 in no order until they meet, but one thread does what it does in order: two accesses of one segment that
-begin at the same cell and are equally wide give each byte to the same thread. What was only read may be
-overwritten once the read is known to be done; what was written must also be visible. It knows records and
-orders; what is executed it must not know.
+begin at the same cell and are equally wide give each byte to the same thread. Packets of one call in one
+place hold the same, and need no order. What was only read may be overwritten once the read is known to be
+done; what was written must also be visible. It knows records and orders; what is executed it must not know.
 """
 
 from __future__ import annotations
@@ -64,12 +64,7 @@ def _unordered(access: Access, order: Order, first: IntArray, second: IntArray, 
         & (access.width[first] != NO_THREAD)
         & (access.start[first] == access.start[second])
     )
-    same_packet = (
-        access.packets[first]
-        & access.packets[second]
-        & (access.call[first] == access.call[second])
-        & access.writes[first]
-    )
+    same_packet = access.packets[first] & access.packets[second] & (access.call[first] == access.call[second])
     rows = np.flatnonzero(~same_thread & ~same_packet)
     u, v = first[rows], second[rows]
     known = order.knows(level, access.moment[v], access.column[u], access.tick[u])

@@ -277,7 +277,7 @@ def _merged(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _peers_are_addressed_where_all_begin_alike(subject: Subject) -> None:
+def check_in_place_addressing(subject: Subject) -> None:
     """A peer's buffer is found by this rank's own offset into it, which in place differs by rank for one."""
     plan = subject.plan
     differing = {"allgather": Buffer.INPUT, "reducescatter": Buffer.OUTPUT}.get(plan.collective)
@@ -382,7 +382,7 @@ TRAP_RULES: tuple[Rule, ...] = (
     _gets_have_equal_offsets,
     _the_halves_of_scratch_are_alike,
     _packets_and_plain_chunks_lie_apart,
-    _peers_are_addressed_where_all_begin_alike,
+    check_in_place_addressing,
     _buffers_begin_their_allocations,
     _switches_are_there,
     _resources_can_be_reused,

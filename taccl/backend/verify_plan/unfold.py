@@ -16,7 +16,7 @@ from taccl.backend.verify.report import Collector, Finding
 from taccl.backend.verify_plan.acts import Act, Cells, Ends, Kind, Move, Push, Unfolded
 from taccl.backend.verify_plan.layout import Extent, Layout, num_turns, part_of, slice_of
 from taccl.backend.verify_plan.operands import ranges, switch_of
-from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, SIGNATURES, Operand, moves_packets
+from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, PUTTING, SIGNATURES, Operand, moves_packets
 
 
 def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Unfolded:
@@ -97,7 +97,7 @@ class _BlockReader:
             if is_port and operation.targets:
                 ends = self._ends(operation)[: len(operation.targets)]
                 yield Act(Kind.FLUSH, step, inner, name, ends, port=True)
-        elif is_port:
+        elif is_port and (name in PUTTING or name is OpName.READ_PUT_PACKETS):
             yield from self._port(operation, step, inner, turn)
         else:
             moves = tuple(self._moves(operation, step, turn))
@@ -113,11 +113,11 @@ class _BlockReader:
     def _port(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> Iterator[Act]:
         """Puts over ports: each lane queues its own. All packets have come, and the block has met, before."""
         name = operation.name
-        pairs = self._pairs(operation, step)
+        pairs = self._pairs(operation)
         if name is OpName.READ_PUT_PACKETS:
             source, targets = pairs[0]
             pairs = [(source, [each]) for each in targets]
-            awaited = self._move(operation, source, [], turn)
+            awaited = self._move(operation, step, source, [], turn)
             if awaited is not None:
                 yield Act(Kind.MOVE, step, inner, name, moves=(awaited,))
             yield Act(Kind.MEET, step, inner, name)
@@ -130,7 +130,7 @@ class _BlockReader:
             pushes=tuple(
                 Push(
                     end,
-                    self._move(operation, sources, targets, turn),
+                    self._move(operation, step, sources, targets, turn),
                     signals=name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH),
                     flushes=name is OpName.PUT_SIGNAL_FLUSH,
                 )
@@ -140,20 +140,17 @@ class _BlockReader:
         )
 
     def _moves(self, operation: Operation, step: int, turn: _Slice | None) -> Iterator[Move]:
-        for sources, targets in self._pairs(operation, step):
-            move = self._move(operation, sources, targets, turn)
+        for sources, targets in self._pairs(operation):
+            move = self._move(operation, step, sources, targets, turn)
             if move is not None:
                 yield move
 
-    def _pairs(self, operation: Operation, step: int) -> list[tuple[list[_Operand], list[_Operand]]]:
+    def _pairs(self, operation: Operation) -> list[tuple[list[_Operand], list[_Operand]]]:
         """What is summed, and where the sum goes: all together, or each source to the target of its place."""
         sources: list[_Operand] = []
         targets: list[_Operand] = []
         for key, _, each, kind, size in ranges(operation):
             (sources if key == "src_buff" else targets).append(_Operand(each, kind, size))
-        sizes = {each.range.size for each in (*sources, *targets)}
-        if operation.share is not None and len(sizes) > 1:
-            self._refuse(operation, step, sizes)
         if SIGNATURES[operation.name].sizes == "first":
             return [(sources, targets)]
         return [([source], [target]) for source, target in zip(sources, targets, strict=False)]
@@ -161,6 +158,7 @@ class _BlockReader:
     def _move(
         self,
         operation: Operation,
+        step: int,
         sources: Sequence[_Operand],
         targets: Sequence[_Operand],
         turn: _Slice | None,
@@ -169,12 +167,10 @@ class _BlockReader:
         if moves_packets(operation.name):
             turn = None
         layout = self.unfolded.layout
-        chunk = layout.chunk_bytes
-        extents = []
-        for each in (*sources, *targets):
-            whole = Extent(each.range.index * chunk, (each.range.index + each.size) * chunk)
-            part = part_of(whole, operation.share, self.unfolded.plan.alignment)
-            extents.append(part if turn is None else slice_of(part, turn.turn, turn.unit_bytes))
+        if any(self._begins_elsewhere(operation, each) for each in (*sources, *targets)):
+            self._refuse(operation, step, {each.range.size for each in (*sources, *targets)})
+            return None
+        extents = [self._extent(operation, each, turn) for each in (*sources, *targets)]
         if not extents or extents[0].start >= extents[0].end:
             return None
         cells = [
@@ -186,6 +182,21 @@ class _BlockReader:
             targets=tuple(each for some in cells[len(sources) :] for each in some),
             count=layout.cell(extents[0].end) - layout.cell(extents[0].start),
         )
+
+    def _begins_elsewhere(self, operation: Operation, operand: _Operand) -> bool:
+        """Whether a part begins where the range's own size says and not where the size that counts says."""
+        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        own, counted = (
+            part_of(Extent(0, size * chunk), operation.share, alignment)
+            for size in (operand.range.size, operand.size)
+        )
+        return counted.start < counted.end and own.start != counted.start
+
+    def _extent(self, operation: Operation, operand: _Operand, turn: _Slice | None) -> Extent:
+        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        start = operand.range.index * chunk
+        extent = part_of(Extent(start, start + operand.size * chunk), operation.share, alignment)
+        return extent if turn is None else slice_of(extent, turn.turn, turn.unit_bytes)
 
     def _cells(self, operation: Operation, operand: _Operand, start: int) -> list[Cells]:
         """Where an operand is: one place, or of a switch channel one at each member."""

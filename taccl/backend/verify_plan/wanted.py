@@ -41,12 +41,12 @@ class Wanted:
     alternatives : the outputs must be one of these (each root; each way to group the ranks of sendrecv);
     none: not
         known.
-    shift : shape (num_ranks,); in place, input chunk k is output chunk k + shift. None: there is no in place.
+    shift : shape (num_ranks,); in place, input chunk k is output chunk k + shift.
     """
 
     collective: str
     alternatives: tuple[Expectation, ...]
-    shift: IntArray | None
+    shift: IntArray
 
 
 def what_is_wanted(
@@ -54,6 +54,7 @@ def what_is_wanted(
 ) -> Wanted:
     """What a plan must compute; a fatal finding where its chunks cannot be those of its collective."""
     name = plain_name(plan.collective)
+    unknown = Wanted(name, (), np.zeros(plan.num_ranks, dtype=np.int64))
     known = name in STANDARD or name == SEND_RECEIVE
     if collective is not None:
         return _as_given(plan, collective, known, collector)
@@ -61,12 +62,12 @@ def what_is_wanted(
         message = f"the collective is {plan.collective!r}, which does not say what the outputs must hold"
         said = f"{message}; only accesses to memory and endless waits were looked for"
         collector.add(Finding("meaning", "warning", "unknown-result", said, hint=_FREE))
-        return Wanted(name, (), np.zeros(plan.num_ranks, dtype=np.int64))
+        return unknown
     chunks = _chunks(plan, name, collector)
     if chunks is None:
-        return Wanted(name, (), None)
+        return unknown
     if name == SEND_RECEIVE:
-        return Wanted(name, tuple(_rings(plan.num_ranks, chunks)), None)
+        return replace(unknown, alternatives=tuple(_rings(plan.num_ranks, chunks)))
     ranks = plan.num_ranks
     if not is_rooted(name):
         one = specification(name, ranks, chunks)
@@ -74,7 +75,7 @@ def what_is_wanted(
     if root is not None and not 0 <= root < ranks:
         message = f"root {root} is no rank of 0 .. {ranks - 1}"
         collector.add(Finding("meaning", "error", "no-such-collective", message), fatal=True)
-        return Wanted(name, (), None)
+        return unknown
     roots = range(ranks) if root is None else (root,)
     some = tuple(specification(name, ranks, chunks, each) for each in roots)
     return Wanted(name, some, some[0].in_place_shift)
@@ -155,6 +156,6 @@ def _as_given(plan: ExecutionPlan, collective: Collective, known: bool, collecto
         problem = "the chunks of the plan's buffers are no multiple of those of the collective"
     if problem is not None:
         collector.add(Finding("meaning", "error", "no-such-collective", problem), fatal=True)
-        return Wanted(name, (), None)
+        return Wanted(name, (), np.zeros(plan.num_ranks, dtype=np.int64))
     one = expectation_of(collective, pieces)
     return Wanted(name, (one,), one.in_place_shift)
