@@ -65,11 +65,15 @@ class Translation:
         """What each step knows to be done with data and all, as in `Steps.known`."""
         return self.steps.known
 
+    def _waits(self, node: Node) -> Sequence[int]:
+        """The steps that one has to wait for, and if only by its message."""
+        return self.steps.before[node.index]
+
     def _pair_blocks(self) -> None:
         """A semaphore for each wait for another thread block of the rank that nothing else keeps."""
         nodes, known = self.steps.nodes, self.known_to_blocks
         for node in nodes:
-            waits = self.steps.before[node.index]
+            waits = self._waits(node)
             for wait in waits:
                 other = nodes[wait]
                 is_implied = any(known[each, other.block] > other.at for each in waits if each != wait)

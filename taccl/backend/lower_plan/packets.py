@@ -1,8 +1,8 @@
-"""The thread blocks of a plan that moves packets: a message lands in scratch with the call's number beside it.
+"""The thread blocks of a plan of packets: messages land in scratch with the number of the call beside them.
 
-Who reads packets waits for them, so that messages take no signals. They tell nothing but their data: what else
-one thread block of a rank has to know of another takes a semaphore. Slots are used once in a call, and calls
-use the two halves of scratch in turn; so a sender must have heard from each receiver before its call ends.
+Who reads packets waits for them, so that messages take no signals. They tell nothing but their data: what
+else one thread block of a rank has to know of another takes a semaphore. Slots are used once in a call, and
+calls use the two halves of scratch in turn; so a sender must have heard from each receiver before it ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.emit import Emitter
-from taccl.backend.lower_plan.places import Aliases, Landings, Place, source, target
+from taccl.backend.lower_plan.places import Aliases, Landings, Place, source, target, writes
 from taccl.backend.lower_plan.steps import Known, Message, Node, Steps, known_without_messages
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Op
@@ -43,10 +43,14 @@ class PacketTranslation(Translation):
                     f"a step {node.step.op.value} is not made of packets here", hint="protocol Simple"
                 )
         self.made_at = made_at
+        self.only_told = _told_by_messages_only(steps, landings)
         super().__init__(steps, names, landings, node_of)
 
     def _known_to_blocks(self) -> Known:
         return known_without_messages(self.steps)
+
+    def _waits(self, node: Node) -> Sequence[int]:
+        return (*self.steps.before[node.index], *self.only_told.get(node.index, ()))
 
     def _find_handshakes(self) -> frozenset[int]:
         """The messages whose sender hears nothing from the receiver in a call."""
@@ -156,3 +160,23 @@ class PacketTranslation(Translation):
         there = self._remote(sending, self.steps.sent[sending.index])
         name, kind = OpName.REDUCE_SEND_PACKETS, Channel.MEMORY
         made.packets(name, [mine], [landed], [stored], [there], kind=kind)
+
+
+def _told_by_messages_only(steps: Steps, landings: Landings) -> dict[int, tuple[int, ...]]:
+    """For each step, those of other thread blocks that touched what it touches, as only messages say to it.
+
+    One of the two writes. Packets may order some of them element by element, as who sends on has read; that
+    is not looked into.
+    """
+    known = known_without_messages(steps)
+    last: dict[int, dict[int, int]] = {}
+    for touching in landings.touching.values():
+        for second in touching:
+            for first in touching:
+                one, other = steps.nodes[first], steps.nodes[second]
+                if one.block == other.block or not (writes(one.step) or writes(other.step)):
+                    continue
+                if known[second, one.block] <= one.at and steps.is_before(first, second):
+                    latest = last.setdefault(second, {})
+                    latest[one.block] = max(first, latest.get(one.block, first))
+    return {node: tuple(latest.values()) for node, latest in last.items()}
