@@ -227,6 +227,13 @@ def test_what_is_added_lands_in_scratch_which_is_used_again_when_it_surely_is_fr
     assert "res" in all_names(plan)
 
 
+def test_only_the_last_put_of_a_channel_waits_until_it_is_complete_where_sources_stay() -> None:
+    plan = lower_to_plan(on_nodes(allgather(3), 0, 1, 2), options())
+    (words,) = names(plan)
+    assert [word for word in words if word.startswith("pws")] == ["pws", "pwsf"]
+    assert_right(plan)
+
+
 def test_sums_are_stored_where_they_are_wanted_and_sent_on_in_one_pass() -> None:
     (words,) = names(lower_to_plan(allreduce(3), options()))
     assert (words.count("res"), words.count("re"), words.count("copy")) == (2, 0, 0)

@@ -30,7 +30,9 @@ class Translation:
         self._pair_blocks()
         self.last_knowledge = self._last_knowledge()
         self.landing_in: dict[tuple[int, Place], list[int]] = {}
+        self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
         for each in steps.messages:
+            self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
             self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
         self.runs = [self._runs(block) for block in steps.blocks]
         self.done_with = {node.index: run[0] for runs in self.runs for run in runs for node in run}
@@ -265,7 +267,22 @@ class Translation:
             made.work(OpName.PUT, [taken], [], [there], kind)
             made.signal(kind, channel)
         else:
-            made.push(OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
+            stays = self._stays(node, message, taken)
+            made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
+
+    def _stays(self, node: Node, message: Message, taken: Place) -> bool:
+        """Whether what goes through a port is left as it is until a later put of the channel is complete."""
+        own_scratch = self.steps.program.ranks[node.rank].scratch_chunks
+        if message.send == self.last_on[message.connection]:
+            return False
+        if taken.buffer is Buffer.SCRATCH and taken.index >= own_scratch:
+            return False
+        return all(
+            user == node.index or self.steps.is_before(user, node.index)
+            for user in self.landings.users(node.rank, taken)
+            if writes(self.steps.nodes[user].step)
+            and target(self.steps.nodes[user].step, node.rank, self.names).overlaps(taken)
+        )
 
     def _remote(self, node: Node, message: Message) -> Range:
         place = self.landings.at[message.send]
