@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taccl.api import make_problem, synthesize
     from taccl.backend.verify import verify_file
+    from taccl.backend.verify_plan import verify_plan_file
     from taccl.collective import Collective
     from taccl.collectives import make_collective
+    from taccl.converted import ConvertedFile, convert_file
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
@@ -42,6 +44,7 @@ __version__ = version("taccl")
 __all__ = [
     "Bounds",
     "Collective",
+    "ConvertedFile",
     "Explanation",
     "Frontier",
     "MachineCheck",
@@ -59,6 +62,7 @@ __all__ = [
     "TacclError",
     "bounds",
     "check_machine",
+    "convert_file",
     "explain",
     "fit_measured",
     "json_schema",
@@ -71,11 +75,13 @@ __all__ = [
     "simulate_file",
     "synthesize",
     "verify_file",
+    "verify_plan_file",
 ]
 
 _HOME = {
     "Bounds": "proofs",
     "Collective": "collective",
+    "ConvertedFile": "converted",
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
@@ -93,6 +99,7 @@ _HOME = {
     "TacclError": "errors",
     "bounds": "proofs",
     "check_machine": "machine_check",
+    "convert_file": "converted",
     "explain": "explained",
     "fit_measured": "measured",
     "json_schema": "schemas",
@@ -105,6 +112,7 @@ _HOME = {
     "simulate_file": "simulated",
     "synthesize": "api",
     "verify_file": "backend.verify",
+    "verify_plan_file": "backend.verify_plan",
 }
 
 

@@ -1,7 +1,7 @@
 """What can go wrong, by meaning.
 
 Every error that a user can cause or must act on is a `TacclError`. It says what is wrong, where
-(file and line, for YAML and XML) and what to try, and it knows the exit code of the command line:
+(file and line, for YAML, XML and JSON) and what to try, and it knows the exit code of the command line:
 2 for bad input, 3 when no schedule exists or none was found in time, 4 when a check failed.
 """
 
@@ -83,6 +83,10 @@ class XmlError(TacclError):
     """A file that is not MSCCL-XML, or that no reader can take apart."""
 
 
+class PlanError(TacclError):
+    """A file that is not an MSCCL++ plan, or that no reader can take apart."""
+
+
 class InfeasibleError(TacclError):
     """No schedule exists: the message names the chunk, the rank and what stands between them."""
 
@@ -130,4 +134,4 @@ class ProgramLimitError(CheckError):
 
 
 class VerificationError(CheckError):
-    """An MSCCL-XML file that a runtime would refuse, or that computes something else."""
+    """A file for a runtime that would refuse it, or that computes something else."""

@@ -69,9 +69,10 @@ def pattern(line: str) -> re.Pattern[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a reader has at the start: the sketches, and what benchmarks printed."""
+    """What a reader has at the start: the sketches, what benchmarks printed, and plans."""
     shutil.copytree(ROOT / "sketches", tmp_path / "sketches")
     shutil.copytree(ROOT / "tests" / "data" / "measurements", tmp_path / "measured")
+    shutil.copytree(ROOT / "tests" / "data" / "mscclpp", tmp_path / "plans")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

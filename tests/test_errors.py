@@ -48,6 +48,7 @@ def test_each_error_has_the_exit_code_of_its_meaning() -> None:
         "SolverError": 2,
         "ClusterError": 2,
         "XmlError": 2,
+        "PlanError": 2,
         "InfeasibleError": 3,
         "NoScheduleInTime": 3,
         "CheckError": 4,

@@ -70,6 +70,7 @@ TOP = (
     "simulated",
     "frontier",
     "explained",
+    "converted",
     "probe",
     "fitted",
     "cli",

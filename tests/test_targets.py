@@ -18,6 +18,7 @@ from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import begins_as_program
+from taccl.backend.msccl_xml.target import TARGETS as XML_TARGETS
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
@@ -63,9 +64,10 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch, *toys: str) -> None:
 
 
 def test_the_runtimes_of_msccl_xml_are_four_targets_with_the_limits_of_those_that_they_are_for() -> None:
-    assert [target.name for target in TARGETS] == ["all", *LIMITS]
+    assert [target.name for target in XML_TARGETS] == ["all", *LIMITS]
+    assert TARGETS[: len(XML_TARGETS)] == XML_TARGETS
     assert DEFAULT_TARGET.runtimes == tuple(LIMITS)
-    for target in TARGETS:
+    for target in XML_TARGETS:
         assert target.limits.max_group == min(LIMITS[runtime].count for runtime in target.runtimes)
         assert target.limits.instances == min(LIMITS[runtime].channels for runtime in target.runtimes)
 
@@ -89,7 +91,7 @@ def test_a_target_of_an_installed_package_is_known_by_its_name_and_by_the_ending
 def test_an_unknown_target_is_refused_with_those_that_there_are(name: object) -> None:
     with pytest.raises(CollectiveError, match="unknown target") as caught:
         find_target(name)
-    assert caught.value.hint == "one of all, msccl, executor, rccl"
+    assert caught.value.hint == "one of all, msccl, executor, rccl, mscclpp"
 
 
 def test_a_problem_takes_the_most_chunks_of_a_send_from_its_target() -> None:
@@ -143,7 +145,7 @@ def test_whatever_breaks_down_after_the_search_what_was_found_is_kept_and_the_fa
     caught.value.kept.schedule.check()
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("target", XML_TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
     ("feature", "columns", "reason"),
     [
@@ -244,7 +246,9 @@ def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(
 
 
 def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
-    assert "[all|msccl|executor|rccl|listing]" in " ".join(taccl("synthesize", "--help").stdout.split())
+    assert "[all|msccl|executor|rccl|mscclpp|listing]" in " ".join(
+        taccl("synthesize", "--help").stdout.split()
+    )
     refused = taccl("synthesize", *RING, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
     assert offered("synthesize", "li") == offered("verify", "li") == ["listing"]
@@ -254,7 +258,7 @@ def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Tac
 def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
     refused = taccl("synthesize", *RING, "--target", "listing")
     assert (refused.exit_code, "'rccl'" in refused.stderr) == (2, True)
-    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl"]
+    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl", "mscclpp"]
 
 
 def offered(command: str, incomplete: str, option: str = "--target") -> list[str]:

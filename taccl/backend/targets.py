@@ -7,6 +7,7 @@ from pathlib import Path
 
 from taccl.arguments import shown
 from taccl.backend.msccl_xml import target as msccl_xml
+from taccl.backend.mscclpp import target as mscclpp
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
 from taccl.errors import CollectiveError, TacclError
@@ -16,7 +17,7 @@ from taccl.plugins import Note, added
 GROUP = "taccl.targets"
 
 #: The first is what is meant where nothing is said.
-TARGETS: tuple[AnyTarget, ...] = (*msccl_xml.TARGETS,)
+TARGETS: tuple[AnyTarget, ...] = (*msccl_xml.TARGETS, *mscclpp.TARGETS)
 DEFAULT_TARGET = TARGETS[0]
 
 

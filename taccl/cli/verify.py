@@ -39,10 +39,10 @@ def verify(
     collective: str | None,
     as_json: bool,
 ) -> None:
-    """Check MSCCL-XML files, whoever made them: structure and limits of each runtime, the result in
-    every buffer, races and deadlocks in every order of execution that a runtime allows.
+    """Check MSCCL-XML files and MSCCL++ plans, whoever made them: structure and limits of each runtime, the
+    result in every buffer, races and deadlocks in every order of execution that a runtime allows.
 
-    Exit code 0: all files are right; 4: a check failed; 2: a file is not XML, or another kind of XML.
+    Exit code 0: all files are right; 4: a check failed; 2: a file is of no kind that can be checked.
     """
     wanted = None if collective is None else load_collective(collective)
     reports = []

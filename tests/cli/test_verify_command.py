@@ -107,3 +107,50 @@ def test_a_missing_file_exits_2(taccl: Taccl) -> None:
     done = taccl("verify", "missing.xml")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: missing.xml")
+
+
+PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.xml", "a"])
+def test_a_plan_is_known_by_its_content(taccl: Taccl, name: str) -> None:
+    Path(name).write_bytes((PLANS / "napkin-relay_3.json").read_bytes())
+    for words in ((), ("--target", "mscclpp")):
+        done = taccl("verify", name, *words)
+        assert done.exit_code == 0, done.stdout
+        assert f"{name}: ok" in done.stdout
+        assert "broadcast, 3 ranks, Simple" in done.stdout or "broadcast (root 0), 3 ranks" in done.stdout
+        assert "mscclpp-0.8 yes, mscclpp-0.9 yes, mscclpp-0.10 yes" in done.stdout
+
+
+def test_a_wrong_plan_exits_4_with_the_line_of_what_is_wrong(taccl: Taccl) -> None:
+    text = (PLANS / "napkin-relay_3.json").read_text().replace('{"name": "nop"}', '\n{"name": "nap"}')
+    Path("a.json").write_text(text)
+    done = taccl("verify", "a.json", "--json")
+    assert done.exit_code == 4
+    (file,) = json.loads(done.stdout)["files"]
+    (error,) = [each for each in file["findings"] if each["severity"] == "error"]
+    assert (error["rule"], error["line"], error["refusal"]) == ("unknown-operation", 2, "load")
+    assert (error["rank"], error["thread_block"], error["step"]) == (1, 0, 2)
+    assert file["facts"]["readers"] == dict.fromkeys(("mscclpp-0.8", "mscclpp-0.9", "mscclpp-0.10"), "no")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"gpus": [\n', "a.json:2: this is not JSON"),
+        ("{}", "a.json:1: this JSON object is no MSCCL++ plan"),
+        ('{"gpus": [], "gpus": NaN}', "NaN is no number in JSON"),
+    ],
+)
+def test_what_is_no_plan_exits_2(taccl: Taccl, text: str, said: str) -> None:
+    Path("a.json").write_text(text)
+    done = taccl("verify", "a.json")
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_saved_schedule_is_no_plan(taccl: Taccl) -> None:
+    made = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--gap", "0.5", "-q")
+    assert taccl("synthesize", *made, "--schedule", "a.json", "--no-xml").exit_code == 0
+    refused = taccl("verify", "a.json")
+    assert (refused.exit_code, "XML" in refused.stderr) == (2, True)

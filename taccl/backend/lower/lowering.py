@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.arguments import word
-from taccl.backend.limits import check_limits, limits_of
+from taccl.backend.limits import RuntimeLimits, check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
 from taccl.backend.lower.carried import FEATURES, REASONS
@@ -109,6 +109,56 @@ def lower(
         for dialect in files
     )
     return tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
+
+
+def lower_within(
+    schedule: Schedule,
+    limits: RuntimeLimits,
+    *,
+    spelling: str,
+    protocol: str = "Simple",
+    instances: int = 1,
+    thread_blocks: ThreadBlocks = "two-way",
+    executor: Executor | None = None,
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    name: str = "taccl",
+) -> Program:
+    """The program that carries out a valid schedule, for what is no runtime of MSCCL-XML.
+
+    Its steps are not fused. Parameters as of `lower`, and
+
+    Parameters
+    ----------
+    limits : within which thread blocks are filled; whether a program has too many of them is not looked at.
+    spelling : of the collective.
+    protocol : by which the executor's costs of pieces are taken.
+
+    Raises
+    ------
+    ProgramLimitError : there are not enough channels.
+    CollectiveError, UnitError : as `lower`.
+    """
+    cut, instance = cut_into_instances(schedule, instances)
+    sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
+    local = None
+    if executor is not None:
+        local = LocalWork(executor, protocol, cut.problem.chunk_mb * MB, schedule.makespan_us, instances)
+    plan = _plan(cut, instance, False, thread_blocks == "one-way", local)
+    ranks, in_place = assemble(replace(plan, takes_turns=False), sizes, limits)
+    return Program(
+        name=name,
+        collective=spelling,
+        num_ranks=schedule.problem.num_ranks,
+        num_channels=1 + max(block.channel for rank in ranks for block in rank.thread_blocks),
+        chunks_per_loop=sizes.chunks_per_loop,
+        protocol=Protocol.SIMPLE,
+        in_place=in_place,
+        out_of_place=True,
+        min_bytes=sizes.min_bytes,
+        max_bytes=sizes.max_bytes,
+        ranks=ranks,
+    )
 
 
 def _within_limits(plans: Sequence[Plan], sizes: Sizes, readers: Sequence[str], header: Program) -> Program:

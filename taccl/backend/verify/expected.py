@@ -108,6 +108,14 @@ def expect_standard(program: Program, root: int | None, collector: Collector) ->
             Finding(layer="meaning", severity="error", rule="no-such-collective", message=problem), fatal=True
         )
         return None
+    return specification(name, ranks, chunks, root)
+
+
+def specification(name: str, ranks: int, chunks: int, root: int | None = None) -> Expectation:
+    """One of the `STANDARD` collectives, where a call is cut into `chunks`; `root` None stands for rank 0.
+
+    The call is the whole buffer, of allgather the output and of gather and scatter one rank's part.
+    """
     return _SPECIFICATIONS[name](name, ranks, chunks, 0 if root is None and name in _ROOTED else root)
 
 
@@ -262,10 +270,11 @@ def expect_collective(program: Program, collective: Collective, collector: Colle
             Finding(layer="meaning", severity="error", rule="no-such-collective", message=problem), fatal=True
         )
         return None
-    return _expectation_of(collective, pieces)
+    return expectation_of(collective, pieces)
 
 
-def _expectation_of(collective: Collective, pieces: int) -> Expectation:
+def expectation_of(collective: Collective, pieces: int) -> Expectation:
+    """A collective given as data, each of its chunks cut into `pieces`."""
     ranks = collective.num_ranks
     sources: list[list[tuple[int, int]]] = [[] for _ in range(collective.num_chunks)]
     inputs = collective.inputs

@@ -8,10 +8,11 @@ import numpy as np
 
 from taccl.backend.verify.columns import OUTPUT, WRITES_TARGET
 from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.backend.verify.expected import NOWHERE, Expectation, Value
+from taccl.backend.verify.expected import Expectation, Value
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
 from taccl.backend.verify.symbolic import Trace
+from taccl.backend.verify.values import describe, named_ranks
 from taccl.collective import BoolArray, IntArray
 
 
@@ -172,21 +173,6 @@ def _unwritten_reads(
         )
 
 
-def describe(value: Value) -> str:
-    """A value in words: `the sum of input chunk 3 of ranks 0-7`."""
-    if value == ((NOWHERE, 1, 0),):
-        return "nothing that was written"
-    parts = []
-    for offset, ranks, twice in value:
-        if offset == NOWHERE:
-            parts.append("unwritten memory")
-            continue
-        part = f"input chunk {offset} of {_ranks(ranks)}"
-        parts.append(part + (f" ({_ranks(twice)} more than once)" if twice else ""))
-    is_sum = len(value) > 1 or value[0][1] & (value[0][1] - 1) or value[0][2]
-    return ("the sum of " if is_sum else "") + " and ".join(parts)
-
-
 def _compare(wanted: Value, found: Value) -> str:
     """What is wrong, said by the difference where the difference is short."""
     if len(wanted) == len(found) == 1 and wanted[0][0] == found[0][0]:
@@ -195,24 +181,11 @@ def _compare(wanted: Value, found: Value) -> str:
         missing, extra = ranks & ~seen, seen & ~ranks
         said = []
         if is_sum and missing:
-            said.append(f"lacks that of {_ranks(missing)}")
+            said.append(f"lacks that of {named_ranks(missing)}")
         if is_sum and extra:
-            said.append(f"also has that of {_ranks(extra)}")
+            said.append(f"also has that of {named_ranks(extra)}")
         if twice:
-            said.append(f"has that of {_ranks(twice)} more than once")
+            said.append(f"has that of {named_ranks(twice)} more than once")
         if said:
             return " and ".join(said)
     return f"holds {describe(found)}"
-
-
-def _ranks(mask: int) -> str:
-    """`rank 3`, `ranks 0-3, 7`."""
-    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"

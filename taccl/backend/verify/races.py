@@ -14,6 +14,7 @@ import numpy as np
 
 from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, READS_SOURCE, WRITES_TARGET
+from taccl.backend.verify.conflicts import conflicting
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.happens_before import Pairs, is_upstream, unordered
@@ -89,17 +90,7 @@ def conflicts(executed: ExecutedSteps, sequence: IntArray, memory: Memory) -> Pa
         return Pairs(row, row, row, row, row)
     when = np.empty(len(executed), dtype=np.int64)
     when[sequence] = np.arange(len(sequence))
-    by_time = np.lexsort((is_write, when[row], cell))
-    row, cell, chunk, is_write = row[by_time], cell[by_time], chunk[by_time], is_write[by_time]
-    place = np.arange(len(row))
-    last_write = np.maximum.accumulate(np.where(is_write, place, -1))
-    before = np.concatenate([[-1], last_write[:-1]]).astype(np.int64)
-    after_write = (before >= 0) & (cell[before] == cell)
-    next_write = np.minimum.accumulate(np.where(is_write, place, len(row))[::-1])[::-1]
-    next_write = np.minimum(next_write, len(row) - 1)
-    overwritten = ~is_write & is_write[next_write] & (cell[next_write] == cell)
-    earlier = np.concatenate([before[after_write], place[overwritten]])
-    later = np.concatenate([place[after_write], next_write[overwritten]])
+    earlier, later = conflicting(cell, when[row], is_write)
     return Pairs(row[earlier], row[later], cell[earlier], chunk[earlier], chunk[later])
 
 

@@ -1,0 +1,290 @@
+"""The thread blocks of a plan: steps as operations, with all that tells peers and each other.
+
+It knows steps and where their messages land; collectives, and what a plan has room for, it must not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.places import ADDING, Aliases, Landings, Place, source, target, writes
+from taccl.backend.lower_plan.resources import Resources
+from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
+from taccl.backend.plan import Channel, OpName, PlanBlock, Range, RankPlan
+from taccl.backend.program import Buffer, Op
+
+
+class Translation:
+    """One translation; `ends` has for each thread block how many operations there are after each step."""
+
+    def __init__(self, steps: Steps, names: Aliases, landings: Landings, node_of: Sequence[int]) -> None:
+        self.steps, self.names, self.landings = steps, names, landings
+        self.resources = Resources(steps, node_of)
+        self.semaphores = [0] * steps.program.num_ranks
+        self.acquires: dict[int, list[int]] = {}
+        self.releases: dict[int, list[int]] = {}
+        self.known_to_blocks = self._known_to_blocks()
+        self._pair_blocks()
+        self.last_knowledge = self._last_knowledge()
+        self.landing_in: dict[tuple[int, Place], list[int]] = {}
+        self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
+        for each in steps.messages:
+            self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
+            self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
+        self.runs = [self._runs(block) for block in steps.blocks]
+        self.done_with = {node.index: run[0] for runs in self.runs for run in runs for node in run}
+        self.handshakes = self._find_handshakes()
+        self.ends: list[list[int]] = []
+
+    def run(self) -> list[RankPlan]:
+        blocks: list[list[PlanBlock]] = [[] for _ in self.semaphores]
+        for number, block in enumerate(self.steps.blocks):
+            made = self._block(block)
+            if made.operations:
+                blocks[block.rank].append(self._plan_block(number, len(blocks[block.rank]), made))
+        return [
+            RankPlan(
+                rank=rank,
+                input_chunks=0,
+                output_chunks=0,
+                scratch_chunks=self.landings.scratch[rank],
+                blocks=tuple(mine) or (PlanBlock(0, ()),),
+                channels=self.resources.rank_channels(rank),
+                remote_buffers=self.resources.remote_buffers(rank),
+                semaphores=(0,) * self.semaphores[rank],
+            )
+            for rank, mine in enumerate(blocks)
+        ]
+
+    def _plan_block(self, number: int, block_id: int, made: Emitter) -> PlanBlock:
+        names = self.resources.blocks[number]
+        return PlanBlock(block_id, tuple(made.operations), names.block_channels(), names.block_remotes())
+
+    def _known_to_blocks(self) -> Known:
+        """What each step knows to be done with data and all, as in `Steps.known`."""
+        return self.steps.known
+
+    def _waits(self, node: Node) -> Sequence[int]:
+        """The steps that one has to wait for, and if only by its message."""
+        return self.steps.before[node.index]
+
+    def _pair_blocks(self) -> None:
+        """A semaphore for each wait for another thread block of the rank that nothing else keeps."""
+        nodes, known = self.steps.nodes, self.known_to_blocks
+        for node in nodes:
+            waits = self._waits(node)
+            for wait in waits:
+                other = nodes[wait]
+                is_implied = any(known[each, other.block] > other.at for each in waits if each != wait)
+                if other.block == node.block or other.rank != node.rank or is_implied:
+                    continue
+                self.releases.setdefault(wait, []).append(self.semaphores[node.rank])
+                self.acquires.setdefault(node.index, []).append(self.semaphores[node.rank])
+                self.semaphores[node.rank] += 1
+
+    def _last_knowledge(self) -> list[Known]:
+        """By rank, how many steps of each thread block surely are done when its kernel ends."""
+        known = [np.zeros(len(self.steps.blocks), dtype=np.int32) for _ in self.semaphores]
+        for block in self.steps.blocks:
+            if block.nodes:
+                np.maximum(known[block.rank], self.steps.known[block.nodes[-1]], out=known[block.rank])
+        return known
+
+    def _find_handshakes(self) -> frozenset[int]:
+        """The messages whose sender must be told first that the receiver's kernel has begun."""
+        begun = [0] * len(self.steps.nodes)
+        asked = set()
+        for index in self.steps.order:
+            node = self.steps.nodes[index]
+            begun[index] = 1 << node.rank
+            for wait in self.steps.before[index]:
+                begun[index] |= begun[wait]
+            message = self.steps.sent.get(index)
+            if message is None or begun[index] >> message.dst & 1 or self._is_left(message):
+                continue
+            asked.add(index)
+            begun[index] |= 1 << message.dst
+        return frozenset(asked)
+
+    def _is_left(self, message: Message) -> bool:
+        """Whether the sender ends each call knowing that the receiver is done with where a message lands.
+
+        That is in scratch, which no caller touches between calls.
+        """
+        place = self.landings.at[message.send]
+        if place.buffer is not Buffer.SCRATCH:
+            return False
+        last = self.last_knowledge[message.src]
+        users = {*self.landings.users(message.dst, place), *self.landing_in.get((message.dst, place), ())}
+        return all(last[node.block] > node.at for node in map(self.done_with.__getitem__, users))
+
+    def _block(self, block: Block) -> Emitter:
+        made = Emitter()
+        mine = [self.steps.nodes[index] for index in block.nodes]
+        heard = [
+            (self.steps.received[node.index], node) for node in mine if node.index in self.steps.received
+        ]
+        made.tell_started([self._end(each, node) for each, node in heard if each.send in self.handshakes])
+        ends: list[int] = []
+        for run in self.runs[mine[0].block] if mine else ():
+            self._nodes(run, made)
+            ends += [len(made.operations)] * len(run)
+        made.finish()
+        self.ends.append(ends)
+        return made
+
+    def _end(self, message: Message, node: Node) -> tuple[Channel, int]:
+        """Its thread block's end of the channel of a message."""
+        kind = self.resources.kind(message.src, message.dst)
+        return kind, self.resources.channel(node.block, message.connection)
+
+    def _runs(self, block: Block) -> list[list[Node]]:
+        """A block's steps, together where they become one operation."""
+        mine = [self.steps.nodes[index] for index in block.nodes]
+        runs: list[list[Node]] = []
+        at = 0
+        while at < len(mine):
+            runs.append(self._run(mine, at))
+            at += len(runs[-1])
+        return runs
+
+    def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
+        """A step, and those behind it that become one operation with it.
+
+        A sum is stored where it is copied, if nobody else wants it, and sent on in one pass.
+        """
+        taken = [mine[first]]
+        if mine[first].step.op is not Op.REDUCE:
+            return taken
+        place = target(mine[first].step, mine[first].rank, self.names)
+        wanted = [Op.SEND, Op.COPY]
+        for node in mine[first + 1 : first + 3]:
+            is_next = node.step.op in wanted and source(node.step, node.rank, self.names) == place
+            if not is_next or node.index in self.acquires:
+                break
+            if node.step.op is Op.SEND and self._end(self.steps.sent[node.index], node)[0] is Channel.PORT:
+                break
+            if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], place):
+                break
+            wanted = wanted[wanted.index(node.step.op) + 1 :]
+            taken.append(node)
+        return taken
+
+    def _is_wanted_here_only(self, run: Sequence[Node], place: Place) -> bool:
+        """Whether nothing but these steps, and what is done before them, reads or writes a place."""
+        mine = {node.index for node in run}
+        return place.buffer is Buffer.SCRATCH and all(
+            user in mine or self.steps.is_before(user, run[0].index)
+            for user in self.landings.users(run[0].rank, place)
+        )
+
+    def _nodes(self, taken: Sequence[Node], made: Emitter) -> None:
+        """A step, or several that become one operation."""
+        for node in taken:
+            for semaphore in self.acquires.get(node.index, ()):
+                made.acquire(semaphore)
+        received = self.steps.received.get(taken[0].index)
+        sending = next((node for node in taken if node.index in self.steps.sent), None)
+        if received is not None:
+            made.wait(*self._end(received, taken[0]))
+        if sending is not None and sending.index in self.handshakes:
+            made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
+        if len(taken) > 1:
+            self._sum(taken, sending, made)
+        else:
+            self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
+        releases = [each for node in taken for each in self.releases.get(node.index, ())]
+        if releases:
+            made.release(releases)
+
+    def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
+        """A sum, and what becomes of it, in one operation."""
+        first, last = taken[0], taken[-1]
+        reads = [target(first.step, first.rank, self.names), source(first.step, first.rank, self.names)]
+        stored = target(last.step if last.step.op is Op.COPY else first.step, first.rank, self.names)
+        if sending is None:
+            made.work(OpName.REDUCE, reads, [stored])
+            return
+        message = self.steps.sent[sending.index]
+        made.work(OpName.REDUCE_SEND, reads, [stored], [self._remote(sending, message)], Channel.MEMORY)
+        made.signal(*self._end(message, sending))
+
+    def _work(self, node: Node, received: Message | None, sent: Message | None, made: Emitter) -> None:
+        op, step = node.step.op, node.step
+        wanted = target(step, node.rank, self.names)
+        if op is Op.COPY:
+            taken = source(step, node.rank, self.names)
+            if taken != wanted:
+                made.work(OpName.COPY, [taken], [wanted], alone=self._is_alone(node, taken, wanted))
+        elif op is Op.REDUCE:
+            made.work(OpName.REDUCE, [wanted, source(step, node.rank, self.names)], [wanted])
+        elif op is Op.SEND and sent is not None:
+            self._put(node, sent, source(step, node.rank, self.names), made)
+        elif received is not None and op in ADDING:
+            self._add(node, received, sent, made)
+        elif received is not None:
+            landed = self.landings.at[received.send]
+            if sent is not None:
+                self._put(node, sent, landed, made)
+            if received.send not in self.landings.direct:
+                made.work(OpName.COPY, [landed], [wanted])
+
+    def _is_alone(self, copy: Node, taken: Place, wanted: Place) -> bool:
+        """Whether nothing else touches what is copied, but to read it, and where it goes."""
+        readers = self.landings.users(copy.rank, taken) - {copy.index}
+        written = (target(self.steps.nodes[each].step, copy.rank, self.names) for each in readers)
+        return (
+            taken.buffer is not Buffer.SCRATCH
+            and self.landings.users(copy.rank, wanted) == {copy.index}
+            and all(
+                self.steps.nodes[each].step.op is Op.SEND or not place.overlaps(taken)
+                for each, place in zip(readers, written, strict=True)
+            )
+        )
+
+    def _add(self, node: Node, received: Message, sent: Message | None, made: Emitter) -> None:
+        landed = self.landings.at[received.send]
+        stored = target(node.step, node.rank, self.names) if writes(node.step) else landed
+        reads = [source(node.step, node.rank, self.names), landed]
+        if sent is None:
+            made.work(OpName.REDUCE, reads, [stored])
+            return
+        kind, channel = self._end(sent, node)
+        if kind is Channel.MEMORY:
+            made.work(OpName.REDUCE_SEND, reads, [stored], [self._remote(node, sent)], kind)
+            made.signal(kind, channel)
+        else:
+            made.work(OpName.REDUCE, reads, [stored])
+            self._put(node, sent, stored, made)
+
+    def _put(self, node: Node, message: Message, taken: Place, made: Emitter) -> None:
+        kind, channel = self._end(message, node)
+        there = self._remote(node, message)
+        if kind is Channel.MEMORY:
+            made.work(OpName.PUT, [taken], [], [there], kind)
+            made.signal(kind, channel)
+        else:
+            stays = self._stays(node, message, taken)
+            made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
+
+    def _stays(self, node: Node, message: Message, taken: Place) -> bool:
+        """Whether what goes through a port is left as it is until a later put of the channel is complete."""
+        own_scratch = self.steps.program.ranks[node.rank].scratch_chunks
+        if message.send == self.last_on[message.connection]:
+            return False
+        if taken.buffer is Buffer.SCRATCH and taken.index >= own_scratch:
+            return False
+        return all(
+            user == node.index or self.steps.is_before(user, node.index)
+            for user in self.landings.users(node.rank, taken)
+            if writes(self.steps.nodes[user].step)
+            and target(self.steps.nodes[user].step, node.rank, self.names).overlaps(taken)
+        )
+
+    def _remote(self, node: Node, message: Message) -> Range:
+        place = self.landings.at[message.send]
+        number = self.resources.remote(node.rank, node.block, message.dst, place.buffer)
+        return Range(place.index, place.size, remote=number)

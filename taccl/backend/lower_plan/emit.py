@@ -1,0 +1,168 @@
+"""The operations of one thread block, with a meeting of its threads wherever one is needed and nowhere else.
+
+It knows what order threads keep by themselves; why an operation is there it must not know. Lane 0 may tell
+and push what it heard itself; what others heard, or what the threads of the block wrote, takes a meeting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taccl.backend.lower_plan.places import Place
+from taccl.backend.plan import Channel, Operation, OpName, Range
+
+#: Semaphores that an operation takes.
+MAX_SEMAPHORES = 16
+#: Channels that it takes.
+MAX_CHANNELS = 8
+
+
+class Emitter:
+    """A thread block in the making: `operations` so far."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._read: list[Place] = []  # since the threads met
+        self._written: list[Place] = []
+        self._moved = False  # whether data was moved since then, here or to peers
+        self._heard_by_first = False
+        self._heard_by_others = False
+        self._acquired: list[int] = []  # that are still to be waited for
+
+    def acquire(self, semaphore: int) -> None:
+        """Wait for another block of the rank, before whatever comes next."""
+        self._acquired.append(semaphore)
+
+    def wait(self, kind: Channel, channel: int, *, relaxed: bool = False) -> None:
+        """Wait for the next signal of a channel."""
+        self._wait_for_blocks()
+        name = OpName.RELAXED_WAIT if relaxed else OpName.WAIT
+        self.operations.append(Operation(name, channel=kind, channels=(channel,)))
+        self._heard_by_first = True
+
+    def tell_started(self, ends: Sequence[tuple[Channel, int]]) -> None:
+        """Signal through these channels that the rank's kernel has begun; before all else."""
+        for kind in Channel:
+            mine = [channel for each, channel in ends if each is kind]
+            for first in range(0, len(mine), MAX_CHANNELS):
+                part = tuple(mine[first : first + MAX_CHANNELS])
+                self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=part))
+
+    def signal(self, kind: Channel, channel: int) -> None:
+        """Signal that all that came before is done."""
+        self._published()
+        self.operations.append(Operation(OpName.SIGNAL, channel=kind, channels=(channel,)))
+
+    def release(self, semaphores: Sequence[int]) -> None:
+        """Tell other blocks of the rank that all that came before is done."""
+        self._published()
+        if len(semaphores) > 1 and self._heard_by_first:
+            self.meet()
+        for first in range(0, len(semaphores), MAX_SEMAPHORES):
+            part = tuple(semaphores[first : first + MAX_SEMAPHORES])
+            self.operations.append(Operation(OpName.RELEASE, semaphores=part))
+
+    def work(
+        self,
+        name: OpName,
+        reads: Sequence[Place],
+        writes: Sequence[Place],
+        targets: Sequence[Range] = (),
+        channel: Channel | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Move or add up data: from places of the rank to places of the rank, then to peers.
+
+        `alone` : nothing else that the rank or a peer does has to do with it.
+        """
+        self._wait_for_blocks()
+        has_heard = self._heard_by_first or self._heard_by_others
+        if (has_heard and not alone) or self._conflicts(reads, writes):
+            self.meet()
+        self._note(reads, writes)
+        mine = tuple(own(each) for each in writes)
+        self.operations.append(
+            Operation(name, channel, (), tuple(own(each) for each in reads), (*mine, *targets))
+        )
+
+    def packets(
+        self,
+        name: OpName,
+        reads: Sequence[Place],
+        packets: Sequence[Place],
+        writes: Sequence[Place],
+        targets: Sequence[Range] = (),
+        *,
+        kind: Channel | None = None,
+        channel: int | None = None,
+    ) -> None:
+        """Make, send or take packets: who reads them waits for them, and they need no meeting.
+
+        Parameters
+        ----------
+        reads, packets : sources, the plain ones first.
+        writes, targets : of the rank, plain or packets, and of peers.
+        channel : of a put through a port.
+        """
+        self._wait_for_blocks()
+        if self._heard_by_first or self._heard_by_others or self._conflicts(reads, writes):
+            self.meet()
+        self._note(reads, writes)
+        self.operations.append(
+            Operation(
+                name,
+                kind,
+                () if channel is None else (channel,),
+                tuple(own(each) for each in (*reads, *packets)),
+                (*(own(each) for each in writes), *targets),
+            )
+        )
+
+    def push(self, name: OpName, channel: int, reads: Sequence[Place], targets: Sequence[Range]) -> None:
+        """Put through a port and signal; lane 0 does it."""
+        self._published()
+        self._note(reads, ())
+        sources = tuple(own(each) for each in reads)
+        self.operations.append(Operation(name, Channel.PORT, (channel,), sources, tuple(targets)))
+
+    def finish(self) -> None:
+        """Wait for what is still to be waited for."""
+        self._wait_for_blocks()
+
+    def meet(self) -> None:
+        """All threads of the block meet."""
+        self.operations.append(Operation(OpName.NOP))
+        self._read, self._written = [], []
+        self._moved = self._heard_by_first = self._heard_by_others = False
+
+    def _published(self) -> None:
+        self._wait_for_blocks()
+        if self._moved or self._heard_by_others:
+            self.meet()
+
+    def _wait_for_blocks(self) -> None:
+        for first in range(0, len(self._acquired), MAX_SEMAPHORES):
+            part = tuple(self._acquired[first : first + MAX_SEMAPHORES])
+            self.operations.append(Operation(OpName.ACQUIRE, semaphores=part))
+            self._heard_by_first = True
+            self._heard_by_others |= len(part) > 1
+        self._acquired = []
+
+    def _conflicts(self, reads: Sequence[Place], writes: Sequence[Place]) -> bool:
+        return any(
+            one.overlaps(other)
+            for mine, theirs in ((writes, self._read), (writes, self._written), (reads, self._written))
+            for one in mine
+            for other in theirs
+        )
+
+    def _note(self, reads: Sequence[Place], writes: Sequence[Place]) -> None:
+        self._read += reads
+        self._written += writes
+        self._moved = True
+
+
+def own(place: Place) -> Range:
+    """A place of the rank itself as an operand."""
+    return Range(place.index, place.size, buffer=place.buffer)

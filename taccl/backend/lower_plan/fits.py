@@ -1,0 +1,136 @@
+"""Whether a plan keeps to what the runtime has room for, and which sizes of calls it can serve.
+
+It knows the runtime's limits; how the plan was made it must not know. A plan over a limit overwrites memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
+from taccl.errors import ProgramLimitError, UnitError
+from taccl.problem import Problem
+from taccl.units import format_size
+
+#: Of a thread block; all but the operations of each kind.
+MAX_OPERATIONS = 64
+MAX_CHANNELS = 16
+MAX_REMOTES = 16
+#: Thread blocks that run at once on the largest GPU; port channels, and memories of ports, of a rank.
+MAX_BLOCKS = 304
+MAX_PORT_CHANNELS = 1024
+MAX_PORT_MEMORIES = 509
+#: Offsets have 32 bits; messages are cut in units of so many bytes.
+MAX_BUFFER_BYTES = 2**32
+UNIT_BYTES = 16
+#: The smallest size is read as a number of 31 bits.
+MAX_MIN_BYTES = 2**31 - 1
+_FINDINGS = 5
+
+
+def check_plan_fits(plan: ExecutionPlan) -> None:
+    """Raise unless the runtime has room for a plan.
+
+    Raises
+    ------
+    ProgramLimitError : the limits exceeded, with the rank and the number that exceeds each.
+    """
+    findings = [each for rank in plan.ranks for each in _findings(rank)]
+    if findings:
+        raise ProgramLimitError(
+            "the plan is too large for MSCCL++",
+            findings=findings[:_FINDINGS],
+            hint="fewer chunks or instances",
+        )
+
+
+def _findings(rank: RankPlan) -> Iterator[str]:
+    who = f"rank {rank.rank}"
+    if len(rank.blocks) > MAX_BLOCKS:
+        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {MAX_BLOCKS}, which all run at once"
+    for block in rank.blocks:
+        for count, limit, what in (
+            (len(block.operations), MAX_OPERATIONS, "operations"),
+            *((len(block.channels_of(kind)), MAX_CHANNELS, f"{kind.value} channels") for kind in Channel),
+            *((len(block.remotes_of(kind)), MAX_REMOTES, f"{kind.value} buffers") for kind in Channel),
+        ):
+            if count > limit:
+                yield f"{who}, thread block {block.id}: {count} {what}; the limit is {limit}"
+    ports = len(rank.peers_of(Channel.PORT))
+    if ports > MAX_PORT_CHANNELS:
+        yield f"{who}: {ports} port channels; the limit is {MAX_PORT_CHANNELS}"
+    memories = sum(Channel.PORT in each.access for each in rank.remote_buffers)
+    if memories > MAX_PORT_MEMORIES:
+        yield f"{who}: {memories} memories of others behind ports; the limit is {MAX_PORT_MEMORIES}"
+
+
+def message_chunks(plan: ExecutionPlan) -> int:
+    """Chunks of what the runtime calls the message: of an AllGather the output, else the input."""
+    first = plan.ranks[0]
+    return first.output_chunks if plan.collective == "allgather" else first.input_chunks
+
+
+def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> ExecutionPlan:
+    """The plan for those sizes of its window whose buffers have offsets of 32 bits.
+
+    Parameters
+    ----------
+    size_bytes : of the call that it is meant for; None: any in the window.
+
+    Raises
+    ------
+    UnitError : it cannot serve a call of that size, or none in the window.
+    """
+    chunks = message_chunks(plan)
+    unit = chunks * UNIT_BYTES
+    largest = max(
+        max(rank.input_chunks, rank.output_chunks, rank.scratch_chunks * (2 if plan.moves_packets else 1))
+        * (2 if plan.double_scratch else 1)
+        for rank in plan.ranks
+    )
+    most = (MAX_BUFFER_BYTES - 1) // (largest * UNIT_BYTES) * unit
+    low = min(max(1, -(-plan.min_bytes // unit)) * unit, MAX_MIN_BYTES)
+    high = min(plan.max_bytes if plan.max_bytes < NO_LARGEST else most, most) // unit * unit
+    if size_bytes is not None and size_bytes % unit:
+        raise UnitError(
+            f"MSCCL++ serves calls of this plan in multiples of {unit} bytes: {UNIT_BYTES} for each of "
+            f"{chunks} chunks",
+            hint=f"--size {-(-size_bytes // unit) * unit}, or fewer chunks",
+        )
+    if high < low or (size_bytes is not None and size_bytes > most):
+        raise UnitError(
+            f"buffers of this plan have {largest} chunks and at most {MAX_BUFFER_BYTES - 1} bytes, so it "
+            f"serves calls of {unit} to {most} bytes ({format_size(most)})",
+            hint="another size, or a schedule that takes less scratch",
+        )
+    return replace(plan, min_bytes=low, max_bytes=high)
+
+
+def check_problem_fits(
+    problem: Problem, instances: int, min_bytes: int | None = None, max_bytes: int | None = None
+) -> None:
+    """Refuse a problem that no plan can carry out, whatever the schedule is.
+
+    Raises
+    ------
+    UnitError : the runtime does not serve calls of that size, or none of the sizes asked for.
+    """
+    collective = problem.collective
+    sizes = sizes_of(collective, problem.size_bytes, min_bytes, max_bytes)
+    chunks = sizes.chunks_per_loop * instances
+    unit = chunks * UNIT_BYTES
+    if problem.size_bytes % unit:
+        raise UnitError(
+            f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
+            f"{problem.size_bytes} bytes are no multiple of {unit}",
+            hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-xml",
+        )
+    low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)
+    if low > min(high, MAX_MIN_BYTES):
+        raise UnitError(
+            f"MSCCL++ serves no call of {sizes.min_bytes} to {sizes.max_bytes} bytes: they are multiples of "
+            f"{unit} bytes, and offsets have 32 bits",
+            hint="another size, or --no-xml for the schedule alone",
+        )

@@ -1,0 +1,90 @@
+"""The channels, remote buffers and semaphores of a plan, by the numbers that ranks and blocks give them.
+
+It knows messages between thread blocks and where ranks are; operations it must not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from taccl.backend.lower_plan.steps import Steps
+from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, RankChannels, RemoteBuffer
+from taccl.backend.program import Buffer
+
+#: The thread blocks that send and receive.
+Connection = tuple[int, int]
+_KINDS = (Channel.MEMORY, Channel.PORT)
+
+
+@dataclass(slots=True)
+class BlockNumbers:
+    """What a thread block names, by kind of channel: numbers of its rank, in the order of its own."""
+
+    channels: dict[Channel, list[int]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
+    remotes: dict[Channel, list[int]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
+
+    def block_channels(self) -> tuple[BlockChannels, ...]:
+        """As a plan has them."""
+        return tuple(BlockChannels(kind, tuple(ids)) for kind, ids in self.channels.items() if ids)
+
+    def block_remotes(self) -> tuple[BlockRemotes, ...]:
+        """As a plan has them."""
+        return tuple(BlockRemotes(kind, tuple(ids)) for kind, ids in self.remotes.items() if ids)
+
+
+class Resources:
+    """A channel for each connection that carries anything, and all else as it is asked for.
+
+    Parameters
+    ----------
+    node_of : by rank; ranks of one node write into each other's memory, others go through ports.
+    """
+
+    def __init__(self, steps: Steps, node_of: Sequence[int]) -> None:
+        self.node_of = node_of
+        self.blocks = [BlockNumbers() for _ in steps.blocks]
+        self._peers: dict[tuple[int, Channel], list[int]] = {}
+        self._remotes: dict[int, dict[tuple[int, Buffer, Channel], int]] = {}
+        self._local: dict[tuple[int, Connection], int] = {}
+        for message in steps.messages:
+            if (message.connection[0], message.connection) in self._local:
+                continue
+            kind = self.kind(message.src, message.dst)
+            for rank, peer, block in (
+                (message.src, message.dst, message.connection[0]),
+                (message.dst, message.src, message.connection[1]),
+            ):
+                peers, ids = self._peers.setdefault((rank, kind), []), self.blocks[block].channels[kind]
+                self._local[block, message.connection] = len(ids)
+                ids.append(len(peers))
+                peers.append(peer)
+
+    def kind(self, src: int, dst: int) -> Channel:
+        """Through what two ranks reach each other."""
+        return Channel.MEMORY if self.node_of[src] == self.node_of[dst] else Channel.PORT
+
+    def channel(self, block: int, connection: Connection) -> int:
+        """Which of the block's channels is its end of a connection."""
+        return self._local[block, connection]
+
+    def remote(self, rank: int, block: int, owner: int, buffer: Buffer) -> int:
+        """Which of the block's remote buffers is a buffer of another rank."""
+        kind = self.kind(rank, owner)
+        known = self._remotes.setdefault(rank, {})
+        number = known.setdefault((owner, buffer, kind), len(known))
+        ids = self.blocks[block].remotes[kind]
+        if number not in ids:
+            ids.append(number)
+        return ids.index(number)
+
+    def rank_channels(self, rank: int) -> tuple[RankChannels, ...]:
+        """As a plan has them."""
+        found = ((kind, self._peers.get((rank, kind), [])) for kind in _KINDS)
+        return tuple(RankChannels(kind, tuple(peers)) for kind, peers in found if peers)
+
+    def remote_buffers(self, rank: int) -> tuple[RemoteBuffer, ...]:
+        """As a plan has them."""
+        return tuple(
+            RemoteBuffer(owner, buffer, (kind,)) for owner, buffer, kind in self._remotes.get(rank, {})
+        )

@@ -1,0 +1,97 @@
+"""The target whose files are MSCCL++ plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from taccl import units
+from taccl.backend.lower.carried import FEATURES, REASONS
+from taccl.backend.lower_plan import lower_to_plan
+from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.translate import COLLECTIVES
+from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document
+from taccl.backend.mscclpp.writer import to_json
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.backend.verify.report import Report
+from taccl.backend.verify_plan import verify_plan_document
+from taccl.backend.verify_plan.versions import NEWEST
+from taccl.collective import Collective
+from taccl.errors import CollectiveError
+from taccl.problem import Problem
+from taccl.schedule import Schedule
+
+#: What the first key of a saved schedule says; it is JSON, too.
+_SCHEDULE = b'"taccl-schedule"'
+
+
+def begins_as_plan(content: bytes) -> bool:
+    """Whether a file is a JSON object other than a saved schedule, well formed or not."""
+    return content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _SCHEDULE not in content
+
+
+def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:
+    if collective not in COLLECTIVES:
+        raise CollectiveError(
+            f"MSCCL++ has no {collective}: no call of its libraries asks for it",
+            hint=f"it has {', '.join(COLLECTIVES)}; another --target, or --no-xml for the schedule alone",
+        )
+    return [(NEWEST.name,)]
+
+
+def _refuse(problem: Problem, options: LoweringOptions) -> None:
+    check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
+
+
+def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
+    return [Lowered(lower_to_plan(schedule, options), (NEWEST.name,))]
+
+
+def _verify(
+    document: PlanDocument,
+    /,
+    *,
+    readers: Sequence[str] | None,
+    collective: Collective | None,
+    root: int | None,
+) -> Report:
+    return verify_plan_document(document, targets=readers, collective=collective, root=root)
+
+
+def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> list[str]:
+    """Which calls are served, and how mscclpp's own test runs it."""
+    sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
+    unit = 16 * message_chunks(plan)
+    way = "in place" if plan.in_place else "out of place"
+    lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
+    if path is not None and plan.collective != "broadcast":
+        place = " --in_place" if plan.in_place else ""
+        lines.append(
+            f"mscclpp: mpirun -np {plan.num_ranks} python3 python/test/executor_test.py "
+            f"-path {path.resolve()} --size {plan.max_bytes}{place}"
+            + (" --packet_type LL16" if plan.moves_packets else "")
+        )
+    return lines
+
+
+TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
+    Target(
+        name="mscclpp",
+        title="plans for microsoft/mscclpp v0.10 (JSON)",
+        format="json",
+        runtimes=(NEWEST.name,),
+        limits=TargetLimits(instances=64),
+        lower=_lower,
+        write=to_json,
+        features=FEATURES,
+        reasons=REASONS,
+        read=parse_plan_document,
+        verify=_verify,
+        protocols=("Simple", "LL"),
+        readers_of=_readers_of,
+        refuse=_refuse,
+        use=_use,
+        knows=begins_as_plan,
+    ),
+)

@@ -1,0 +1,192 @@
+"""Values of JSON objects by key and type, with a fault for each that is not what it should be.
+
+It knows what JSON has and how the runtime's reader takes it; what a plan is it must not know. Every fault has
+a place, and reading goes on with a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from taccl.arguments import shown
+from taccl.backend.mscclpp.json_text import Twice
+
+_ChoiceT = TypeVar("_ChoiceT", bound=Enum)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in a file that cannot be understood.
+
+    Parameters
+    ----------
+    place : where, as `gpus[0].threadblocks[1].ops[2].src_buff[0].index`.
+    message : what is wrong there; it follows the place.
+    missing : a key that the runtime reads without asking is not there.
+    guessed : the plan has a guess in its place, and executing it would mean nothing. Otherwise it has what
+        the runtime reads.
+    """
+
+    place: str
+    message: str
+    hint: str | None
+    missing: bool
+    guessed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A key that the runtime never looks at."""
+
+    place: str
+    key: str
+
+
+class Values:
+    """Reads values, and holds the faults found and the keys skipped."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.ignored: list[Ignored] = []
+
+    def look(self, row: dict[str, object], place: str, known: Collection[str]) -> None:
+        """Note the keys of an object that the runtime skips, and one that is there twice."""
+        if isinstance(row, Twice):
+            message = "is given twice; the runtime takes the last one"
+            self.fault(join(place, row.twice), message, "remove one of them", guessed=False)
+        self.ignored += [Ignored(place, key) for key in row if key not in known]
+
+    def each(
+        self,
+        row: dict[str, object],
+        key: str,
+        place: str,
+        read: Callable[[dict[str, object], str], _T],
+        needed: bool = True,
+    ) -> tuple[_T, ...]:
+        """Each object of a list, read by `read`, which is given its place."""
+        if not needed and key not in row:
+            return ()
+        objects = []
+        for number, value in enumerate(self.sequence(row, key, place)):
+            where = f"{join(place, key)}[{number}]"
+            if isinstance(value, dict):
+                objects.append(read(value, where))
+            else:
+                self.fault(where, f"must be an object, not {spelled(value)}")
+        return tuple(objects)
+
+    def sequence(self, row: dict[str, object], key: str, place: str) -> list[object]:
+        """The list at a key."""
+        value = row.get(key)
+        if isinstance(value, list):
+            return value
+        self.wrong(row, key, place, "a list")
+        return []
+
+    def inside(
+        self, row: dict[str, object], key: str, place: str, known: Collection[str]
+    ) -> dict[str, object] | None:
+        """The object at a key; None if there is none."""
+        if key not in row:
+            return None
+        value = row[key]
+        if not isinstance(value, dict):
+            self.wrong(row, key, place, "an object")
+            return None
+        self.look(value, join(place, key), known)
+        return value
+
+    def numbers(self, row: dict[str, object], key: str, place: str, needed: bool = True) -> tuple[int, ...]:
+        if not needed and key not in row:
+            return ()
+        where = join(place, key)
+        values = self.sequence(row, key, place)
+        return tuple(self.as_whole(value, f"{where}[{number}]") for number, value in enumerate(values))
+
+    def whole(self, row: dict[str, object], key: str, place: str, default: int | None = None) -> int:
+        if key not in row:
+            if default is None:
+                self.wrong(row, key, place, "a whole number")
+            return default or 0
+        return self.as_whole(row[key], join(place, key))
+
+    def as_whole(self, value: object, place: str) -> int:
+        if type(value) is not int:
+            hint = "the runtime cuts off what follows the point" if isinstance(value, float) else None
+            self.fault(place, f"must be a whole number, not {spelled(value)}", hint)
+            return 0
+        if not -(2**63) <= value < 2**64:
+            self.fault(place, f"is {spelled(value)}, which does not fit in 64 bits")
+            return 0
+        return value
+
+    def boolean(self, row: dict[str, object], key: str, place: str, default: bool | None) -> bool:
+        value = row.get(key, default)
+        if not isinstance(value, bool):
+            self.wrong(row, key, place, "true or false")
+            return False
+        return value
+
+    def text(self, row: dict[str, object], key: str, place: str) -> str:
+        value = row.get(key)
+        if not isinstance(value, str):
+            self.wrong(row, key, place, "a text")
+            return ""
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            self.fault(join(place, key), "has half of a surrogate pair, which is no text")
+            return ""
+        return value
+
+    def choice(
+        self, row: dict[str, object], key: str, place: str, members: dict[str, _ChoiceT]
+    ) -> _ChoiceT | None:
+        if key not in row:
+            self.wrong(row, key, place, f"one of {', '.join(members)}")
+            return None
+        return self.chosen(row[key], join(place, key), members)
+
+    def chosen(self, value: object, place: str, members: dict[str, _ChoiceT]) -> _ChoiceT | None:
+        """One of some words; None, and a fault, for any other."""
+        member = members.get(value) if isinstance(value, str) else None
+        if member is None:
+            self.fault(
+                place, f"is {spelled(value)}, which means nothing there", f"one of {', '.join(members)}"
+            )
+        return member
+
+    def wrong(self, row: dict[str, object], key: str, place: str, what: str) -> None:
+        if key in row:
+            self.fault(join(place, key), f"must be {what}, not {spelled(row[key])}")
+            return
+        hint = f"add it: {what}; the runtime reads it without asking whether it is there"
+        self.fault(join(place, key), "is missing", hint, missing=True)
+
+    def fault(
+        self,
+        place: str,
+        message: str,
+        hint: str | None = None,
+        *,
+        missing: bool = False,
+        guessed: bool = True,
+    ) -> None:
+        self.faults.append(Fault(place, message, hint, missing, guessed))
+
+
+def join(place: str, key: str) -> str:
+    """The place of a key of the object at `place`."""
+    return f"{place}.{key}" if place else key
+
+
+def spelled(value: object) -> str:
+    """A value in a message: short ones as they are written, long ones by their kind."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return shown(value)

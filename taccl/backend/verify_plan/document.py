@@ -1,0 +1,75 @@
+"""What is in the file but not in the plan: values that could not be read, and keys that the runtime skips."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taccl.arguments import shown
+from taccl.backend.mscclpp.reader import KNOWN_KEYS, PlanDocument
+from taccl.backend.mscclpp.values import Fault
+from taccl.backend.verify.report import Collector, Finding
+
+_PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
+#: So many of each are told; finding their lines is a walk through the text.
+_TOLD = 100
+
+
+def check_document(document: PlanDocument, collector: Collector) -> None:
+    """Findings for all that the plan itself no longer shows."""
+    faults, ignored = document.faults, document.ignored
+    lines = document.lines(
+        [fault.place for fault in faults[:_TOLD]] + [each.place for each in ignored[:_TOLD]]
+    )
+    for fault in faults:
+        finding = _finding(fault.place, _rule(fault), f"{fault.place} {fault.message}", lines)
+        hint = fault.hint or "correct it"
+        collector.add(replace(finding, hint=hint, refusal="load" if fault.guessed else None), fault.guessed)
+    for each in ignored:
+        near = difflib.get_close_matches(each.key[:100], KNOWN_KEYS, n=1)
+        message = f"{each.place or 'the plan'} has a key {shown(each.key)}, which the runtime skips"
+        hint = f"write {near[0]} if that is meant" if near else "remove it"
+        finding = _finding(each.place, "ignored-key", message, lines)
+        collector.add(replace(finding, severity="warning", hint=hint))
+
+
+def with_lines(findings: Sequence[Finding], document: PlanDocument) -> tuple[Finding, ...]:
+    """Findings with the line of the rank, thread block or operation that each is about."""
+    places = {each: _place(each) for each in findings if each.line is None and each.rank is not None}
+    lines = document.lines(set(places.values())) if places else {}
+    return tuple(replace(each, line=lines.get(places[each])) if each in places else each for each in findings)
+
+
+def _place(finding: Finding) -> str:
+    place = f"gpus[{finding.rank}]"
+    if finding.thread_block is not None:
+        place += f".threadblocks[{finding.thread_block}]"
+        if finding.step is not None:
+            place += f".ops[{finding.step}]"
+    return place
+
+
+def _rule(fault: Fault) -> str:
+    if fault.missing:
+        return "missing-key"
+    if not fault.guessed:
+        return "duplicate-key"
+    is_operation = ".ops[" in fault.place and fault.place.endswith("].name")
+    return "unknown-operation" if is_operation else "bad-value"
+
+
+def _finding(place: str, rule: str, message: str, lines: dict[str, int]) -> Finding:
+    match = _PLACE.match(place)
+    rank, block, step = (None, None, None) if match is None else match.groups()
+    return Finding(
+        "structure",
+        "error",
+        rule,
+        message,
+        rank=None if rank is None else int(rank),
+        thread_block=None if block is None else int(block),
+        step=None if step is None else int(step),
+        line=lines.get(place),
+    )

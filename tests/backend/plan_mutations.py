@@ -1,0 +1,265 @@
+"""Random damage to plans: one thing changed, as a slip of a writer or of a generator would."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from taccl.backend.plan import (
+    Barrier,
+    BlockChannels,
+    BlockRemotes,
+    ExecutionPlan,
+    Operation,
+    OpName,
+    PlanBlock,
+    Range,
+    RankChannels,
+    RankPlan,
+    Share,
+    Turns,
+)
+from taccl.backend.program import Buffer
+
+KIN = (
+    {OpName.SIGNAL, OpName.RELAXED_SIGNAL},
+    {OpName.WAIT, OpName.RELAXED_WAIT},
+    {OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH},
+    {OpName.RELEASE, OpName.ACQUIRE},
+    {OpName.REDUCE_PACKETS, OpName.REDUCE_COPY_PACKETS},
+    {OpName.READ_REDUCE, OpName.READ_REDUCE_SEND},
+    {OpName.REDUCE, OpName.REDUCE_SEND},
+    {OpName.NOP, OpName.BARRIER},
+)
+
+
+def without(plan: ExecutionPlan, rank: int, block: int, step: int) -> ExecutionPlan:
+    """A plan that lacks one operation."""
+
+    def lacks(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        return operations[:step] + operations[step + 1 :]
+
+    return _with_operations(plan, rank, block, lacks)
+
+
+def mutate(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    """What was done, and the plan with that done; perhaps the same, where there was nothing to do."""
+    kind = dice.choice([_operations, _operations, _operations, _operand, _operand, _field, _block, _plan])
+    return kind(dice, plan)
+
+
+def _with_block(
+    plan: ExecutionPlan, rank: int, block: int, change: Callable[[PlanBlock], PlanBlock]
+) -> ExecutionPlan:
+    chosen = plan.ranks[rank]
+    blocks = list(chosen.blocks)
+    blocks[block] = change(blocks[block])
+    return _with_rank(plan, rank, replace(chosen, blocks=tuple(blocks)))
+
+
+def _with_rank(plan: ExecutionPlan, rank: int, chosen: RankPlan) -> ExecutionPlan:
+    return replace(plan, ranks=(*plan.ranks[:rank], chosen, *plan.ranks[rank + 1 :]))
+
+
+def _with_operations(
+    plan: ExecutionPlan,
+    rank: int,
+    block: int,
+    change: Callable[[tuple[Operation, ...]], tuple[Operation, ...]],
+) -> ExecutionPlan:
+    return _with_block(plan, rank, block, lambda each: replace(each, operations=change(each.operations)))
+
+
+def _somewhere(dice: random.Random, plan: ExecutionPlan) -> tuple[int, int]:
+    rank = dice.randrange(plan.num_ranks)
+    return rank, dice.randrange(len(plan.ranks[rank].blocks))
+
+
+def _inside(
+    dice: random.Random, change: Callable[[list[Operation]], str], said: list[str]
+) -> Callable[[tuple[Operation, ...]], tuple[Operation, ...]]:
+    """A change of the operations of a block, or of those of a pipeline in it."""
+
+    def changed(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        some = list(operations)
+        pipelines = [k for k, each in enumerate(some) if each.inner]
+        if pipelines and dice.random() < 0.7:
+            at = dice.choice(pipelines)
+            inner = list(some[at].inner)
+            said.append(f"in pipeline {at}: {change(inner)}")
+            some[at] = replace(some[at], inner=tuple(inner))
+        elif some:
+            said.append(change(some))
+        return tuple(some)
+
+    return changed
+
+
+def _operations(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    rank, block = _somewhere(dice, plan)
+    said: list[str] = []
+
+    def change(some: list[Operation]) -> str:
+        if not some:
+            return "nothing"
+        at, other = dice.randrange(len(some)), dice.randrange(len(some))
+        what = dice.choice(["lose", "lose", "swap", "swap", "move", "repeat", "rename"])
+        name = some[at].name.value
+        if what == "lose":
+            del some[at]
+        elif what == "swap":
+            other = min(at + 1, len(some) - 1)
+            some[at], some[other] = some[other], some[at]
+        elif what == "move":
+            some.insert(other, some.pop(at))
+        elif what == "repeat":
+            some.insert(other, some[at])
+        else:
+            kin = next((each for each in KIN if some[at].name in each), {some[at].name})
+            chosen = dice.choice(sorted(kin))
+            barrier = Barrier(0, 1) if chosen is OpName.BARRIER else None
+            some[at] = replace(some[at], name=chosen, barrier=some[at].barrier or barrier)
+        return f"{what} {at} ({name}) {other}"
+
+    mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
+    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+
+
+def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    rank, block = _somewhere(dice, plan)
+    said: list[str] = []
+
+    def change(some: list[Operation]) -> str:
+        rows = [k for k, each in enumerate(some) if each.sources or each.targets]
+        if not rows:
+            return "nothing"
+        at = dice.choice(rows)
+        key = dice.choice([key for key in ("sources", "targets") if getattr(some[at], key)])
+        ranges: list[Range] = list(getattr(some[at], key))
+        place = dice.randrange(len(ranges))
+        each = ranges[place]
+        what = dice.choice(["index", "index", "size", "whose", "order", "fewer"])
+        if what == "index":
+            ranges[place] = replace(each, index=max(0, each.index + dice.choice([-2, -1, 1, 2])))
+        elif what == "size":
+            ranges[place] = replace(each, size=max(1, each.size + dice.choice([-1, 1])))
+        elif what == "order":
+            dice.shuffle(ranges)
+        elif what == "fewer" and len(ranges) > 1:
+            del ranges[place]
+        elif each.buffer is not None:
+            ranges[place] = replace(each, buffer=dice.choice(list(Buffer)))
+        elif each.remote is not None:
+            ranges[place] = replace(each, remote=max(0, each.remote + dice.choice([-1, 1])))
+        some[at] = replace(some[at], **{key: tuple(ranges)})
+        return f"{what} of {key}[{place}] of {at} ({some[at].name.value})"
+
+    mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
+    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+
+
+def _field(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    rank, block = _somewhere(dice, plan)
+    said: list[str] = []
+
+    def change(some: list[Operation]) -> str:
+        if not some:
+            return "nothing"
+        at = dice.randrange(len(some))
+        each = some[at]
+        if each.channels:
+            numbers = list(each.channels)
+            numbers[dice.randrange(len(numbers))] = dice.randrange(4)
+            if dice.random() < 0.4:
+                dice.shuffle(numbers)
+            some[at] = replace(each, channels=tuple(numbers[: dice.choice([1, 8, 8])]))
+        elif each.semaphores:
+            some[at] = replace(each, semaphores=tuple(dice.randrange(4) for _ in each.semaphores))
+        elif each.barrier is not None:
+            barrier = Barrier(dice.randrange(3), max(1, each.barrier.num_blocks + dice.choice([-1, 0, 1])))
+            some[at] = replace(each, barrier=barrier)
+        elif each.turns is not None:
+            turns = Turns(each.turns.unit_bytes, max(1, each.turns.num_chunks + dice.choice([-1, 1])))
+            some[at] = replace(each, turns=turns)
+        if each.share is not None and dice.random() < 0.7:
+            parts = max(1, each.share.parts + dice.choice([-1, 0, 1]))
+            some[at] = replace(some[at], share=Share(dice.randrange(parts), parts))
+        return f"fields of {at} ({each.name.value})"
+
+    mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
+    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+
+
+def _block(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    rank, block = _somewhere(dice, plan)
+    chosen = plan.ranks[rank]
+    what = dice.choice(["channels", "remotes", "peers", "access", "scratch", "semaphore", "two blocks"])
+
+    def shuffled(numbers: tuple[int, ...], most: int) -> tuple[int, ...]:
+        some = list(numbers)
+        if dice.random() < 0.5 and some and most:
+            some[dice.randrange(len(some))] = dice.randrange(most)
+        else:
+            dice.shuffle(some)
+        return tuple(some)
+
+    if what == "channels":
+        mutant = _with_block(
+            plan,
+            rank,
+            block,
+            lambda each: replace(
+                each,
+                channels=tuple(
+                    BlockChannels(row.kind, shuffled(row.ids, len(chosen.peers_of(row.kind))))
+                    for row in each.channels
+                ),
+            ),
+        )
+    elif what == "remotes":
+        mutant = _with_block(
+            plan,
+            rank,
+            block,
+            lambda each: replace(
+                each,
+                remotes=tuple(
+                    BlockRemotes(row.kind, shuffled(row.ids, len(chosen.remote_buffers)))
+                    for row in each.remotes
+                ),
+            ),
+        )
+    elif what == "peers":
+        rows = tuple(
+            RankChannels(row.kind, shuffled(row.peers, 0), row.buffer, row.groups) for row in chosen.channels
+        )
+        mutant = _with_rank(plan, rank, replace(chosen, channels=rows))
+    elif what == "access" and chosen.remote_buffers:
+        remotes = list(chosen.remote_buffers)
+        at = dice.randrange(len(remotes))
+        remotes[at] = replace(remotes[at], buffer=dice.choice(list(Buffer)))
+        mutant = _with_rank(plan, rank, replace(chosen, remote_buffers=tuple(remotes)))
+    elif what == "semaphore" and chosen.semaphores:
+        some = list(chosen.semaphores)
+        some[dice.randrange(len(some))] += dice.choice([-1, 1])
+        mutant = _with_rank(plan, rank, replace(chosen, semaphores=tuple(some)))
+    elif what == "two blocks" and len(chosen.blocks) > 1:
+        blocks = list(chosen.blocks)
+        other = dice.randrange(len(blocks))
+        blocks[block], blocks[other] = (
+            replace(blocks[other], id=block),
+            replace(blocks[block], id=other),
+        )
+        mutant = _with_rank(plan, rank, replace(chosen, blocks=tuple(blocks)))
+    else:
+        fewer = max(0, chosen.scratch_chunks - 1)
+        mutant = _with_rank(plan, rank, replace(chosen, scratch_chunks=fewer))
+    return f"rank {rank}, block {block}: {what}", mutant
+
+
+def _plan(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    what = dice.choice(["in place", "halves", "protocol"])
+    if what == "in place":
+        return what, replace(plan, in_place=not plan.in_place)
+    if what == "halves":
+        return what, replace(plan, double_scratch=not plan.double_scratch)
+    return what, replace(plan, protocol="Simple" if plan.moves_packets else "LL")

@@ -1,0 +1,172 @@
+"""Plans for the tests of the backend: real files changed in one place, and plans drawn at random."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from taccl.backend.plan import (
+    Barrier,
+    BlockChannels,
+    BlockRemotes,
+    Channel,
+    ExecutionPlan,
+    Operation,
+    OpName,
+    PlanBlock,
+    Range,
+    RankChannels,
+    RankPlan,
+    RemoteBuffer,
+    Share,
+    Turns,
+)
+from taccl.backend.program import Buffer
+
+DATA = Path(__file__).parents[1] / "data" / "mscclpp"
+#: Plans that are not part of the project: tests of them are skipped where they are not at hand.
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "mscclpp"
+
+ALLGATHER = "napkin-allgather_2"
+ALLREDUCE = "napkin-allreduce_2"
+RELAY = "napkin-relay_3"
+PACKETS = "repo-allreduce_packet_2"
+#: Takes a key or an entry of a list away.
+REMOVED = object()
+
+
+def content(name: str) -> dict[str, Any]:
+    """What is in a file of tests/data/mscclpp."""
+    plan: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
+    return plan
+
+
+def changed(name: str, places: dict[str, Any]) -> str:
+    """The text of a file with other values; see `edited`."""
+    return json.dumps(edited(content(name), places), indent=1)
+
+
+def edited(plan: dict[str, Any], places: dict[str, Any]) -> dict[str, Any]:
+    """A plan with other values at some places.
+
+    Places are written as in messages, shortened: `g0.b1.o2` is `gpus[0].threadblocks[1].ops[2]`, and a number
+    between points is a place in a list. Where a list ends, a value is added to it.
+    """
+    plan = deepcopy(plan)
+    for place, value in places.items():
+        steps = _steps(place)
+        inner: Any = plan
+        for step in steps[:-1]:
+            inner = inner[step]
+        if value is REMOVED:
+            del inner[steps[-1]]
+        elif isinstance(inner, list) and steps[-1] == len(inner):
+            inner.append(value)
+        else:
+            inner[steps[-1]] = value
+    return plan
+
+
+_LONG = {"g": "gpus", "b": "threadblocks", "o": "ops"}
+
+
+def _steps(place: str) -> list[str | int]:
+    steps: list[str | int] = []
+    for word in place.split("."):
+        match = re.fullmatch(r"([gbo])(\d+)", word)
+        if match:
+            steps += [_LONG[match[1]], int(match[2])]
+        else:
+            steps.append(int(word) if word.isdecimal() else word)
+    return steps
+
+
+_numbers = st.integers(0, 40)
+_several = st.lists(_numbers, max_size=3).map(tuple)
+_ranges = st.builds(
+    lambda index, size, what: Range(index, size, **what),
+    _numbers,
+    st.integers(1, 9),
+    st.one_of(
+        st.sampled_from(Buffer).map(lambda buffer: {"buffer": buffer}),
+        _numbers.map(lambda number: {"remote": number}),
+        _numbers.map(lambda number: {"switch": number}),
+    ),
+)
+_names = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+def _operations(inner: st.SearchStrategy[tuple[Operation, ...]]) -> st.SearchStrategy[Operation]:
+    return st.builds(
+        Operation,
+        name=st.sampled_from(OpName),
+        channel=st.none() | st.sampled_from(Channel),
+        channels=_several,
+        sources=st.lists(_ranges, max_size=2).map(tuple),
+        targets=st.lists(_ranges, max_size=2).map(tuple),
+        share=st.none() | st.builds(Share, _numbers, _numbers),
+        barrier=st.none() | st.builds(Barrier, _numbers, _numbers),
+        semaphores=_several,
+        turns=st.none() | st.builds(Turns, st.integers(0, 2**32), _numbers),
+        inner=inner,
+        reduce_op=st.none() | _names,
+    )
+
+
+_blocks = st.builds(
+    PlanBlock,
+    id=_numbers,
+    operations=st.lists(
+        _operations(st.lists(_operations(st.just(())), max_size=2).map(tuple)), max_size=3
+    ).map(tuple),
+    channels=st.lists(st.builds(BlockChannels, st.sampled_from(Channel), _several), max_size=2).map(tuple),
+    remotes=st.lists(
+        st.builds(BlockRemotes, st.sampled_from((Channel.MEMORY, Channel.PORT)), _several), max_size=2
+    ).map(tuple),
+)
+_channels = st.one_of(
+    st.builds(RankChannels, st.sampled_from((Channel.MEMORY, Channel.PORT)), peers=_several),
+    st.builds(
+        RankChannels,
+        st.just(Channel.SWITCH),
+        buffer=st.sampled_from(Buffer),
+        groups=st.lists(_several, max_size=2).map(tuple),
+    ),
+)
+_remotes = st.builds(
+    RemoteBuffer,
+    _numbers,
+    st.sampled_from(Buffer),
+    st.lists(st.sampled_from((Channel.MEMORY, Channel.PORT)), max_size=2).map(tuple),
+)
+_ranks = st.builds(
+    RankPlan,
+    rank=_numbers,
+    input_chunks=_numbers,
+    output_chunks=_numbers,
+    scratch_chunks=_numbers,
+    blocks=st.lists(_blocks, max_size=2).map(tuple),
+    channels=st.lists(_channels, max_size=2).map(tuple),
+    remote_buffers=st.lists(_remotes, max_size=2).map(tuple),
+    semaphores=st.lists(st.integers(-3, 3), max_size=2).map(tuple),
+)
+#: Plans that can be written, most of which mean nothing.
+drawn_plans = st.builds(
+    ExecutionPlan,
+    name=_names,
+    collective=_names,
+    protocol=_names,
+    in_place=st.booleans(),
+    ranks=st.lists(_ranks, max_size=3).map(tuple),
+    reuse_resources=st.booleans(),
+    threads=_numbers,
+    double_scratch=st.booleans(),
+    alignment=_numbers,
+    min_bytes=st.integers(0, 2**40),
+    max_bytes=st.integers(0, 2**64 - 1),
+)

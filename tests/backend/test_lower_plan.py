@@ -1,0 +1,337 @@
+"""Plans made of schedules and of two-sided programs: right, with nothing in them that is not needed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taccl.backend.lower_plan import lower_to_plan, translate
+from taccl.backend.lower_plan.fits import check_plan_fits, checked_window
+from taccl.backend.plan import Channel, ExecutionPlan, OpName, PlanBlock
+from taccl.backend.program import Program
+from taccl.backend.target import LoweringOptions
+from taccl.backend.verify_plan import verify_plan
+from taccl.collectives import make_collective
+from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
+from taccl.schedule import Schedule
+from tests.backend.programs import (
+    block,
+    direct_alltoall,
+    program,
+    ring_allgather,
+    ring_allreduce,
+    scratch_allreduce,
+    step,
+)
+from tests.backend.small_schedules import (
+    Row,
+    by_hand,
+    direct_allgather,
+    executor_of,
+    relayed_alltoall,
+)
+from tests.backend.small_schedules import (
+    ring_allgather as allgather,
+)
+from tests.backend.small_schedules import (
+    ring_allreduce as allreduce,
+)
+
+
+def reducescatter(ranks: int) -> Schedule:
+    """Everybody sends its contributions to their owners."""
+    rows: list[Row] = [
+        (2.0 * ((b - a) % ranks), a, b, (b,), True) for a in range(ranks) for b in range(ranks) if a != b
+    ]
+    return by_hand(make_collective("reducescatter", ranks), rows)
+
+
+def broadcast(ranks: int) -> Schedule:
+    """From rank 0 along a line."""
+    rows: list[Row] = [(2.0 * a, a, a + 1, (0,), False) for a in range(ranks - 1)]
+    return by_hand(make_collective("broadcast", ranks), rows)
+
+
+SCHEDULES: dict[str, Callable[[int], Schedule]] = {
+    "allgather": allgather,
+    "direct allgather": direct_allgather,
+    "allreduce": allreduce,
+    "reducescatter": reducescatter,
+    "broadcast": broadcast,
+}
+
+
+def on_nodes(schedule: Schedule, *node_of: int) -> Schedule:
+    topology = replace(schedule.problem.topology, node_of=np.array(node_of))
+    return replace(schedule, problem=replace(schedule.problem, topology=topology))
+
+
+def options(**changes: object) -> LoweringOptions:
+    return replace(LoweringOptions(), **changes)
+
+
+def assert_right(plan: ExecutionPlan) -> None:
+    report = verify_plan(plan)
+    assert report.ok, [str(error) for error in report.errors]
+
+
+def names(plan: ExecutionPlan, rank: int = 0) -> list[list[str]]:
+    """The words of a rank's operations, block by block."""
+    return [[each.name.value for each in block.operations] for block in plan.ranks[rank].blocks]
+
+
+def all_names(plan: ExecutionPlan) -> set[str]:
+    return {word for rank in range(plan.num_ranks) for words in names(plan, rank) for word in words}
+
+
+def without(plan: ExecutionPlan, rank: int, number: int, at: int) -> ExecutionPlan:
+    """The plan without one operation."""
+
+    def changed(each: PlanBlock) -> PlanBlock:
+        rest = each.operations[:at] + each.operations[at + 1 :]
+        return replace(each, operations=rest) if each.id == number else each
+
+    ranks = [
+        replace(each, blocks=tuple(map(changed, each.blocks))) if each.rank == rank else each
+        for each in plan.ranks
+    ]
+    return replace(plan, ranks=tuple(ranks))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_collective_becomes_a_plan_that_is_right(name: str, ranks: int) -> None:
+    plan = lower_to_plan(SCHEDULES[name](ranks), options())
+    assert_right(plan)
+    assert plan.in_place == (plan.collective in ("allreduce", "broadcast"))
+
+
+@pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_packets_need_no_signals_and_two_halves_of_scratch(name: str, node_of: tuple[int, ...]) -> None:
+    plan = lower_to_plan(on_nodes(SCHEDULES[name](4), *node_of), options(protocol="LL"))
+    assert_right(plan)
+    assert (plan.protocol, plan.double_scratch) == ("LL", True)
+    assert len({rank.scratch_chunks for rank in plan.ranks}) == 1
+    assert not {"signal", "wait", "put"} & all_names(plan)
+
+
+def test_packets_are_added_and_sent_on_as_they_come() -> None:
+    (words,) = names(lower_to_plan(allreduce(3), options(protocol="LL")))
+    assert words == ["ppkt", "respkt", "respkt", "rppkt", "nop", "upkt", "upkt"]
+
+
+def test_a_sender_that_hears_nothing_from_its_receiver_waits_until_that_has_begun() -> None:
+    plan = lower_to_plan(broadcast(3), options(protocol="LL"))
+    assert [names(plan, rank) for rank in range(3)] == [
+        [["rlxwait", "nop", "ppkt"]],
+        [["rlxsignal", "rlxwait", "nop", "rppkt", "upkt"]],
+        [["rlxsignal", "upkt"]],
+    ]
+
+
+def test_packets_of_fused_steps_are_refused() -> None:
+    with pytest.raises(CollectiveError, match="is not made of packets"):
+        translate(ring_allreduce(3), packets=True)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1)])
+def test_a_relayed_alltoall_becomes_a_plan_that_is_right(grouped: bool, node_of: tuple[int, ...]) -> None:
+    assert_right(lower_to_plan(on_nodes(relayed_alltoall(grouped), *node_of), options()))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_nodes_reach_each_other_through_ports(name: str) -> None:
+    plan = lower_to_plan(on_nodes(SCHEDULES[name](4), 0, 0, 1, 1), options())
+    assert_right(plan)
+    for rank in plan.ranks:
+        for kind in (Channel.MEMORY, Channel.PORT):
+            is_near = {peer // 2 == rank.rank // 2 for peer in rank.peers_of(kind)}
+            assert is_near <= {kind is Channel.MEMORY}
+        assert all(
+            (Channel.MEMORY in each.access) == (each.rank // 2 == rank.rank // 2)
+            for each in rank.remote_buffers
+        )
+    assert "pwsf" in all_names(plan)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from(["allgather", "allreduce"]),
+    ranks=st.integers(2, 4),
+    pieces=st.integers(1, 3),
+    instances=st.integers(1, 3),
+    knows_costs=st.booleans(),
+    protocol=st.sampled_from(["Simple", "LL"]),
+    data=st.data(),
+)
+def test_pieces_instances_and_nodes_make_no_plan_wrong(
+    name: str,
+    ranks: int,
+    pieces: int,
+    instances: int,
+    knows_costs: bool,
+    protocol: str,
+    data: st.DataObject,
+) -> None:
+    node_of = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
+    made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
+    schedule = on_nodes(made, *node_of)
+    executor = executor_of() if knows_costs else None
+    try:
+        plan = lower_to_plan(schedule, options(instances=instances, executor=executor, protocol=protocol))
+    except UnitError as fault:
+        assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
+        assert "multiples" in str(fault)
+        return
+    assert_right(plan)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(ring_allreduce(n) for n in (2, 3, 4)),
+        *(ring_allgather(n) for n in (2, 4)),
+        direct_alltoall(3),
+        scratch_allreduce(3),
+    ],
+    ids=lambda made: f"{made.collective}-{made.num_ranks}",
+)
+def test_programs_of_msccl_become_plans_that_are_right(made: Program) -> None:
+    for node_of in (None, [rank % 2 for rank in range(made.num_ranks)]):
+        assert_right(checked_window(translate(made, node_of)))
+
+
+@pytest.mark.parametrize("made", [allgather(2), allgather(3), reducescatter(2), broadcast(3), allreduce(2)])
+def test_no_operation_of_a_plan_can_be_spared(made: Schedule) -> None:
+    plan = lower_to_plan(made, options())
+    for rank in plan.ranks:
+        for each in rank.blocks:
+            for at in range(len(each.operations)):
+                assert not verify_plan(without(plan, rank.rank, each.id, at)).ok, (rank.rank, each.id, at)
+
+
+def test_what_nobody_else_touches_is_written_straight_to_its_place() -> None:
+    plan = lower_to_plan(allgather(3), options())
+    assert [rank.scratch_chunks for rank in plan.ranks] == [0, 0, 0]
+    assert all_names(plan) == {"rlxsignal", "rlxwait", "nop", "put", "copy", "signal", "wait"}
+
+
+def test_what_is_added_lands_in_scratch_which_is_used_again_when_it_surely_is_free() -> None:
+    plan = translate(ring_allreduce(3))
+    assert [rank.scratch_chunks for rank in plan.ranks] == [2, 2, 2]
+    assert "res" in all_names(plan)
+
+
+def test_only_the_last_put_of_a_channel_waits_until_it_is_complete_where_sources_stay() -> None:
+    plan = lower_to_plan(on_nodes(allgather(3), 0, 1, 2), options())
+    (words,) = names(plan)
+    assert [word for word in words if word.startswith("pws")] == ["pws", "pwsf"]
+    assert_right(plan)
+
+
+def test_sums_are_stored_where_they_are_wanted_and_sent_on_in_one_pass() -> None:
+    (words,) = names(lower_to_plan(allreduce(3), options()))
+    assert (words.count("res"), words.count("re"), words.count("copy")) == (2, 0, 0)
+
+
+def test_scratch_that_peers_are_done_with_at_the_end_of_a_call_needs_no_handshake() -> None:
+    assert "rlxwait" not in all_names(lower_to_plan(allreduce(3), options()))
+
+
+def test_who_has_heard_of_a_peer_needs_no_handshake_with_it() -> None:
+    there_and_back = program(
+        "custom",
+        1,
+        (block(0, 1, -1, step("s", "i0")), block(1, -1, 1, step("r", "o0"), channel=1)),
+        (
+            block(0, -1, 0, step("r", "o0", tells=True)),
+            block(1, 0, -1, step("s", "o0", wait=(0, 0)), channel=1),
+        ),
+    )
+    plan = translate(replace(there_and_back, collective="broadcast"))
+    words = [word for rank in range(2) for words in names(plan, rank) for word in words]
+    assert (words.count("rlxsignal"), words.count("rlxwait")) == (1, 1)
+    assert words.count("sem_release") == words.count("sem_acquire") == 1
+
+
+def test_in_place_a_copy_onto_itself_is_left_out_and_peers_are_addressed_where_all_begin_alike() -> None:
+    made = replace(ring_allgather(3), in_place=True)
+    apart, together = translate(made, in_place=False), translate(made, in_place=True)
+    for plan in (apart, together):
+        assert_right(checked_window(plan))
+    assert "copy" not in all_names(together)
+    assert {each.buffer.value for rank in together.ranks for each in rank.remote_buffers} == {"o"}
+
+
+def test_a_thread_block_with_too_many_operations_becomes_several() -> None:
+    sends = [step("s", f"i{k}") for k in range(60)]
+    receives = [step("r", f"o{k}") for k in range(60)]
+    copies = [step("cpy", f"i{k}", f"o{k}") for k in range(60)]
+    made = program("broadcast", 60, (block(0, 1, -1, *sends, *copies),), (block(0, -1, 0, *receives),))
+    plan = translate(made)
+    assert_right(checked_window(plan))
+    assert len(plan.ranks[0].blocks) > 3
+    assert max(len(each.operations) for rank in plan.ranks for each in rank.blocks) <= 64
+
+
+def test_plans_that_differ_have_different_names() -> None:
+    plans = [translate(ring_allreduce(n)) for n in (2, 3)] + [translate(ring_allgather(3))]
+    assert len({plan.name for plan in plans}) == 3
+
+
+def test_what_the_runtime_has_no_room_for_is_refused_with_the_limit() -> None:
+    plan = translate(ring_allreduce(3))
+    many = replace(plan.ranks[0], blocks=plan.ranks[0].blocks * 305)
+    with pytest.raises(ProgramLimitError, match="too large for MSCCL") as caught:
+        check_plan_fits(replace(plan, ranks=(many, *plan.ranks[1:])))
+    assert caught.value.findings == ("rank 0: 305 thread blocks; the limit is 304, which all run at once",)
+
+
+def test_a_plan_serves_sizes_of_whole_units_with_offsets_of_32_bits() -> None:
+    plan = replace(translate(ring_allreduce(3)), min_bytes=100, max_bytes=10**12)
+    served = checked_window(plan)
+    assert (served.min_bytes, served.max_bytes % 48, served.max_bytes < 2**32) == (144, 0, True)
+    with pytest.raises(UnitError, match="multiples of 48 bytes"):
+        checked_window(plan, 100)
+    with pytest.raises(UnitError, match="at most 4294967295 bytes"):
+        checked_window(replace(plan, min_bytes=2**31 - 1, max_bytes=2**31))
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "said"),
+    [
+        (replace(ring_allreduce(2), collective="gather"), None, "knows no gather"),
+        (ring_allreduce(2), False, "serves no calls out of place"),
+        (ring_allgather(2), True, "serves no calls in place"),
+        (replace(ring_allreduce(2), in_place=False, out_of_place=True), None, "writes into the input"),
+    ],
+)
+def test_what_no_plan_can_do_is_refused(made: Program, asked: bool | None, said: str) -> None:
+    with pytest.raises(CollectiveError, match=said):
+        translate(made, in_place=asked)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        ((block(0, 1, -1, step("s")),), (block(0, -1, -1),)),
+        ((block(0, 1, -1, step("s", count=2)),), (block(0, -1, 0, step("r", "o0")),)),
+        ((block(0, -1, 0, step("r", "o0")), block(1, 0, -1, step("s"))), (block(0, -1, -1),)),
+        (
+            (block(0, 1, 1, step("r", "o0"), step("s", "o0")),),
+            (block(0, 0, 0, step("r", "o0"), step("s", "o0")),),
+        ),
+    ],
+)
+def test_what_no_runtime_executes_is_refused(blocks: tuple[tuple[object, ...], ...]) -> None:
+    with pytest.raises(VerificationError):
+        translate(program("broadcast", 2, *blocks))
+
+
+def test_names_of_operations_are_those_of_plans() -> None:
+    assert all_names(translate(scratch_allreduce(3))) <= {name.value for name in OpName}
