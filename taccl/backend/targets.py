@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from taccl.arguments import shown
+from taccl.backend.execute.asked import RunAsked
+from taccl.backend.execute.files import run_program
+from taccl.backend.execute.outcome import Execution
 from taccl.backend.msccl_xml import target as msccl_xml
 from taccl.backend.mscclpp import target as mscclpp
 from taccl.backend.program import Program
@@ -84,21 +87,35 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     return DEFAULT_TARGET
 
 
-def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
-    """The thread blocks in a file, by the target that knows it.
-
-    Parameters
-    ----------
-    what_for : what is to become of it, in a word: `shown`, `simulated`, `run`.
+def run_file(path: str | Path, content: bytes, asked: RunAsked) -> Iterator[Execution]:
+    """Run what is in a file, by the target that knows it: an outcome for each way of calling it.
 
     Raises
     ------
-    TacclError : its target's files spell no thread blocks, or this one cannot be understood.
+    TacclError : the file cannot be understood or run, or the call does not fit it.
+    """
+    target = target_of_file(path, content)
+    if target.run is not None:
+        return target.run(content, str(path), asked)
+    return run_program(program_of_file(path, content, "run"), asked)
+
+
+def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
+    """The two-sided program in a file, by the target that knows it.
+
+    Parameters
+    ----------
+    what_for : what is to become of it, in a few words: `shown`, `simulated`, `run over MPI`.
+
+    Raises
+    ------
+    TacclError : its target's files spell no such programs, or this one cannot be understood.
     """
     target = target_of_file(path, content)
     if target.as_program is None:
         raise TacclError(
-            f"a file for {target.name} ({target.title}) cannot be {what_for}: it spells no thread blocks",
+            f"a file for {target.name} ({target.title}) cannot be {what_for}: "
+            "it spells no program of sends and receives",
             path=path,
             hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
         )

@@ -277,9 +277,9 @@ class Lane:
         left: NDArray[np.bool_] = np.ones(min(map(len, views)), dtype=np.bool_)
 
         def arrived() -> NDArray[np.bool_]:
-            there = left.copy()
+            there: NDArray[np.bool_] = left.copy()
             for view in awaited:
-                there &= (view[:, 1] == number) & (view[:, 3] == number)
+                there = there & (view[:, 1] == number) & (view[:, 3] == number)
             return there
 
         wait = Wait(
@@ -317,4 +317,5 @@ class Lane:
         dtype = self.block.dtype
         with np.errstate(all="ignore"):  # what was never written may be anything
             total = np.ascontiguousarray(one).view(dtype) + np.ascontiguousarray(other).view(dtype)
-        return total.view(np.uint32)
+        words: Words = total.view(np.uint32)
+        return words
