@@ -20,7 +20,7 @@ from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from taccl.backend.execute.asked import Runner
+    from taccl.backend.plan import ExecutionPlan
     from taccl.backend.program import Program
     from taccl.backend.verify.report import Report
 
@@ -125,7 +125,7 @@ class Target(Generic[ProgramT, DocumentT]):
     as_program : the two-sided program that a file spells, which `taccl show`, `simulate` and `run` execute;
         with the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
         understand. None: it spells none.
-    run : runs a file that spells something else, for `taccl run`; None: its program, if it has one.
+    as_plan : the same of a one-sided plan.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Target(Generic[ProgramT, DocumentT]):
     )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
     as_program: Callable[[bytes, str | None], Program] | None = field(default=None, repr=False)
-    run: Runner | None = field(default=None, repr=False)
+    as_plan: Callable[[bytes, str | None], ExecutionPlan] | None = field(default=None, repr=False)
 
     @property
     def max_group(self) -> int:

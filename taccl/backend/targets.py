@@ -9,8 +9,10 @@ from taccl.arguments import shown
 from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.files import run_program
 from taccl.backend.execute.outcome import Execution
+from taccl.backend.execute_plan.asked import run_plan
 from taccl.backend.msccl_xml import target as msccl_xml
 from taccl.backend.mscclpp import target as mscclpp
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
 from taccl.errors import CollectiveError, TacclError
@@ -94,10 +96,21 @@ def run_file(path: str | Path, content: bytes, asked: RunAsked) -> Iterator[Exec
     ------
     TacclError : the file cannot be understood or run, or the call does not fit it.
     """
-    target = target_of_file(path, content)
-    if target.run is not None:
-        return target.run(content, str(path), asked)
+    plan = plan_of_file(path, content)
+    if plan is not None:
+        return run_plan(plan, asked)
     return run_program(program_of_file(path, content, "run"), asked)
+
+
+def plan_of_file(path: str | Path, content: bytes) -> ExecutionPlan | None:
+    """The one-sided plan in a file, by the target that knows it; None if its files spell none.
+
+    Raises
+    ------
+    TacclError : it cannot be understood.
+    """
+    target = target_of_file(path, content)
+    return None if target.as_plan is None else target.as_plan(content, str(path))
 
 
 def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.outcome import Execution
 from taccl.collective import Collective
 
 
@@ -36,7 +34,3 @@ class RunAsked:
     slots: int | None = None
     piece_bytes: int | None = None
     calls: int | None = None
-
-
-#: Runs what is in a file, given its bytes and its name for messages: an outcome for each way of calling it.
-Runner = Callable[[bytes, str | None, RunAsked], Iterator[Execution]]

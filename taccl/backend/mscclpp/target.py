@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from taccl.backend.execute_plan.files import run_plan_file
 from taccl.backend.lower.carried import FEATURES, REASONS
-from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document
+from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
@@ -66,6 +65,6 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         protocols=("Simple", "LL"),
         refuse=_refuse,
         knows=begins_as_plan,
-        run=run_plan_file,
+        as_plan=parse_plan,
     ),
 )

@@ -1,4 +1,4 @@
-"""Running the plan in a file, for the target whose files are plans."""
+"""Running a plan as a user asks for it; how a file spells it it must not know."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute_plan.run import RanksAs, execute_plan
-from taccl.backend.mscclpp.reader import parse_plan
+from taccl.backend.plan import ExecutionPlan
 from taccl.errors import TacclError
 
 #: Enough for double scratch and for counters that do not return.
@@ -15,18 +15,17 @@ CALLS = 3
 _RANKS_AS: dict[str, RanksAs] = {"threads": "threads", "processes": "processes", "turns": "turns"}
 
 
-def run_plan_file(content: bytes, path: str | None, asked: RunAsked) -> Iterator[Execution]:
-    """The outcome of calling the plan in a file, in the way that is asked for or that it says.
+def run_plan(plan: ExecutionPlan, asked: RunAsked) -> Iterator[Execution]:
+    """The outcome of calling a plan, in the way that is asked for or that it says.
 
     Raises
     ------
-    PlanError : it cannot be understood.
     TacclError : as `execute_plan`; or slots or pieces are asked for, which plans do not have.
     """
     if asked.slots is not None or asked.piece_bytes is not None:
         raise TacclError("a plan has no connections, and so no slots and pieces", hint="leave them out")
     yield execute_plan(
-        parse_plan(content, path),
+        plan,
         in_place=asked.in_place,
         size_bytes=asked.size_bytes,
         dtype=asked.dtype,
