@@ -40,7 +40,8 @@ class PlanSimulation:
     ----------
     plan, topology, chunk_mb : what ran where, with chunks of so many MB.
     time_us : from the call until the last block has ended and the last byte has come.
-    launch_us : what of it passes before anything moves; 0 where the machine does not say.
+    launch_us : what of it passes before anything moves; None where the machine does not say what executing
+        costs.
     rank, thread_block, step : which operation; a pipeline is one.
     start_us, end_us : when its block came to it, and when it went on.
     port_bytes : shape (num_ports,); what went through each port of `topology`.
@@ -50,7 +51,7 @@ class PlanSimulation:
     topology: LogicalTopology
     chunk_mb: float
     time_us: float
-    launch_us: float
+    launch_us: float | None
     rank: IntArray
     thread_block: IntArray
     step: IntArray
@@ -87,6 +88,8 @@ def simulate_plan(
     executor = None if links_only else topology.executor
     protocol = "LL" if plan.moves_packets else "Simple"
     costs = None if executor is None else executor.costs_of(protocol)
+    if executor is not None:
+        _check_blocks(plan, executor.thread_blocks)
     run = Run(plan, topology, chunk_mb * MB, costs, proxy_us)
     run.start()
     run.clock.run()
@@ -101,7 +104,8 @@ def simulate_plan(
         )
     rows = sorted((*block.key, *row) for block in run.blocks for row in block.rows)
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
-    launch_us = 0.0 if costs is None else costs.launch_us
+    launch_us = None if costs is None else costs.launch_us
+    before_us = launch_us or 0.0
     return PlanSimulation(
         plan,
         topology,
@@ -111,10 +115,21 @@ def simulate_plan(
         rank=np.array(columns[0], dtype=np.int64),
         thread_block=np.array(columns[1], dtype=np.int64),
         step=np.array(columns[2], dtype=np.int64),
-        start_us=np.array(columns[3], dtype=np.float64) + launch_us,
-        end_us=np.array(columns[4], dtype=np.float64) + launch_us,
+        start_us=np.array(columns[3], dtype=np.float64) + before_us,
+        end_us=np.array(columns[4], dtype=np.float64) + before_us,
         port_bytes=run.clock.port_bytes,
     )
+
+
+def _check_blocks(plan: ExecutionPlan, available: int | None) -> None:
+    """All thread blocks of a GPU wait for each other, so they have to run at once."""
+    for rank in plan.ranks:
+        if available is not None and len(rank.blocks) > available:
+            raise VerificationError(
+                f"rank {rank.rank} has {len(rank.blocks)} thread blocks, but a GPU of the machine runs "
+                f"{available} at once: the plan would hang, so it has no time",
+                hint="a plan with fewer thread blocks",
+            )
 
 
 class Run:
@@ -183,7 +198,7 @@ class Run:
         return TopologyError(
             f"the plan moves data from rank {source} to rank {target}, but {self.topology.name} has no link "
             "between them",
-            hint="the topology that the plan was made for; without a sketch, all links of a machine are there",
+            hint="the topology that the plan was made for; without a sketch, all its links are there",
         )
 
     def wait_for(self, key: object, is_over: Callable[[], bool]) -> _Arrange:

@@ -103,6 +103,18 @@ def work_of(plan: ExecutionPlan, at: At, chunk: float, turn: int, unit: int | No
     )
 
 
+def moves_only_packets(plan: ExecutionPlan) -> bool:
+    """Whether all that goes from rank to rank goes as packets."""
+    return all(
+        moves_packets(each.name)
+        for rank in plan.ranks
+        for block in rank.blocks
+        for operation in block.operations
+        for each in (operation, *operation.inner)
+        if any(one.buffer is None for one in (*each.sources, *each.targets))
+    )
+
+
 def _kinds(shape: Shape, count: int) -> tuple[object, ...]:
     return shape.kinds(count)
 
