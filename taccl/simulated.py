@@ -361,13 +361,13 @@ def _check_kind(
             raise TacclError("only plans have proxies", hint="leave --proxy-cost out")
         return
     for name, given in (
-        ("protocol", protocol is not None),
-        ("slots", slots is not None),
-        ("arbitration", arbitration != "urgent"),
-        ("copy cost", copy_us_per_mb > 0),
+        ("another protocol", protocol is not None),
+        ("a number of slots", slots is not None),
+        ("an arbitration", arbitration != "urgent"),
+        ("a copy cost", copy_us_per_mb > 0),
     ):
         if given:
-            raise TacclError(f"a plan is simulated as it is: a {name} means nothing", hint="leave it out")
+            raise TacclError(f"a plan is simulated as it is, so {name} means nothing", hint="leave it out")
 
 
 def _check_executed(slots: int | None, arbitration: Arbitration, copy_us_per_mb: float) -> None:
