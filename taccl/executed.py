@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.simulate.matched import hang
+from taccl.backend.simulate_plan import moves_only_packets
 from taccl.encoding.bounds import Proof, known_bounds, lower_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import LATENCY
@@ -115,6 +117,25 @@ def any_file_bound(problem: Problem, protocol: str, instances: int) -> Proof:
     return _launched(costs, [_wires(problem, costs), _latency(problem, costs, instances)])
 
 
+def plan_bound(problem: Problem, plan: ExecutionPlan, *, links_only: bool = False) -> Proof:
+    """The larger of what wires and latencies take at least, after the launch where the machine says it.
+
+    It holds for every plan of the collective, however finely it cuts chunks; of packets alone, if this plan
+    moves nothing else between ranks.
+
+    Raises
+    ------
+    TopologyError : the machine's executor does not know the protocol.
+    """
+    executor = None if links_only else problem.topology.executor
+    costs = None if executor is None else executor.costs_of("LL" if plan.moves_packets else "Simple")
+    wires = _fluid_wires(problem, 2.0 if moves_only_packets(plan) else 1.0)
+    hops = _hops(problem, 0.0 if costs is None else costs.hop_us)
+    if costs is not None:
+        return _launched(costs, [wires, hops])
+    return max((wires, hops), key=lambda proof: proof.value_us)
+
+
 def _launched(costs: ProtocolCosts, proofs: list[Proof]) -> Proof:
     """The largest, after the launch."""
     best = max(proofs, key=lambda proof: proof.value_us)
@@ -144,7 +165,12 @@ def _check_blocks(program: Program, executor: Executor) -> None:
 
 def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:
     """Bytes through ports, however finely they are cut: pieces go through the program in rounds."""
-    network, wire = problem.topology, costs.shape.wire
+    return _fluid_wires(problem, costs.shape.wire)
+
+
+def _fluid_wires(problem: Problem, wire: float) -> Proof:
+    """The same, with so many bytes on the wire for each of data."""
+    network = problem.topology
     fluid = replace(
         network,
         alpha_us=np.zeros(network.num_links),
@@ -161,18 +187,24 @@ def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:
 def _latency(problem: Problem, costs: ProtocolCosts, instances: int = 1) -> Proof:
     """The farthest way: each hop is prepared and seen; an instance's bytes of a chunk pass the last one."""
     network, chunk_mb = problem.topology, problem.chunk_mb / instances
-    hops = replace(
-        network,
-        alpha_us=network.alpha_us + costs.hop_us + costs.slice_us,
-        beta_us_per_mb=np.zeros(network.num_links),
-        port_betas=None,
-    )
-    proof = lower_bound(replace(problem, topology=hops, symmetry=()), bounds=[LATENCY])
+    proof = _hops(problem, costs.hop_us + costs.slice_us)
     if not proof.value_us:
         return proof
     block_us = chunk_mb * MB * costs.block_us_per_byte
     wire_us = chunk_mb * float(network.beta_us_per_mb.min(initial=math.inf)) * costs.shape.wire
     return replace(proof, value_us=proof.value_us + max(block_us + costs.slice_us, wire_us))
+
+
+def _hops(problem: Problem, each_us: float) -> Proof:
+    """The farthest way, if bytes took no time and each hop so much beside its alpha."""
+    network = problem.topology
+    hops = replace(
+        network,
+        alpha_us=network.alpha_us + each_us,
+        beta_us_per_mb=np.zeros(network.num_links),
+        port_betas=None,
+    )
+    return lower_bound(replace(problem, topology=hops, symmetry=()), bounds=[LATENCY])
 
 
 def _blocks(problem: Problem, program: Program, costs: ProtocolCosts) -> Iterator[Proof]:

@@ -11,23 +11,28 @@ from typing import TYPE_CHECKING, get_args
 from taccl import units
 from taccl.api import make_problem
 from taccl.arguments import file_path, number, shown, whole_number, word
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
+from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
+from taccl.backend.targets import plan_of_file
 from taccl.backend.verify import verify_program
 from taccl.claims import believed, claim_notes
 from taccl.collective import Collective
 from taccl.collectives import COLLECTIVES, chunk_bytes, rounding_notes
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
-from taccl.executed import Execution, execute
+from taccl.executed import Execution, execute, plan_bound
+from taccl.files import read_bytes
 from taccl.notebook import frame_of_rows, html_table
 from taccl.problem import Problem, RoutingLimits
 from taccl.request import MachineKeywords, Request, spelled_out
 from taccl.schedule import is_schedule, read_schedule
+from taccl.schedule.parquet import MAGIC as PARQUET
 from taccl.schemas import finite, stamped
 from taccl.search import relative_gap
-from taccl.simulated_subject import Subject, of_file, of_schedule
+from taccl.simulated_subject import PlanSubject, Subject, of_file, of_plan, of_schedule
 from taccl.tolerance import contradicts
 
 if TYPE_CHECKING:
@@ -55,7 +60,7 @@ class SimulatedSize:
     """
 
     size_bytes: int
-    simulation: Simulation | Execution
+    simulation: Simulation | Execution | PlanSimulation
     lower_bound_us: float
     bound_source: str
     schedule_us: float | None
@@ -101,8 +106,11 @@ class SimulatedSize:
 
         Raises
         ------
-        TacclError : the run was predicted by the machine's executor, in which steps of many rounds overlap.
+        TacclError : the run was predicted by the machine's executor, in which steps of many rounds overlap,
+            or it is one of a one-sided plan (`simulation` has when its operations ran).
         """
+        if isinstance(self.simulation, PlanSimulation):
+            raise TacclError("a run of a one-sided plan has no steps", hint="simulation has its operations")
         if isinstance(self.simulation, Execution):
             raise TacclError(
                 "a run that the machine's executor predicts has no timeline of steps",
@@ -122,7 +130,7 @@ class SimulatedSize:
             "bound_source": self.bound_source,
             "gap": self.gap,
             "schedule_time_us": self.schedule_us,
-            "launch_us": self.simulation.launch_us if isinstance(self.simulation, Execution) else None,
+            "launch_us": None if isinstance(self.simulation, Simulation) else self.simulation.launch_us,
             "rounds": self.simulation.rounds if isinstance(self.simulation, Execution) else None,
         }
 
@@ -134,7 +142,7 @@ class SimulatedFile:
     `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
     """
 
-    program: Program
+    program: Program | ExecutionPlan
     collective: Collective
     topology: str
     sizes: tuple[SimulatedSize, ...]
@@ -146,7 +154,22 @@ class SimulatedFile:
     @property
     def is_executed(self) -> bool:
         """Whether the machine's executor predicts the times, and not its links alone."""
-        return any(isinstance(run.simulation, Execution) for run in self.sizes)
+        return any(
+            not isinstance(run.simulation, Simulation) and run.simulation.launch_us is not None
+            for run in self.sizes
+        )
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that was asked for, else the file's own."""
+        return self.own_protocol if self.protocol is None else self.protocol.value
+
+    @property
+    def own_protocol(self) -> str:
+        """The protocol that the file names."""
+        if isinstance(self.program, ExecutionPlan):
+            return "LL" if self.program.moves_packets else "Simple"
+        return self.program.protocol.value
 
     def to_dict(self) -> dict[str, object]:
         """What `taccl simulate --json` prints: plain values, in units by their keys."""
@@ -158,8 +181,10 @@ class SimulatedFile:
                 "root": self.collective.root,
                 "ranks": self.program.num_ranks,
                 "topology": self.topology,
-                "protocol": (self.protocol or self.program.protocol).value,
-                "protocol_overhead": self.protocol is not None or self.is_executed,
+                "protocol": self.protocol_name,
+                "protocol_overhead": self.protocol is not None
+                or self.is_executed
+                or isinstance(self.program, ExecutionPlan),
                 "executor": self.is_executed,
                 "arbitration": self.arbitration,
                 "results": [run.figures() for run in self.sizes],
@@ -201,14 +226,15 @@ def simulate_file(
     arbitration: Arbitration = "urgent",
     copy_us_per_mb: float = 0.0,
     links_only: bool = False,
+    proxy_us: float = 0.0,
     **machine: Unpack[MachineKeywords],
 ) -> SimulatedFile:
     """Simulate a program on a machine, at each size.
 
     Parameters
     ----------
-    path : an MSCCL-XML file, or the JSON file of a schedule, which is lowered first. A schedule's file also
-        has its machine; `topology` or `sketch` put another in its place.
+    path : an MSCCL-XML file, a plan for MSCCL++, or the JSON file of a schedule, which is lowered first. A
+        schedule's file also has its machine; `topology` or `sketch` put another in its place.
     sizes : what nccl-tests prints as `size`, rounded down to a whole number of the program's chunks; by
         default the size that the schedule or sketch is for.
     machine : topology, sketch, nodes, profile, occupancy, nic_sharing, as in `taccl.Request`.
@@ -217,6 +243,7 @@ def simulate_file(
     protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`. Where the machine has an
         executor, that says what the last three do, and the file's own protocol has its costs, too.
     links_only : whether to leave out what the machine says of its executor.
+    proxy_us : of a plan, as in `simulate_plan`; it has no use for the four above.
 
     Raises
     ------
@@ -226,16 +253,24 @@ def simulate_file(
     _check_run(protocol, slots, arbitration, copy_us_per_mb)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
-    subject = of_schedule(read_schedule(path)) if is_schedule(path) else of_file(path, collective, root)
+    most_us, hint = units.MAX_ALPHA_US, "--proxy-cost 2"
+    number(proxy_us, "the cost of a push", TacclError, most=most_us, unit="us", hint=hint)
+    subject = _subject(path, collective, root)
+    _check_kind(subject, protocol, slots, arbitration, copy_us_per_mb, proxy_us)
     asked = Request(subject.collective, **machine)
     chosen = sizes or (subject.default_size,)
     problems = [_problem(subject, asked, size) for size in chosen]
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
-        simulation: Simulation | Execution
+        simulation: Simulation | Execution | PlanSimulation
+        chunk_mb = problem.chunk_mb * subject.cut
         try:
-            if problem.topology.executor is not None and not links_only:
+            if isinstance(subject.program, ExecutionPlan):
+                simulation = simulate_plan(
+                    subject.program, problem.topology, chunk_mb, proxy_us=proxy_us, links_only=links_only
+                )
+            elif problem.topology.executor is not None and not links_only:
                 _check_executed(slots, arbitration, copy_us_per_mb)
                 asked_protocol = subject.program.protocol if protocol is None else protocol
                 simulation = execute(subject.program, problem, subject.cut, asked_protocol)
@@ -243,7 +278,7 @@ def simulate_file(
                 simulation = simulate_program(
                     subject.program,
                     problem.topology,
-                    problem.chunk_mb * subject.cut,
+                    chunk_mb,
                     protocol=protocol,
                     slots=slots,
                     arbitration=arbitration,
@@ -254,6 +289,8 @@ def simulate_file(
             raise
         if isinstance(simulation, Execution):
             bound, schedule_us = simulation.bound, None
+        elif isinstance(subject.program, ExecutionPlan):
+            bound, schedule_us = plan_bound(problem, subject.program, links_only=links_only), None
         else:
             bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
         if subject.saved is not None and schedule_us is not None:
@@ -280,6 +317,14 @@ def simulate_file(
     )
 
 
+def _subject(path: str | Path, collective: str | Path | None, root: int | None) -> Subject | PlanSubject:
+    content = read_bytes(path)
+    plan = None if content.startswith(PARQUET) else plan_of_file(path, content)
+    if plan is not None:
+        return of_plan(plan, path, collective, root)
+    return of_schedule(read_schedule(path)) if is_schedule(path) else of_file(path, collective, root)
+
+
 def _check_run(
     protocol: Protocol | None, slots: int | None, arbitration: Arbitration, copy_us_per_mb: float
 ) -> None:
@@ -302,6 +347,29 @@ def _check_run(
     )
 
 
+def _check_kind(
+    subject: Subject | PlanSubject,
+    protocol: Protocol | None,
+    slots: int | None,
+    arbitration: Arbitration,
+    copy_us_per_mb: float,
+    proxy_us: float,
+) -> None:
+    """Refuse what means nothing for the kind of program that it is."""
+    if not isinstance(subject.program, ExecutionPlan):
+        if proxy_us:
+            raise TacclError("only plans have proxies", hint="leave --proxy-cost out")
+        return
+    for name, given in (
+        ("another protocol", protocol is not None),
+        ("a number of slots", slots is not None),
+        ("an arbitration", arbitration != "urgent"),
+        ("a copy cost", copy_us_per_mb > 0),
+    ):
+        if given:
+            raise TacclError(f"a plan is simulated as it is, so {name} means nothing", hint="leave it out")
+
+
 def _check_executed(slots: int | None, arbitration: Arbitration, copy_us_per_mb: float) -> None:
     """Refuse what is part of the machine's executor, or means nothing under it."""
     for name, given in (
@@ -320,7 +388,7 @@ def _names_no_machine(asked: Request) -> bool:
     return asked.topology is None and asked.sketch is None
 
 
-def _problem(subject: Subject, asked: Request, size: str | int | None) -> Problem:
+def _problem(subject: Subject | PlanSubject, asked: Request, size: str | int | None) -> Problem:
     """What the program answers at a size, on all links that the machine or its sketch has."""
     chunks = subject.num_chunks
     size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
@@ -343,7 +411,7 @@ def _problem(subject: Subject, asked: Request, size: str | int | None) -> Proble
 
 
 def _rounding_notes(
-    subject: Subject, asked: Sequence[str | int], runs: Sequence[SimulatedSize]
+    subject: Subject | PlanSubject, asked: Sequence[str | int], runs: Sequence[SimulatedSize]
 ) -> Iterator[str]:
     """The sizes that became smaller, since they are no whole number of the program's chunks."""
     chunks = subject.num_chunks
@@ -351,7 +419,7 @@ def _rounding_notes(
         yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
 
 
-def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Proof, float | None]:
+def _known_times(subject: Subject | PlanSubject, problem: Problem, own: bool) -> tuple[Proof, float | None]:
     """The bound, proved here; and the schedule's time where this is its own machine and size."""
     saved = subject.saved
     if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
@@ -359,7 +427,7 @@ def _known_times(subject: Subject, problem: Problem, own: bool) -> tuple[Proof, 
     return lower_bound(problem), saved.schedule.makespan_us
 
 
-def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
+def _remarks(subject: Subject | PlanSubject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
     program = subject.program
     per_call = program.num_ranks if subject.collective.name in _PER_RANK else 1
     outside = [
@@ -376,9 +444,11 @@ def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
         yield _why_too_fast(subject)
 
 
-def _why_too_fast(subject: Subject) -> str:
+def _why_too_fast(subject: Subject | PlanSubject) -> str:
     """A time below its bound: the file leaves something out, or a wait, or the bound is wrong."""
     collective = subject.collective
+    if isinstance(subject.program, ExecutionPlan):
+        return "faster than any plan of its collective: taccl verify and taccl run say what is missing"
     custom = None if collective.name in COLLECTIVES else collective
     facts = verify_program(subject.program, targets=None, collective=custom, root=collective.root).facts
     if "right" not in (facts.in_place, facts.out_of_place) or facts.races:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from math import lcm
 from pathlib import Path
 
+from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute_plan.run import check_executable
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.msccl_xml import Document, parse_document, to_xml
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.targets import program_of_file, target_of_file
 from taccl.backend.verify import refusals_of, verify_program
@@ -51,6 +54,22 @@ class Subject:
         return self.collective.chunks_per_size // self.cut
 
 
+@dataclass(frozen=True)
+class PlanSubject:
+    """A one-sided plan and what it is for; `cut` as in `Subject`."""
+
+    program: ExecutionPlan
+    collective: Collective
+    cut: int
+    saved: None = None
+    default_size: None = None
+
+    @property
+    def num_chunks(self) -> int:
+        """The plan's chunks in a size."""
+        return self.collective.chunks_per_size // self.cut
+
+
 def of_schedule(saved: SavedSchedule) -> Subject:
     """The program that a schedule is lowered to."""
     program = lower(saved.schedule)[0].program
@@ -69,21 +88,54 @@ def of_file(path: str | Path, custom: str | Path | None, root: int | None) -> Su
     document = _document(path)
     program = document.program
     ranks, chunks = program.num_ranks, program.chunks_per_loop
-    name = program.collective.lower().replace("_", "").replace("-", "")
-    if custom is None and name not in COLLECTIVES:
-        raise CollectiveError(
-            f"coll is {program.collective!r}, which does not say what size and bound mean",
-            path=path,
-            hint="--collective FILE.yaml describes it",
-        )
+    name = _known_name(program.collective, "coll", custom, path)
     collective = None if custom is None else load_collective(custom, ranks)
     _check_structure(document, collective, root)
     if collective is not None:
-        return _of_custom(program, collective, path)
+        return Subject(program, _cut_finer(chunks, collective, path), 1)
     if name in _ROOTED:
         return Subject(program, make_collective(name, ranks, chunks, _root(program, root)), 1)
+    return Subject(program, *_cut_by_ranks(name, ranks, chunks, root))
+
+
+def of_plan(
+    plan: ExecutionPlan, path: str | Path, custom: str | Path | None, root: int | None
+) -> PlanSubject:
+    """As `of_file`, of a one-sided plan.
+
+    Raises
+    ------
+    CollectiveError : it does not say what its size means.
+    VerificationError : its numbers mean nothing.
+    """
+    check_executable(plan)
+    name, ranks = _known_name(plan.collective, "collective", custom, path), plan.num_ranks
+    first = plan.ranks[0]
+    chunks = first.output_chunks if name == "allgather" else first.input_chunks
+    if custom is not None:
+        return PlanSubject(plan, _cut_finer(chunks, load_collective(custom, ranks), path), 1)
+    if name in _ROOTED:
+        # the plan has no word for its root; a call shows it
+        found = execute_plan(plan, calls=1).root if root is None else root
+        return PlanSubject(plan, make_collective(name, ranks, chunks, found), 1)
+    return PlanSubject(plan, *_cut_by_ranks(name, ranks, chunks, root))
+
+
+def _known_name(name: str, key: str, custom: str | Path | None, path: str | Path) -> str:
+    plain = name.lower().replace("_", "").replace("-", "")
+    if custom is None and plain not in COLLECTIVES:
+        raise CollectiveError(
+            f"{key} is {name!r}, which does not say what size and bound mean",
+            path=path,
+            hint="--collective FILE.yaml describes it",
+        )
+    return plain
+
+
+def _cut_by_ranks(name: str, ranks: int, chunks: int, root: int | None) -> tuple[Collective, int]:
+    """A collective whose chunks are equal parts for all ranks, and how many of them are one of the file's."""
     whole = lcm(chunks, ranks)
-    return Subject(program, make_collective(name, ranks, whole // ranks, root), whole // chunks)
+    return make_collective(name, ranks, whole // ranks, root), whole // chunks
 
 
 def _document(path: str | Path) -> Document:
@@ -113,12 +165,13 @@ def _root(program: Program, given: int | None) -> int | None:
     return given if given is not None else verify_program(program).facts.root
 
 
-def _of_custom(program: Program, collective: Collective, path: str | Path) -> Subject:
-    pieces, rest = divmod(program.chunks_per_loop, collective.chunks_per_size)
+def _cut_finer(chunks: int, collective: Collective, path: str | Path) -> Collective:
+    """A custom collective, cut into the chunks of a file."""
+    pieces, rest = divmod(chunks, collective.chunks_per_size)
     if rest or not pieces:
         raise CollectiveError(
-            f"the file cuts a call into {program.chunks_per_loop} chunks, which is no multiple of the "
+            f"the file cuts a call into {chunks} chunks, which is no multiple of the "
             f"{collective.chunks_per_size} chunks of {collective.name}",
             path=path,
         )
-    return Subject(program, cut_in_place(collective, pieces), 1)
+    return cut_in_place(collective, pieces)

@@ -20,6 +20,7 @@ from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
 if TYPE_CHECKING:
+    from taccl.backend.plan import ExecutionPlan
     from taccl.backend.program import Program
     from taccl.backend.verify.report import Report
 
@@ -121,9 +122,10 @@ class Target(Generic[ProgramT, DocumentT]):
     use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
         in no file).
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
-    as_program : the thread blocks that a file spells, which `taccl show`, `simulate` and `run` execute; with
-        the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
+    as_program : the two-sided program that a file spells, which `taccl show`, `simulate` and `run` execute;
+        with the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
         understand. None: it spells none.
+    as_plan : the same of a one-sided plan.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Target(Generic[ProgramT, DocumentT]):
     )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
     as_program: Callable[[bytes, str | None], Program] | None = field(default=None, repr=False)
+    as_plan: Callable[[bytes, str | None], ExecutionPlan] | None = field(default=None, repr=False)
 
     @property
     def max_group(self) -> int:

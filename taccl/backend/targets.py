@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from taccl.arguments import shown
+from taccl.backend.execute.asked import RunAsked
+from taccl.backend.execute.files import run_program
+from taccl.backend.execute.outcome import Execution
+from taccl.backend.execute_plan.asked import run_plan
 from taccl.backend.msccl_xml import target as msccl_xml
 from taccl.backend.mscclpp import target as mscclpp
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
 from taccl.errors import CollectiveError, TacclError
@@ -84,21 +89,46 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     return DEFAULT_TARGET
 
 
-def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
-    """The thread blocks in a file, by the target that knows it.
-
-    Parameters
-    ----------
-    what_for : what is to become of it, in a word: `shown`, `simulated`, `run`.
+def run_file(path: str | Path, content: bytes, asked: RunAsked) -> Iterator[Execution]:
+    """Run what is in a file, by the target that knows it: an outcome for each way of calling it.
 
     Raises
     ------
-    TacclError : its target's files spell no thread blocks, or this one cannot be understood.
+    TacclError : the file cannot be understood or run, or the call does not fit it.
+    """
+    plan = plan_of_file(path, content)
+    if plan is not None:
+        return run_plan(plan, asked)
+    return run_program(program_of_file(path, content, "run"), asked)
+
+
+def plan_of_file(path: str | Path, content: bytes) -> ExecutionPlan | None:
+    """The one-sided plan in a file, by the target that knows it; None if its files spell none.
+
+    Raises
+    ------
+    TacclError : it cannot be understood.
+    """
+    target = target_of_file(path, content)
+    return None if target.as_plan is None else target.as_plan(content, str(path))
+
+
+def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
+    """The two-sided program in a file, by the target that knows it.
+
+    Parameters
+    ----------
+    what_for : what is to become of it, in a few words: `shown`, `simulated`, `run over MPI`.
+
+    Raises
+    ------
+    TacclError : its target's files spell no such programs, or this one cannot be understood.
     """
     target = target_of_file(path, content)
     if target.as_program is None:
         raise TacclError(
-            f"a file for {target.name} ({target.title}) cannot be {what_for}: it spells no thread blocks",
+            f"a file for {target.name} ({target.title}) cannot be {what_for}: "
+            "it spells no program of sends and receives",
             path=path,
             hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
         )

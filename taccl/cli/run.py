@@ -10,12 +10,13 @@ import click
 
 from taccl import units
 from taccl.arguments import number
-from taccl.backend.execute import Execution, execute
+from taccl.backend.execute import Execution
+from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
-from taccl.backend.program import Program
-from taccl.backend.targets import program_of_file
+from taccl.backend.targets import program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
@@ -48,10 +49,11 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 )
 @click.option(
     "--ranks-as",
-    type=click.Choice(["threads", "processes"]),
+    type=click.Choice(["threads", "processes", "turns"]),
     default="threads",
     show_default=True,
-    help="A thread for every thread block, or a process for every rank.",
+    help="A thread for every thread block (of a plan: rank), a process for every rank, or all by turns in an "
+    "order that the seed repeats.",
 )
 @click.option(
     "--backend",
@@ -62,6 +64,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 )
 @click.option("--slots", type=int, help="Pieces that a connection holds. Default: 2 (Simple), 8 (LL, LL128).")
 @click.option("--piece", metavar="SIZE", help="Most bytes in a piece. Default: the protocol's.")
+@click.option("--calls", type=int, help="Calls in a row, with new inputs each; for plans. Default: 3.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the inputs, delays and orders.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare with NumPy's answer.")
 @click.option(
@@ -75,7 +78,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 @json_option
 @click.pass_context
 def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **options: Any) -> None:
-    """Execute an MSCCL-XML file on CPU arrays, with real blocking between thread blocks.
+    """Execute an MSCCL-XML file or an MSCCL++ plan on CPU arrays, with real blocking between thread blocks.
 
     Exit code 0: the result is right; 4: it is wrong, or the program hangs; 2: bad input. The time that
     it takes says nothing about a GPU.
@@ -99,15 +102,14 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
 
 
 def _here(file: Path, options: dict[str, Any], deadline: Deadline) -> Iterator[Execution]:
-    program = program_of_file(file, read_bytes(file), "run")
-    for in_place in _modes(program, options["in_place"]):
-        yield execute(
-            program,
-            ranks_as=options["ranks_as"],
-            check=options["check"],
-            deadline=deadline,
-            **_call_options(options, in_place),
-        )
+    asked = RunAsked(
+        deadline,
+        ranks_as=options["ranks_as"],
+        check=options["check"],
+        calls=options["calls"],
+        **_call_options(options, options["in_place"]),
+    )
+    return run_file(file, read_bytes(file), asked)
 
 
 def _over_mpi(
@@ -131,10 +133,10 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     trouble: TacclError | None = None
     calls = []
     try:
-        program = program_of_file(file, read_bytes(file), "run")
+        program = program_of_file(file, read_bytes(file), "run over MPI")
         calls = [
             make_call(program, **_call_options(options, in_place))
-            for in_place in _modes(program, options["in_place"])
+            for in_place in modes_of(program, options["in_place"])
         ]
     except TacclError as error:
         trouble = error
@@ -142,7 +144,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     return [execute_over_mpi(program, call, world, deadline, check=options["check"]) for call in calls]
 
 
-def _call_options(options: dict[str, Any], in_place: bool) -> dict[str, Any]:
+def _call_options(options: dict[str, Any], in_place: bool | None) -> dict[str, Any]:
     return {
         "in_place": in_place,
         "size_bytes": None if options["size"] is None else units.parse_size(options["size"]),
@@ -152,20 +154,13 @@ def _call_options(options: dict[str, Any], in_place: bool) -> dict[str, Any]:
     }
 
 
-def _modes(program: Program, asked: bool | None) -> list[bool]:
-    if asked is not None:
-        return [asked]
-    return [mode for mode, claims in ((False, program.out_of_place), (True, program.in_place)) if claims] or [
-        False
-    ]
-
-
 def _show(run: Execution) -> None:
     root = "" if run.root is None else f" (root {run.root})"
     times = "" if run.iterations == 1 else f", {run.iterations} iterations"
+    held = f"{run.calls} calls in a row" if run.slots is None else f"{run.slots} slots{times}"
     for label, value in (
         ("collective", f"{run.collective}{root}, {run.ranks} ranks as {run.ranks_as}, {run.mode}"),
-        ("call", f"{units.format_size(run.size_bytes)} of {run.dtype}, {run.op}; {run.slots} slots{times}"),
+        ("call", f"{units.format_size(run.size_bytes)} of {run.dtype}, {run.op}; {held}"),
         ("program", f"{run.thread_blocks} thread blocks, {run.steps} steps, {run.pieces} pieces sent"),
         ("result", _result(run)),
         ("wall time", f"{run.seconds:.2f} s here, which says nothing about a GPU"),

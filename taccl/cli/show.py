@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from taccl import units
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import (
     Timeline,
+    describe_plan,
     describe_program,
     describe_schedule,
     program_timeline,
@@ -20,15 +22,18 @@ from taccl.backend.show import (
     to_trace,
 )
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
-from taccl.backend.targets import program_of_file
+from taccl.backend.simulate_plan import PlanSimulation
+from taccl.backend.targets import plan_of_file, program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.errors import FileError
 from taccl.files import read_bytes
 from taccl.schedule import is_schedule, read_schedule
+from taccl.schedule.parquet import MAGIC as PARQUET
 
 if TYPE_CHECKING:
+    from taccl.backend.simulate import Simulation
     from taccl.simulated import SimulatedSize
 
 
@@ -77,8 +82,8 @@ def show(
     size: str | None,
     collective: str | None,
 ) -> None:
-    """Show what FILE does: an MSCCL-XML, or a schedule (JSON or Parquet) that `taccl synthesize --schedule`
-    wrote.
+    """Show what FILE does: an MSCCL-XML, a plan for MSCCL++ (as text), or a schedule (JSON or Parquet) that
+    `taccl synthesize --schedule` wrote.
 
     Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
     again, whatever the file claims. An XML has none: they come
@@ -86,6 +91,13 @@ def show(
     """
     aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
+    plan = _plan_in(file)
+    if plan is not None:
+        if html is not None or trace is not None:
+            raise click.UsageError("a plan is shown as text; --html and --trace are for an XML or a schedule")
+        for line in _plan_lines(plan, file, machine, rank):
+            click.echo(line)
+        return
     subject = _schedule(file, machine) if _is_schedule(file) else _program(file, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):
@@ -125,6 +137,7 @@ class _Machine(NamedTuple):
 _WITHOUT_EXECUTOR = (
     "by the links' costs alone; taccl simulate predicts what the machine's executor makes of it"
 )
+_NEEDS_MACHINE = "times need a machine: give --topology or --sketch as well"
 _NOT_GIVEN = _Machine(None, None, None, None, None, None)
 
 
@@ -134,6 +147,27 @@ def _is_schedule(file: Path) -> bool:
         return is_schedule(file)
     except FileError:
         return False
+
+
+def _plan_in(file: Path) -> ExecutionPlan | None:
+    """The one-sided plan in a file; None if something else is in it, or it cannot be read, as others tell."""
+    try:
+        content = read_bytes(file)
+    except FileError:
+        return None
+    return None if content.startswith(PARQUET) else plan_of_file(file, content)
+
+
+def _plan_lines(plan: ExecutionPlan, file: Path, machine: _Machine, rank: int | None) -> Iterable[str]:
+    if machine.sketch is None and machine.topology is None:
+        if machine != _NOT_GIVEN:
+            raise click.UsageError(_NEEDS_MACHINE)
+        return describe_plan(plan, rank)
+    run, notes = _simulated(file, machine)
+    if not isinstance(run.simulation, PlanSimulation):  # it was written anew since it was read
+        raise FileError("another program writes it", path=file, hint="try again")
+    facts = (*_facts(run, run.simulation), *(("note", note) for note in notes))
+    return describe_plan(plan, rank, run.simulation, facts)
 
 
 def _schedule(file: Path, machine: _Machine) -> _Subject:
@@ -152,9 +186,21 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
 def _program(file: Path, machine: _Machine) -> _Subject:
     if machine.sketch is None and machine.topology is None:
         if machine != _NOT_GIVEN:
-            raise click.UsageError("times need a machine: give --topology or --sketch as well")
+            raise click.UsageError(_NEEDS_MACHINE)
         program = program_of_file(file, read_bytes(file), "shown")
         return _Subject(lambda rank: describe_program(program, rank), lambda: program_timeline(program))
+    run, notes = _simulated(file, machine)
+    steps = run.steps
+    if steps.topology.executor is not None:
+        notes = (*notes, _WITHOUT_EXECUTOR)
+    facts = (*_facts(run, steps), *(("note", note) for note in notes))
+    return _Subject(
+        lambda rank: describe_program(steps.program, rank, steps, facts),
+        lambda: program_timeline(steps.program, steps, _facts(run, steps), notes),
+    )
+
+
+def _simulated(file: Path, machine: _Machine) -> tuple[SimulatedSize, tuple[str, ...]]:
     from taccl.simulated import simulate_file  # it loads the solvers, which all else here does without
 
     sizes = [] if machine.size is None else [machine.size]
@@ -168,18 +214,11 @@ def _program(file: Path, machine: _Machine) -> _Subject:
         collective=machine.collective,
         links_only=True,
     )
-    run, notes = simulated.sizes[0], simulated.notes
-    if run.steps.topology.executor is not None:
-        notes = (*notes, _WITHOUT_EXECUTOR)
-    facts = (*_facts(run), *(("note", note) for note in notes))
-    return _Subject(
-        lambda rank: describe_program(simulated.program, rank, run.steps, facts),
-        lambda: program_timeline(simulated.program, run.steps, _facts(run), notes),
-    )
+    return simulated.sizes[0], simulated.notes
 
 
-def _facts(run: SimulatedSize) -> tuple[tuple[str, str], ...]:
-    topology, chunk = run.steps.topology, round(run.steps.chunk_mb * units.MB)
+def _facts(run: SimulatedSize, ran: Simulation | PlanSimulation) -> tuple[tuple[str, str], ...]:
+    topology, chunk = ran.topology, round(ran.chunk_mb * units.MB)
     return (
         ("topology", topology_words(topology)),
         ("size", f"{units.format_size(run.size_bytes)}, in chunks of {units.format_size(chunk)}"),

@@ -60,10 +60,19 @@ from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
     metavar="US_PER_MB",
     help="What copies and additions inside a GPU take.",
 )
+@click.option(
+    "--proxy-cost",
+    "proxy_us",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="US",
+    help="Of a plan: what the proxy of a rank takes for each push into a port channel.",
+)
 @json_option
 def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool, **request: Any) -> None:
-    """How long FILE takes under the cost model: an MSCCL-XML, whoever made it, or a schedule (JSON or
-    Parquet) written by `taccl synthesize --schedule`, which is lowered to a program first.
+    """How long FILE takes under the cost model: an MSCCL-XML or a plan for MSCCL++, whoever made it, or a
+    schedule (JSON or Parquet) written by `taccl synthesize --schedule`, which is lowered to a program first.
 
     Its thread blocks, waits and connections are simulated event by event on the links and ports of a
     machine. Each time comes with a lower bound for all programs of that collective, with chunks as
@@ -89,8 +98,10 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
 def _show(result: SimulatedFile) -> None:
     program = result.program
     ranks = "rank" if program.num_ranks == 1 else "ranks"
+    # without an executor, another protocol than the file's is a question about its connections
+    protocol = result.protocol_name if result.is_executed else result.own_protocol
     click.echo(
-        f"{result.collective.name}, {program.num_ranks} {ranks}, {_protocol(result)}, on {result.topology}"
+        f"{result.collective.name}, {program.num_ranks} {ranks}, {protocol}, on {result.topology}"
         + (" as its executor runs it" if result.is_executed else "")
     )
     header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]
@@ -100,12 +111,6 @@ def _show(result: SimulatedFile) -> None:
     show_table([*header, "why no program is faster"], [_row(run, has_schedule) for run in result.sizes])
     for note in result.notes:
         click.echo(f"note: {note}")
-
-
-def _protocol(result: SimulatedFile) -> str:
-    """Without an executor, another protocol than the file's is a question about its connections."""
-    asked = result.protocol if result.is_executed else None
-    return (asked or result.program.protocol).value
 
 
 def _row(run: SimulatedSize, has_schedule: bool) -> list[str]:

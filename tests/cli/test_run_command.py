@@ -146,3 +146,39 @@ def test_without_mpi4py_the_mpi_backend_says_what_to_install(
     done = taccl("run", right, "--backend", "mpi")
     assert done.exit_code == 2
     assert "pip install 'taccl[mpi]'" in done.stderr
+
+
+PLAN = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allreduce_2.json"
+
+
+def test_a_plan_is_known_by_its_content_and_called_several_times(taccl: Taccl, tmp_path: Path) -> None:
+    other_name = tmp_path / "plan.txt"
+    other_name.write_bytes(PLAN.read_bytes())
+    done = taccl("run", other_name, "--size", "8KB", "--ranks-as", "turns")
+    assert done.exit_code == 0, done.stderr
+    assert "allreduce, 2 ranks as turns, out of place" in done.stdout
+    assert "3 calls in a row" in done.stdout
+    assert "right, 0 of 12288 elements off" in done.stdout
+
+
+def test_a_plan_that_hangs_exits_4_and_says_where_each_block_stands(taccl: Taccl, tmp_path: Path) -> None:
+    plan = json.loads(PLAN.read_text())
+    ops = plan["gpus"][0]["threadblocks"][0]["ops"]
+    assert ops[-2]["name"] == "signal"
+    del ops[-2]
+    path = tmp_path / "hangs.json"
+    path.write_text(json.dumps(plan))
+    done = taccl("run", path, "--size", "8KB", "--calls", "1", "--json")
+    assert done.exit_code == 4
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (run["verdict"], run["slots"], run["calls"]) == ("hangs", None, 1)
+    assert "rank 1, thread block 0, operation 11 (wait): waits for signal 3" in run["findings"][0]
+
+
+def test_plans_have_no_slots_and_programs_one_call(taccl: Taccl, right: Path) -> None:
+    done = taccl("run", PLAN, "--slots", "2")
+    assert done.exit_code == 2
+    assert "a plan has no connections" in done.stderr
+    done = taccl("run", right, "--calls", "2")
+    assert done.exit_code == 2
+    assert "several calls in a row are for one-sided plans" in done.stderr

@@ -195,3 +195,31 @@ def test_a_symmetry_that_a_file_makes_up_raises_no_bound(taccl: Taccl, slow: Pat
         done = taccl(command, slow)
         assert done.exit_code == 0, done.output
         assert re.search(r"1\.00 .*latency of chunk 0", done.stdout)
+
+
+PLAN = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-relay_3.json"
+
+
+def test_a_plan_is_shown_with_what_its_numbers_mean(taccl: Taccl) -> None:
+    done = taccl("show", PLAN, "--rank", "1")
+    assert done.exit_code == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "rank 1: 1 thread block; chunks: 1 in, 1 out, 0 scratch" in lines
+    assert "3 pwsf o[0] rank 2 o[0] port channel 1 (rank 2)" in lines
+    assert not any(line.startswith("rank 0:") for line in lines)
+
+
+def test_on_a_machine_the_operations_of_a_plan_have_times(taccl: Taccl) -> None:
+    done = taccl("show", PLAN, "--topology", "switch:3", "--size", "1MB")
+    assert done.exit_code == 0, done.stderr
+    assert "lower bound" in done.stdout
+    assert "START us" in done.stdout
+
+
+def test_a_plan_has_no_page_and_its_options_are_checked(taccl: Taccl, tmp_path: Path) -> None:
+    done = taccl("show", PLAN, "--html", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert "a plan is shown as text" in done.stderr
+    assert not list(tmp_path.iterdir())
+    assert taccl("show", PLAN, "--rank", "7").exit_code == 2
+    assert taccl("show", PLAN, "--size", "1MB").exit_code == 2

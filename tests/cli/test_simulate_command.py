@@ -66,3 +66,38 @@ def test_what_cannot_be_is_said_in_one_line(
     assert done.exit_code == code
     assert said in done.stderr
     assert done.stdout == ""
+
+
+PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
+
+
+def test_a_plan_has_a_time_beside_its_bound(taccl: Taccl) -> None:
+    done = taccl(
+        "simulate", PLANS / "napkin-allgather_2.json", "--topology", "switch:2", "--size", "1MB", "--json"
+    )
+    assert done.exit_code == 0, done.stderr
+    value = json.loads(done.stdout)
+    (row,) = value["results"]
+    assert (value["protocol"], value["executor"], row["launch_us"]) == ("Simple", False, None)
+    assert 0 < row["lower_bound_us"] < row["time_us"] < 1.2 * row["lower_bound_us"]
+
+
+def test_the_root_of_a_plan_is_found_and_its_proxy_costs(taccl: Taccl) -> None:
+    times = []
+    for cost in ("0", "3"):
+        done = taccl(
+            *("simulate", PLANS / "napkin-relay_3.json", "--topology", "switch:3", "--size", "1MB"),
+            *("--proxy-cost", cost, "--json"),
+        )
+        value = json.loads(done.stdout)
+        assert (value["collective"], value["root"]) == ("broadcast", 0)
+        times.append(value["results"][0]["time_us"])
+    assert times[1] == pytest.approx(times[0] + 9)
+
+
+def test_a_plan_has_no_slots_and_other_files_no_proxy(taccl: Taccl) -> None:
+    plan = ("simulate", PLANS / "napkin-allgather_2.json", "--topology", "switch:2", "--size", "1MB")
+    done = taccl(*plan, "--slots", "2")
+    assert done.exit_code == 2
+    assert "a plan is simulated as it is, so a number of slots means nothing" in done.stderr
+    assert taccl(*plan, "--topology", "switch:3").exit_code == 2

@@ -188,14 +188,14 @@ class Answer:
         compared = []
         for part in self.wanted(rank, root):
             found = memory.view(Buffer.OUTPUT, part.first, len(part.value))
-            bad = self._differs(found, part.value, part.tolerance)
+            bad = self.differs(found, part.value, part.tolerance)
             compared.append(Compared("o", part.first // self.call.chunk, part.value, found, bad))
-        if not self.call.in_place and self._input_counts(rank, root):
+        if not self.call.in_place and self.input_counts(rank, root):
             given, kept = self.input_of(rank), memory.buffers[Buffer.INPUT]
-            compared.append(Compared("i", 0, given, kept, self._differs(kept, given, None)))
+            compared.append(Compared("i", 0, given, kept, self.differs(kept, given, None)))
         return compared
 
-    def _differs(self, found: Array, value: Array, tolerance: Array | None) -> NDArray[np.bool_]:
+    def differs(self, found: Array, value: Array, tolerance: Array | None) -> NDArray[np.bool_]:
         """Where what was found is not the value, up to the tolerance; None: to the bit."""
         bad = np.empty(len(value), dtype=np.bool_)
         for block in blocks_of(len(value), self.look):
@@ -206,7 +206,7 @@ class Answer:
                 bad[block] = ~(off <= tolerance[block])
         return bad
 
-    def _input_counts(self, rank: int, root: int | None) -> bool:
+    def input_counts(self, rank: int, root: int | None) -> bool:
         """Whether a caller's input means anything, and so must be left as it was."""
         if self.call.custom is not None:
             return bool((self.call.custom.inputs.rank == rank).any())

@@ -41,7 +41,11 @@ class Deadline:
 
     def begins(self, doing: str, plan: Plan, call: Call, sent: Callable[[], int]) -> None:
         """From now on it is `doing` that takes the time; `sent` counts pieces that were sent so far."""
-        self._doing, self._sent, self._planned = doing, sent, planned_pieces(plan, call)
+        self.counts(doing, planned_pieces(plan, call), sent)
+
+    def counts(self, doing: str, planned: int, sent: Callable[[], int]) -> None:
+        """As `begins`, where it is known otherwise how many pieces will be sent."""
+        self._doing, self._sent, self._planned = doing, sent, planned
 
     def turns_to(self, doing: str) -> None:
         """Now it is `doing` that takes the time."""

@@ -32,8 +32,10 @@ class Execution:
     mode : `in place` or `out of place`.
     size_bytes, dtype, op, slots, iterations : of the call; a chunk larger than a piece takes several
         iterations of all steps.
+        A plan has no connections, and so no slots.
+    calls : one after another, each with new inputs.
     ranks_as : threads, processes, turns or mpi.
-    pieces : sent over connections.
+    pieces : sent over connections; of a plan, operands written into memory of other ranks.
     checked, wrong : elements looked at, and those of them that are off.
     root : of a rooted collective, given or the one that fits best.
     verdict : `not checked` if it ended and nobody asked, or nobody knows, what the outputs must hold.
@@ -50,10 +52,11 @@ class Execution:
     size_bytes: int
     dtype: str
     op: str
-    slots: int
+    slots: int | None
     iterations: int
     ranks_as: str
     verdict: Verdict
+    calls: int = 1
     pieces: int = 0
     checked: int = 0
     wrong: int = 0

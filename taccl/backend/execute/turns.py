@@ -1,11 +1,13 @@
-"""Run thread blocks by turns in one thread, in a random order that a seed repeats."""
+"""Run thread blocks, or whatever acts by itself, by turns in one thread, in an order that a seed repeats."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from taccl.backend.execute.block import Block, Exchange, Wait
+WaitT = TypeVar("WaitT")
+_WaitT_contra = TypeVar("_WaitT_contra", contravariant=True)
 
 #: How long a block that has the turn keeps it, in acts: mostly short, at times to its next wait.
 _BURSTS = (1, 1, 1, 2, 5, 50, 10**9)
@@ -18,9 +20,28 @@ _PATIENCE = (1, 5, 50)
 _COURTESY = 0.95
 
 
+class Agent(Protocol[WaitT]):
+    """Whoever takes turns: `run` yields each wait, to be resumed when it is over, and None in between."""
+
+    ended: bool
+    waits_for: WaitT | None
+
+    def run(self) -> Iterator[WaitT | None]:
+        """All that it does; `ended` is set at the end."""
+        ...
+
+
+class Judge(Protocol[_WaitT_contra]):
+    """Who knows whether a wait is over."""
+
+    def is_over(self, wait: _WaitT_contra) -> bool:
+        """Whether whoever waits may go on; once it may, it stays so until it acts."""
+        ...
+
+
 def take_turns(
-    blocks: list[Block],
-    exchange: Exchange,
+    blocks: Sequence[Agent[WaitT]],
+    exchange: Judge[WaitT],
     dice: random.Random,
     idle: Callable[[], bool] | None = None,
     look: Callable[[], None] | None = None,
@@ -39,13 +60,19 @@ def take_turns(
             return
 
 
-class _Table:
+class _Table(Generic[WaitT]):
     def __init__(
-        self, blocks: list[Block], exchange: Exchange, dice: random.Random, look: Callable[[], None] | None
+        self,
+        blocks: Sequence[Agent[WaitT]],
+        exchange: Judge[WaitT],
+        dice: random.Random,
+        look: Callable[[], None] | None,
     ) -> None:
         self.exchange, self.dice, self.look = exchange, dice, look
-        self.awake: list[tuple[Block, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
-        self.asleep: list[tuple[Block, Iterator[Wait | None]]] = []
+        self.awake: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = [
+            (block, block.run()) for block in blocks
+        ]
+        self.asleep: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = []
         share, self.patience = dice.choice(_SLOW), dice.choice(_PATIENCE)
         slow = [block for block in blocks if share is not None and dice.random() < share]
         if share is None and blocks:
@@ -88,13 +115,13 @@ class _Table:
 
     def wake_all(self) -> bool:
         """Wake the blocks whose waits are over; whether there is one."""
-        still: list[tuple[Block, Iterator[Wait | None]]] = []
+        still: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = []
         for each in self.asleep:
             (self.awake if self._may_go_on(each[0]) else still).append(each)
         self.asleep = still
         return bool(self.awake)
 
-    def _may_go_on(self, block: Block) -> bool:
+    def _may_go_on(self, block: Agent[WaitT]) -> bool:
         if block.waits_for is not None and not self.exchange.is_over(block.waits_for):
             return False
         block.waits_for = None

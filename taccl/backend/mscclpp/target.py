@@ -10,7 +10,7 @@ from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
 from taccl.backend.lower_plan.translate import COLLECTIVES
-from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document
+from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
@@ -93,5 +93,6 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         refuse=_refuse,
         use=_use,
         knows=begins_as_plan,
+        as_plan=parse_plan,
     ),
 )

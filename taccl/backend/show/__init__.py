@@ -1,5 +1,6 @@
 """What a person wants to see of a schedule or a program: text, a page for the browser, a trace."""
 
+from taccl.backend.show.of_plan import describe_plan
 from taccl.backend.show.of_program import program_timeline
 from taccl.backend.show.of_schedule import schedule_timeline
 from taccl.backend.show.page import to_html
@@ -10,6 +11,7 @@ from taccl.backend.show.trace import to_trace
 __all__ = [
     "Bars",
     "Timeline",
+    "describe_plan",
     "describe_program",
     "describe_schedule",
     "program_timeline",

@@ -35,8 +35,8 @@ def describe_schedule(
     """
     schedule = saved.schedule.sorted()
     topology, sends = schedule.problem.topology, schedule.sends
-    _check_rank(rank, topology.num_ranks)
-    yield from _aligned((*schedule_facts(saved), *(("note", note) for note in notes)))
+    check_rank(rank, topology.num_ranks)
+    yield from aligned((*schedule_facts(saved), *(("note", note) for note in notes)))
     yield ""
     rows_of = np.argsort(sends.of_row, kind="stable")
     first = np.concatenate([[0], np.cumsum(sends.count)])
@@ -77,9 +77,9 @@ def describe_program(
     ------
     TacclError : there is no such rank.
     """
-    _check_rank(rank, program.num_ranks)
+    check_rank(rank, program.num_ranks)
     execution = execute(program)
-    yield from _aligned((("name", program.name), *program_facts(program), *facts))
+    yield from aligned((("name", program.name), *program_facts(program), *facts))
     if execution.num_blocked:
         yield f"note         {execution.num_blocked} steps can never run (marked !); taccl verify says why"
     when = {} if simulation is None else _times(simulation)
@@ -179,12 +179,14 @@ def _some(chunks: Sequence[int]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _check_rank(rank: int | None, num_ranks: int) -> None:
+def check_rank(rank: int | None, num_ranks: int) -> None:
+    """Refuse a rank that is not there; None is all of them."""
     if rank is not None and not 0 <= rank < num_ranks:
         raise TacclError(f"there is no rank {rank}", hint=f"--rank from 0 to {num_ranks - 1}")
 
 
-def _aligned(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+def aligned(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each label and value."""
     for label, value in facts:
         yield f"{label:<12} {value}"
 

@@ -1,0 +1,279 @@
+"""Run a plan for real: on NumPy arrays, several calls in a row, checked against NumPy.
+
+Everything that acts by itself is an agent: lanes of thread blocks, ports, hosts. This puts them together and
+says what came of it; who gets the next turn is decided in `execute.turns`, or by threads and processes.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal, get_args
+
+import numpy as np
+
+from taccl.arguments import word
+from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.outcome import Execution
+from taccl.backend.execute.outcome import Verdict as Word
+from taccl.backend.execute.turns import take_turns
+from taccl.backend.execute_plan.agents import Agent, Waiting
+from taccl.backend.execute_plan.call import PlanCall, make_plan_call
+from taccl.backend.execute_plan.host import Answers, Host, Verdict
+from taccl.backend.execute_plan.lanes import Block
+from taccl.backend.execute_plan.memory import World, check_room
+from taccl.backend.execute_plan.ports import Port
+from taccl.backend.plan import Channel, ExecutionPlan
+from taccl.backend.verify.report import Collector
+from taccl.backend.verify_plan.verifier import check_structure
+from taccl.collective import Collective
+from taccl.errors import TacclError, VerificationError
+
+RanksAs = Literal["threads", "processes", "turns"]
+_SHOWN = 10
+
+
+def execute_plan(
+    plan: ExecutionPlan,
+    *,
+    in_place: bool | None = None,
+    size_bytes: int | None = None,
+    dtype: str = "float32",
+    op: str = "sum",
+    collective: Collective | None = None,
+    root: int | None = None,
+    ranks_as: RanksAs = "turns",
+    calls: int = 3,
+    seed: int = 0,
+    check: bool = True,
+    timeout_s: float = 60.0,
+    deadline: Deadline | None = None,
+) -> Execution:
+    """Run a plan, call after call, each with new inputs.
+
+    Parameters
+    ----------
+    in_place : None: as the plan says.
+    size_bytes : nccl-tests' size; None: about 1 MB, within the range that the plan serves.
+    dtype : one of `call.DTYPES`. op : only `sum`, which is all that the runtime does.
+    collective : what it computes, where the plan does not say so.
+    root : of broadcast; None: any that fits.
+    ranks_as : `turns`: all agents by turns in this thread, in an order that `seed` repeats. `threads`: a
+        thread for each rank, whose agents take turns. `processes`: a process for each.
+    calls : how many, one after another on each rank; ranks may drift apart.
+    seed : of the inputs, and of the order in which agents act.
+    check : whether to compare with NumPy's answer.
+    timeout_s : seconds for all of it. deadline : in its place, that of a call that began before.
+
+    Raises
+    ------
+    TacclError : the call does not fit the plan.
+    VerificationError : the plan cannot be executed at all, or there was no time left. A wrong result, and
+        thread blocks that are stuck, are no errors here but in what is returned.
+    """
+    word(ranks_as, "ranks_as", get_args(RanksAs), TacclError)
+    deadline = Deadline(timeout_s) if deadline is None else deadline
+    check_executable(plan)
+    call = make_plan_call(
+        plan,
+        in_place=in_place,
+        size_bytes=size_bytes,
+        dtype=dtype,
+        op=op,
+        collective=collective,
+        root=root,
+        seed=seed,
+        calls=calls,
+    )
+    check_room(call)
+    began = time.monotonic()
+    if ranks_as == "processes":
+        from taccl.backend.execute_plan.processes import run_processes
+
+        end = run_processes(call, check, deadline)
+    else:
+        end = _run_here(call, check, ranks_as, deadline)
+    return conclude(call, ranks_as, end, check, time.monotonic() - began)
+
+
+def check_executable(plan: ExecutionPlan) -> None:
+    """Refuse a plan whose numbers mean nothing.
+
+    Raises
+    ------
+    VerificationError : with what is wrong: a real runtime would touch memory that it must not, or crash.
+    """
+    collector = Collector()
+    check_structure(plan, collector)
+    if collector.fatal:
+        errors = [str(each) for each in collector.findings() if each.severity == "error"]
+        more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+        raise VerificationError(
+            "the plan cannot be executed", findings=[*errors[:_SHOWN], *more], hint="taccl verify tells more"
+        )
+    if plan.alignment % 16:
+        raise VerificationError(
+            f"buffer_alignment is {plan.alignment}, and loads take 16 bytes", hint="set it to 16"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The agents of one rank."""
+
+    host: Host
+    blocks: tuple[Block, ...]
+    ports: tuple[Port, ...]
+
+    @property
+    def agents(self) -> list[Agent]:
+        """All of them."""
+        return [self.host, *(lane for block in self.blocks for lane in block.lanes), *self.ports]
+
+    @property
+    def sent(self) -> int:
+        """Operands that were written into memory of other ranks."""
+        return sum(block.sent for block in self.blocks)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all calls are over."""
+        return all(agent.ended for agent in self.agents)
+
+
+def agents_of(
+    world: World, rank: int, answers: Answers, check: bool, look: Callable[[], None], lock: Lock
+) -> Ranked:
+    """The agents of a rank.
+
+    Raises
+    ------
+    VerificationError : an operation would reach outside of its memory.
+    """
+    each = world.call.plan.ranks[rank]
+    ports: dict[int, Port] = {}
+    ends = world.ends.get((rank, Channel.PORT), ())
+    ports.update({end.number: Port(world, end) for end in ends})
+    blocks = tuple(Block(world, each, block, ports, lock) for block in each.blocks)
+    lanes = sum(len(block.lanes) for block in blocks)
+    for port in ports.values():
+        port.last_lanes = lanes * world.call.calls
+    host = Host(world, rank, lanes, list(ports.values()), answers, check, look)
+    return Ranked(host, blocks, tuple(ports.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What one rank, or all together, have to say when a run is over."""
+
+    sent: int
+    verdicts: tuple[Verdict, ...]
+    stuck: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline) -> End:
+    world = World(call)
+    world.begin()
+    answers, lock = Answers(call, deadline.look), Lock()
+    ranks = [
+        agents_of(world, rank, answers, check, deadline.look, lock) for rank in range(call.plan.num_ranks)
+    ]
+    deadline.counts("moving data", planned(call.plan) * call.calls, lambda: sum(each.sent for each in ranks))
+    if ranks_as == "threads":
+        from taccl.backend.execute_plan.threads import run_threads
+
+        run_threads(world, ranks, deadline)
+    else:
+        agents = [agent for each in ranks for agent in each.agents]
+        take_turns(agents, Waiting(), random.Random(call.asked.seed), look=deadline.look)
+    return End(
+        sent=sum(each.sent for each in ranks),
+        verdicts=tuple(each.host.verdict for each in ranks),
+        stuck=stuck_of(ranks),
+        notes=leftovers(world) if all(each.ended for each in ranks) else (),
+    )
+
+
+def planned(plan: ExecutionPlan) -> int:
+    """Operands that one call writes into memory of other ranks, each turn of a pipeline taken as one."""
+    return sum(
+        target.remote is not None
+        for rank in plan.ranks
+        for block in rank.blocks
+        for operation in block.operations
+        for each in (operation, *operation.inner)
+        for target in each.targets
+    )
+
+
+def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
+    """A sentence for each thread block that cannot go on, with where it stands and what it waits for."""
+    told = []
+    for each in ranks:
+        for block in each.blocks:
+            waiting = [lane for lane in block.lanes if not lane.ended]
+            known = [
+                (lane, lane.waits_for.says)
+                for lane in waiting
+                if lane.waits_for is not None and lane.waits_for.says is not None
+            ]
+            if known:
+                lane, says = known[0]
+                told.append(f"{lane.where()}: {says()}")
+    if not told and not all(each.ended for each in ranks):
+        told = ["nothing goes on, and no thread block says what it waits for"]
+    return tuple(told)
+
+
+def leftovers(world: World) -> tuple[str, ...]:
+    """Ends of channels on which more signals came than were waited for, where any were."""
+    return tuple(
+        f"{world.come[end.number]} signals came on {end.name} and {world.awaited[end.number]} were waited "
+        "for: later calls run ahead"
+        for ends in world.ends.values()
+        for end in ends
+        if 0 < world.awaited[end.number] < world.come[end.number]
+    )
+
+
+def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: float) -> Execution:
+    """The outcome."""
+    asked, plan = call.asked, call.plan
+    known = check and (asked.checkable or asked.collective == "sendrecv")
+    wrong = np.array([each.wrong for each in end.verdicts]).sum(axis=0)
+    best = int(np.argmin(wrong))
+    findings = [text for each in end.verdicts for text in each.findings[best]]
+    verdict: Word = "right" if known else "not checked"
+    if end.stuck:
+        verdict, findings = "hangs", list(end.stuck)
+    elif findings:
+        verdict = "wrong"
+    if len(findings) > _SHOWN:
+        findings = [*findings[:_SHOWN], f"and {len(findings) - _SHOWN} more"]
+    blocks = [block for rank in plan.ranks for block in rank.blocks]
+    return Execution(
+        collective=asked.collective,
+        ranks=plan.num_ranks,
+        thread_blocks=len(blocks),
+        steps=sum(1 + len(each.inner) for block in blocks for each in block.operations),
+        mode=asked.mode,
+        size_bytes=asked.size_bytes,
+        dtype=asked.dtype,
+        op=asked.op,
+        slots=None,
+        iterations=1,
+        calls=call.calls,
+        ranks_as=ranks_as,
+        verdict=verdict,
+        pieces=end.sent,
+        checked=0 if end.stuck or not known else sum(each.checked for each in end.verdicts),
+        wrong=0 if end.stuck or not known else int(wrong[best]),
+        root=asked.roots[best] if known and not end.stuck else None,
+        findings=tuple(findings),
+        seconds=seconds,
+        notes=(*asked.notes, *end.notes),
+    )

@@ -1,0 +1,78 @@
+"""Run every rank in a thread of its own, in which its agents take turns."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.turns import take_turns
+from taccl.backend.execute_plan.agents import Waiting
+from taccl.backend.execute_plan.memory import World
+from taccl.backend.execute_plan.watch import ENDED, Nap, watch
+from taccl.errors import TacclError
+
+if TYPE_CHECKING:
+    from taccl.backend.execute_plan.run import Ranked
+
+
+class _StoppedError(Exception):
+    """Everybody goes home."""
+
+
+def run_threads(world: World, ranks: Sequence[Ranked], deadline: Deadline) -> None:
+    """Run all ranks; agents that have not ended afterwards are stuck. However it ends, no thread is left.
+
+    Raises
+    ------
+    VerificationError : they are not at an end in time, though not stuck.
+    TacclError : the system does not give so many threads.
+    """
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    threads = [
+        threading.Thread(target=_work, args=(world, rank, each, stop, failures), daemon=True)
+        for rank, each in enumerate(ranks)
+    ]
+    started = []
+
+    def look() -> None:
+        deadline.look()
+        if failures:
+            raise failures[0]
+
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+        watch(world, look)
+    except RuntimeError as error:
+        raise TacclError(
+            f"{len(threads)} threads cannot be started: {error}", hint="--ranks-as turns"
+        ) from None
+    finally:
+        stop.set()
+        for thread in started:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _work(
+    world: World, rank: int, ranked: Ranked, stop: threading.Event, failures: list[BaseException]
+) -> None:
+    def look() -> None:
+        world.acts[rank] += 1
+        if stop.is_set():
+            raise _StoppedError
+
+    dice = random.Random(f"{world.call.asked.seed} {rank}")
+    try:
+        take_turns(ranked.agents, Waiting(), dice, Nap(world, rank, stop.is_set), look)
+    except _StoppedError:
+        return
+    except BaseException as failure:
+        failures.append(failure)
+    world.state[rank] = ENDED

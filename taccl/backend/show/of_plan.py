@@ -1,0 +1,157 @@
+"""A one-sided plan as lines that a person reads: for each rank its thread blocks and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from taccl import units
+from taccl.backend.plan import (
+    NO_LARGEST,
+    Channel,
+    ExecutionPlan,
+    Operation,
+    OpName,
+    PlanBlock,
+    Range,
+    RankPlan,
+)
+from taccl.backend.show.facts import count
+from taccl.backend.show.text import aligned, check_rank
+from taccl.backend.simulate_plan import PlanSimulation
+
+_Times = dict[tuple[int, int, int], tuple[float, float]]
+
+
+def plan_facts(plan: ExecutionPlan) -> tuple[tuple[str, str], ...]:
+    """(label, value) lines about the whole plan."""
+    blocks = [block for rank in plan.ranks for block in rank.blocks]
+    operations = sum(1 + len(each.inner) for block in blocks for each in block.operations)
+    channels = {
+        kind: sum(len(rank.peers_of(kind)) for rank in plan.ranks) for kind in (Channel.MEMORY, Channel.PORT)
+    }
+    largest = "any size" if plan.max_bytes == NO_LARGEST else units.format_size(plan.max_bytes)
+    place = "in place" if plan.in_place else "out of place"
+    protocol = "LL" if plan.moves_packets else "Simple"
+    if plan.double_scratch:
+        protocol += ", two halves of scratch"
+    parts = [count(len(blocks), "thread block"), count(operations, "operation")]
+    parts += [count(number, f"{kind.value} channel end") for kind, number in channels.items() if number]
+    return (
+        ("plan", plan.name),
+        ("collective", f"{plan.collective}, {count(plan.num_ranks, 'rank')}, {protocol}"),
+        ("calls", f"{place}, {units.format_size(plan.min_bytes)} to {largest}"),
+        ("program", ", ".join(parts)),
+    )
+
+
+def describe_plan(
+    plan: ExecutionPlan,
+    rank: int | None = None,
+    simulation: PlanSimulation | None = None,
+    facts: Iterable[tuple[str, str]] = (),
+) -> Iterator[str]:
+    """Lines: the summary, then for each rank its thread blocks and their operations.
+
+    Parameters
+    ----------
+    rank : only this rank.
+    simulation : of this plan; with it, each operation has its start and end.
+    facts : what else to say in the summary.
+
+    Raises
+    ------
+    TacclError : there is no such rank.
+    """
+    check_rank(rank, plan.num_ranks)
+    yield from aligned((*plan_facts(plan), *facts))
+    times = None if simulation is None else _times(simulation)
+    for number, each in enumerate(plan.ranks):
+        if rank is None or rank == number:
+            yield ""
+            yield from _rank_lines(number, each, times)
+
+
+def _times(simulation: PlanSimulation) -> _Times:
+    keys = zip(
+        simulation.rank.tolist(), simulation.thread_block.tolist(), simulation.step.tolist(), strict=True
+    )
+    spans = zip(simulation.start_us.tolist(), simulation.end_us.tolist(), strict=True)
+    return dict(zip(keys, spans, strict=True))
+
+
+def _rank_lines(number: int, rank: RankPlan, times: _Times | None) -> Iterator[str]:
+    sizes = f"{rank.input_chunks} in, {rank.output_chunks} out, {rank.scratch_chunks} scratch"
+    yield f"rank {number}: {count(len(rank.blocks), 'thread block')}; chunks: {sizes}"
+    for block in rank.blocks:
+        yield f"  thread block {block.id}"
+        header = ("", "op", "from", "to", "with")
+        rows = []
+        for step, operation in enumerate(block.operations):
+            span = () if times is None else _span(times, number, block.id, step)
+            rows.append((*span, str(step), *_cells(rank, block, operation)))
+            blank = ("",) * len(span)
+            rows += [
+                (*blank, f"{step}.{place}", *_cells(rank, block, inner))
+                for place, inner in enumerate(operation.inner)
+            ]
+        titles = header if times is None else ("START us", "END us", *header)
+        yield from _columns((titles, *rows))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows below each other; what is empty in all of them takes no room."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    used = [any(row[place] for row in rows[1:]) for place in range(len(widths))]
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" for cell, width, is_used in zip(row, widths, used, strict=True) if is_used
+        ]
+        yield f"    {'  '.join(cells)}".rstrip()
+
+
+def _span(times: _Times, rank: int, block: int, step: int) -> tuple[str, str]:
+    start_us, end_us = times[rank, block, step]
+    return f"{start_us:.2f}", f"{end_us:.2f}"
+
+
+def _cells(rank: RankPlan, block: PlanBlock, operation: Operation) -> tuple[str, str, str, str]:
+    sources = ", ".join(_range(rank, block, operation, each) for each in operation.sources)
+    targets = ", ".join(_range(rank, block, operation, each) for each in operation.targets)
+    return operation.name.value, sources, targets, ", ".join(_details(rank, block, operation))
+
+
+def _range(rank: RankPlan, block: PlanBlock, operation: Operation, each: Range) -> str:
+    last = f"..{each.index + each.size - 1}" if each.size > 1 else ""
+    if each.buffer is not None:
+        whose = each.buffer.value
+    elif each.remote is not None:
+        ids = () if operation.channel is None else block.remotes_of(operation.channel)
+        known = 0 <= each.remote < len(ids) and 0 <= ids[each.remote] < len(rank.remote_buffers)
+        remote = rank.remote_buffers[ids[each.remote]] if known else None
+        whose = f"remote {each.remote}" if remote is None else f"rank {remote.rank} {remote.buffer.value}"
+    else:
+        whose = f"switch {each.switch}"
+    return f"{whose}[{each.index}{last}]"
+
+
+def _details(rank: RankPlan, block: PlanBlock, operation: Operation) -> Iterator[str]:
+    kind = operation.channel
+    if kind in (Channel.MEMORY, Channel.PORT) and operation.channels:
+        ids, peers = block.channels_of(kind), rank.peers_of(kind)
+        ends = [
+            f"{ids[each]} (rank {peers[ids[each]]})"
+            if 0 <= each < len(ids) and 0 <= ids[each] < len(peers)
+            else f"?{each}"
+            for each in operation.channels
+        ]
+        yield f"{kind.value} channel {', '.join(ends)}"
+    elif kind is not None:
+        yield kind.value
+    if operation.share is not None:
+        yield f"part {operation.share.number} of {operation.share.parts}"
+    if operation.barrier is not None:
+        yield f"barrier {operation.barrier.id} of {count(operation.barrier.num_blocks, 'block')}"
+    if operation.semaphores:
+        yield f"semaphore {', '.join(map(str, operation.semaphores))}"
+    if operation.name is OpName.PIPELINE and operation.turns is not None:
+        yield f"{operation.turns.num_chunks} chunks in units of {operation.turns.unit_bytes} bytes"

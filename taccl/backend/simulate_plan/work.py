@@ -1,0 +1,153 @@
+"""What an operation moves and adds, in bytes: to whom, from whom, at home; when, it must not know."""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from taccl.backend.plan import ExecutionPlan, Operation, OpName
+from taccl.backend.verify_plan.operands import behind
+from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, Shape, moves_packets, signature_of
+from taccl.backend.verify_plan.subject import At
+from taccl.executor import Executor
+
+_COPIES = frozenset({OpName.COPY, OpName.COPY_TO_PACKETS, OpName.COPY_FROM_PACKETS})
+#: A billionth of a chunk is lost in rounding, and no more.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes to or from a rank; of packets, `first` and `size` are those that they carry, in its scratch."""
+
+    rank: int
+    first: float
+    size: float
+    packets: bool
+
+    @property
+    def wire(self) -> float:
+        """Bytes on the wire: packets have a flag with each word."""
+        return self.size * (2 if self.packets else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation does, bytes.
+
+    Parameters
+    ----------
+    sends, reads : to and from other ranks.
+    awaits : packets of its own scratch that must be there, as first byte and bytes; keeps : those that it
+        writes.
+    copied : bytes that it copies at home. summed : bytes of all sources of a sum; None: it sums nothing.
+    """
+
+    sends: tuple[Moved, ...] = ()
+    reads: tuple[Moved, ...] = ()
+    awaits: tuple[tuple[float, float], ...] = ()
+    keeps: tuple[tuple[float, float], ...] = ()
+    copied: float = 0.0
+    summed: float | None = None
+
+    def home_us(self, executor: Executor | None) -> float:
+        """What copies and sums take where the machine says so."""
+        if executor is None:
+            return 0.0
+        if self.summed is not None:
+            return executor.reduce_us + 1e-3 * self.summed / executor.reduce_gbps
+        if not self.copied:
+            return 0.0
+        copy_us = executor.reduce_us if executor.copy_us is None else executor.copy_us
+        copy_gbps = executor.reduce_gbps if executor.copy_gbps is None else executor.copy_gbps
+        return copy_us + 1e-3 * self.copied / copy_gbps
+
+
+def work_of(plan: ExecutionPlan, at: At, chunk: float, turn: int, unit: int | None) -> Work:
+    """What an operation does with chunks of so many bytes, in a turn of a pipeline (None: it is in none)."""
+    operation, signature = at.operation, signature_of(at.operation)
+    sources, targets = operation.sources, operation.targets
+    paired = signature.sizes != "first"
+    counted = targets if signature.sizes == "targets" else sources
+    first = sources[0].size if sources else 0
+    sends, reads, awaits, keeps = [], [], [], []
+    home, size = 0, 0.0
+    for is_source, row, shape in ((True, sources, signature.sources), (False, targets, signature.targets)):
+        for place, (each, kind) in enumerate(zip(row, _kinds(shape, len(row)), strict=False)):
+            if paired and place >= len(counted):
+                break
+            chunks = counted[place].size if paired else first
+            begin, size = _cut(operation, each.index * chunk, chunks * chunk, turn, unit)
+            memory = behind(plan, at, each)
+            if memory is None or size <= 0:
+                continue
+            packets = kind in PACKET_OPERANDS
+            away = [owner for owner in memory.owners if owner != at.rank]
+            moved = [Moved(owner, begin, size, packets) for owner in away]
+            if is_source:
+                reads += moved
+                home += each.buffer is not None
+                if packets and each.buffer is not None:
+                    awaits.append((begin, size))
+            else:
+                sends += moved
+                if packets and at.rank in memory.owners:
+                    keeps.append((begin, size))
+    return Work(
+        tuple(sends),
+        tuple(reads),
+        tuple(awaits),
+        tuple(keeps),
+        copied=size if operation.name in _COPIES else 0.0,
+        summed=size * (home + len(reads)) if home + len(reads) > 1 and not paired else None,
+    )
+
+
+def moves_only_packets(plan: ExecutionPlan) -> bool:
+    """Whether all that goes from rank to rank goes as packets."""
+    return all(
+        moves_packets(each.name)
+        for rank in plan.ranks
+        for block in rank.blocks
+        for operation in block.operations
+        for each in (operation, *operation.inner)
+        if any(one.buffer is None for one in (*each.sources, *each.targets))
+    )
+
+
+def _kinds(shape: Shape, count: int) -> tuple[object, ...]:
+    return shape.kinds(count)
+
+
+def _cut(operation: Operation, begin: float, size: float, turn: int, unit: int | None) -> tuple[float, float]:
+    """A block's part of a range, in a turn; packets are not cut by turns."""
+    share = operation.share
+    if share is not None and share.parts > 1:
+        size /= share.parts
+        begin += share.number * size
+    if unit is None or moves_packets(operation.name):
+        return begin, size
+    return begin + turn * unit, max(0.0, min(float(unit), size - turn * unit))
+
+
+class Packets:
+    """Which bytes of a rank's scratch hold packets of this call, as intervals that do not touch."""
+
+    def __init__(self) -> None:
+        self._there: list[tuple[float, float]] = []
+
+    def add(self, first: float, end: float) -> None:
+        """These are there from now on."""
+        merged = []
+        for each in self._there:
+            if each[1] < first - _ROUNDING * end or each[0] > end + _ROUNDING * end:
+                merged.append(each)
+            else:
+                first, end = min(first, each[0]), max(end, each[1])
+        insort(merged, (first, end))
+        self._there = merged
+
+    def cover(self, first: float, end: float) -> bool:
+        """Whether all of these are there."""
+        slack = _ROUNDING * end
+        return any(each[0] <= first + slack and end <= each[1] + slack for each in self._there)
