@@ -35,9 +35,9 @@ from taccl.plugins import Note
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"
 
-#: Textbook algorithms are a short list, and building each takes one pass. They need no more than this, and it
-#: is enough for what takes longest: many chunks on hundreds of ranks.
-_FOR_TEXTBOOK = 0.15
+#: Textbook algorithms are a short list, and building each takes one pass: mostly they leave most of this to
+#: others. It is for many chunks, hundreds of ranks and short limits, as no search may end above a textbook.
+_FOR_TEXTBOOK = 0.3
 #: Forests and paths are many ways to do one thing: on small problems all are tried in less, on huge ones each
 #: takes seconds and nobody comes nearer to the bound.
 _FOR_PIPELINES, _FOR_PIPELINES_ON_HUGE = 0.3, 0.7
