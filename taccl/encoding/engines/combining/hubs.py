@@ -41,7 +41,7 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
     """
     problem = instance.problem
     nodes = alike(problem.topology)
-    if nodes is None:
+    if nodes is None or _takes_too_long(problem, budget):
         return
     choices = list(_choices(problem, nodes))
     takes_time = problem.num_chunks * problem.num_ranks > _TAKES_NO_TIME
@@ -59,6 +59,12 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
             before = predecessors(problem, sends)
             made = in_order(problem, sends, before), list_schedule(problem, sends, before=before)
             yield min(made, key=lambda each: each.makespan_us)
+
+
+def _takes_too_long(problem: Problem, budget: Budget) -> bool:
+    """Whether one schedule of very many transfers would be in order only after the time is up."""
+    transfers = 2 * problem.num_chunks * problem.num_ranks
+    return transfers > _MANY and transfers / _IN_ORDER_PER_S > budget.remaining_s()
 
 
 def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
@@ -100,6 +106,8 @@ def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
 
 #: For so many pairs of a chunk and a rank, a choice of hubs takes no time.
 _TAKES_NO_TIME = 256
+#: So many transfers are put in order, twice, in a second; fewer than so many always are in time.
+_IN_ORDER_PER_S, _MANY = 10_000, 20_000
 #: The part of the time for what is known of a node; combining has the rest.
 _FOR_KNOWN = 0.3
 #: Into so many blocks the chunks of a hub are cut.
