@@ -17,13 +17,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from taccl.backend.lower.actions import Place
+from taccl.backend.lower.actions import INPUT, OUTPUT, SCRATCH, Place
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.flow import Flow, Send, first, is_first
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.order import Events
 from taccl.backend.lower.tracks import Tracks
-from taccl.backend.program import Buffer
 from taccl.collective import Collective, IntArray
 
 
@@ -75,7 +74,7 @@ def chunk_orders(collective: Collective) -> list[IntArray]:
 
 def lay_out(
     flow: Flow,
-    events: Sequence[Event],
+    events: Events,
     plan: dict[int, Adding],
     fused: bool,
     gathered: frozenset[Cell] = frozenset(),
@@ -88,11 +87,10 @@ def lay_out(
     num_ranks = flow.schedule.problem.num_ranks
     incoming: list[list[Send]] = [[] for _ in range(num_ranks)]
     outgoing: list[list[Send]] = [[] for _ in range(num_ranks)]
-    for kind, index in events:
-        if kind is Kind.SEND:
-            send = flow.sends[index]
-            incoming[send.dst].append(send)
-            outgoing[send.src].append(send)
+    for index in events.sends.tolist():
+        send = flow.sends[index]
+        incoming[send.dst].append(send)
+        outgoing[send.src].append(send)
     own: list[list[int]] = [[] for _ in range(num_ranks)]
     for rank, chunk in flow.own:
         own[rank].append(first(chunk))
@@ -102,8 +100,8 @@ def lay_out(
     ]
 
 
-#: The cells of a set: a fixed place, the shared tracks (None), or a private track (its number).
-_Area: TypeAlias = Place | int | None
+#: The cells of a set: a fixed place, the shared tracks (None), or ~number of a private track.
+_Area: TypeAlias = int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +131,12 @@ class _RankPlanner:
 
         def shared(value: int) -> Place:
             track, index = self.tracks.shared[value]
-            return Place(Buffer.SCRATCH, starts[track] + index)
+            return SCRATCH + starts[track] + index
 
         def cell(each: _Set, index: int) -> Place:
-            if isinstance(each.area, Place):
-                return each.area.shifted(index)
             if each.area is None:
                 return shared(each.values[index])
-            return Place(Buffer.SCRATCH, starts[each.area] + index)
+            return (each.area if each.area >= 0 else SCRATCH + starts[~each.area]) + index
 
         layout = RankLayout(scratch_chunks=starts[-1])
         for value, place in homes.items():
@@ -159,7 +155,7 @@ class _RankPlanner:
                 for index, value in enumerate(each.values):
                     place = cell(each, index)
                     others = layout.copies.setdefault(value, [])
-                    if place != layout.home[value] and place not in others and place.buffer != Buffer.INPUT:
+                    if place != layout.home[value] and place not in others and place >= OUTPUT:
                         others.append(place)
         self._copy_out(layout)
         return layout
@@ -172,13 +168,13 @@ class _RankPlanner:
         adding = self.plan[send.index]
         values = [first(chunk) for chunk in send.chunks]
         if adding is Adding.APART:
-            return _Set(send, [], self.tracks.reserve(size))
+            return _Set(send, [], ~self.tracks.reserve(size))
         if size == 1:
             return _Set(send, values, None)
         if adding is Adding.FIRST:
             return _Set(send, values, self._area(values))
         area = self._accumulators_area(values)
-        if isinstance(area, int):
+        if area is not None and area < 0:
             self.plan[send.index] = Adding.APART
             return _Set(send, [], area)
         return _Set(send, values, area)
@@ -191,21 +187,21 @@ class _RankPlanner:
         """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
         wanted = [self.flow.wanted.get((self.rank, self.flow.chunk_of(value))) for value in values]
         if all(offset is None for offset in wanted):
-            return self.tracks.place(values)
+            return _private(self.tracks.place(values))
         if _consecutive(wanted):
-            return Place(Buffer.OUTPUT, _known(wanted[0]))
-        return self.tracks.reserve(len(values))
+            return OUTPUT + _known(wanted[0])
+        return ~self.tracks.reserve(len(values))
 
     def _area(self, values: Sequence[int]) -> _Area:
         own = [self._input_offset(value) for value in values]
         if _consecutive(own):
-            return Place(Buffer.INPUT, _known(own[0]))
+            return INPUT + _known(own[0])
         only_sums = all(self._is_accumulator(value) for value in values)
         if self.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
             output = [self._output_offset(value) for value in values]
             if _consecutive(output):
-                return Place(Buffer.OUTPUT, _known(output[0]))
-        return self.tracks.place(values)
+                return OUTPUT + _known(output[0])
+        return _private(self.tracks.place(values))
 
     def _fix_homes(self, arriving: Sequence[_Set], own: Sequence[int]) -> dict[int, Place | None]:
         """Homes of values that do not arrive in a group; None for a place in the shared tracks."""
@@ -225,14 +221,14 @@ class _RankPlanner:
     def _home(self, value: int) -> Place | None:
         own = self._input_offset(value)
         if own is not None:
-            return Place(Buffer.INPUT, own)
+            return INPUT + own
         output = self._output_offset(value)
         if self._is_accumulator(value):
             fixed = self._begins_as_copy(value)
-            return Place(Buffer.OUTPUT, output) if fixed and output is not None else None
+            return OUTPUT + output if fixed and output is not None else None
         if value in self.tracks.shared or output is None:
             return None
-        return Place(Buffer.OUTPUT, output)
+        return OUTPUT + output
 
     def _copy_out(self, layout: RankLayout) -> None:
         """Values that are wanted in the output and do not lie there yet."""
@@ -241,7 +237,7 @@ class _RankPlanner:
             offset = self.flow.wanted.get((self.rank, chunk))
             if offset is None or self.flow.final_value(self.rank, chunk) != value:
                 continue
-            place = Place(Buffer.OUTPUT, offset)
+            place = OUTPUT + offset
             if place != home and place not in layout.copies.get(value, ()):
                 layout.copied_out[value] = place
 
@@ -270,6 +266,10 @@ class _RankPlanner:
             self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
         )
         return self.flow.wanted.get((self.rank, chunk)) if may else None
+
+
+def _private(track: int | None) -> _Area:
+    return None if track is None else ~track
 
 
 def _consecutive(offsets: Sequence[int | None]) -> bool:
