@@ -34,8 +34,8 @@ class LocalRows:
     ----------
     rank : of each row.
     event : number of the event that it is part of; -1 for what comes before all.
-    put_off : copies to the output, which no one waits for: they come directly before the next receive on their
-        endpoint, so that whoever has to send on what arrived has done it.
+    put_off : copies to the output, which no one waits for: they come directly before the next receive on
+        their endpoint, so that whoever has to send on what arrived has done it.
     actions : the rows.
     after_receives : pairs of a row and a send; the row waits for the step that received it.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -254,4 +255,4 @@ def _of_ranks(place: IntArray, rank: IntArray, pairs: Pairs, num_ranks: int) -> 
     order = np.argsort(whose, kind="stable")
     starts = np.searchsorted(whose[order], np.arange(num_ranks + 1)).tolist()
     pairs = place[pairs[order]]
-    return [pairs[begin:end] for begin, end in zip(starts[:-1], starts[1:], strict=True)]
+    return [pairs[begin:end] for begin, end in pairwise(starts)]

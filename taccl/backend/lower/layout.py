@@ -11,19 +11,21 @@ Scratch is never used twice, so nothing there is ever overwritten too early.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from taccl.backend.lower.actions import INPUT, OUTPUT, SCRATCH, Place
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Flow, Send, first, is_first
+from taccl.backend.lower.flow import Flow, Send, first, is_first, second
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events
 from taccl.backend.lower.tracks import Tracks
 from taccl.collective import Collective, IntArray
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -91,13 +93,32 @@ def lay_out(
         send = flow.sends[index]
         incoming[send.dst].append(send)
         outgoing[send.src].append(send)
-    own: list[list[int]] = [[] for _ in range(num_ranks)]
-    for rank, chunk in flow.own:
-        own[rank].append(first(chunk))
+    own, wanted = _at_ranks(flow.own, num_ranks), _at_ranks(flow.wanted, num_ranks)
+    added, copied = _at_ranks(flow.added, num_ranks), _at_ranks(flow.copied, num_ranks)
     return [
-        _RankPlanner(flow, rank, plan, fused, gathered).lay_out(incoming[rank], outgoing[rank], own[rank])
+        _RankPlanner(
+            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank]), plan, fused, gathered
+        ).lay_out(incoming[rank], outgoing[rank])
         for rank in range(num_ranks)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _RankCells:
+    """What `Flow` has by (rank, chunk), of one rank by chunk."""
+
+    rank: int
+    own: dict[int, int]
+    wanted: dict[int, int]
+    added: dict[int, list[int]]
+    copied: dict[int, int]
+
+
+def _at_ranks(cells: Mapping[Cell, _Value], num_ranks: int) -> list[dict[int, _Value]]:
+    by_rank: list[dict[int, _Value]] = [{} for _ in range(num_ranks)]
+    for (rank, chunk), value in cells.items():
+        by_rank[rank][chunk] = value
+    return by_rank
 
 
 #: The cells of a set: a fixed place, the shared tracks (None), or ~number of a private track.
@@ -117,16 +138,18 @@ class _RankPlanner:
     """The layout of one rank in the making."""
 
     def __init__(
-        self, flow: Flow, rank: int, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
+        self, flow: Flow, cells: _RankCells, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
     ) -> None:
-        self.flow, self.rank, self.plan, self.fused = flow, rank, plan, fused
+        self.flow, self.rank, self.plan, self.fused = flow, cells.rank, plan, fused
+        self.cells = cells
+        self.has_names = bool(flow.sums.sent or flow.sums.final)
         self.gathered = gathered
         self.tracks = Tracks()
 
-    def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send], own: Sequence[int]) -> RankLayout:
+    def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send]) -> RankLayout:
         arriving = [self._arriving(send) for send in incoming]
-        leaving = [self._leaving(send) for send in outgoing]
-        homes = self._fix_homes(arriving, own)
+        leaving = [self._leaving(send) for send in outgoing if len(send.chunks) > 1]
+        homes = self._fix_homes(arriving)
         starts = self.tracks.offsets()
 
         def shared(value: int) -> Place:
@@ -147,9 +170,11 @@ class _RankPlanner:
         for each in arriving:
             single = len(each.values) == 1
             layout.landing[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
+        for send in outgoing:
+            if len(send.chunks) == 1:
+                layout.source[send.index] = layout.home[self._sent_value(send, send.chunks[0])]
         for each in leaving:
-            single = len(each.values) == 1
-            layout.source[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
+            layout.source[each.send.index] = cell(each, 0)
         for each in (*leaving, *arriving):
             if len(each.values) > 1:
                 for index, value in enumerate(each.values):
@@ -163,6 +188,8 @@ class _RankPlanner:
     def _arriving(self, send: Send) -> _Set:
         size = len(send.chunks)
         if not send.reduce:
+            if size == 1 and not self.has_names:
+                return _Set(send, [second(send.chunks[0])], None)
             values = [self.flow.landed_value(send, chunk) for chunk in send.chunks]
             return _Set(send, values, self._area(values) if size > 1 else None)
         adding = self.plan[send.index]
@@ -180,12 +207,24 @@ class _RankPlanner:
         return _Set(send, values, area)
 
     def _leaving(self, send: Send) -> _Set:
-        values = [self.flow.sent_value(send, chunk) for chunk in send.chunks]
-        return _Set(send, values, self._area(values) if len(values) > 1 else None)
+        values = [self._sent_value(send, chunk) for chunk in send.chunks]
+        return _Set(send, values, self._area(values))
+
+    def _sent_value(self, send: Send, chunk: int) -> int:
+        """As `Flow.sent_value`."""
+        if self.has_names:
+            return self.flow.sent_value(send, chunk)
+        return first(chunk) if send.reduce or chunk not in self.cells.copied else second(chunk)
+
+    def _final_value(self, chunk: int) -> int:
+        """As `Flow.final_value`."""
+        if self.has_names:
+            return self.flow.final_value(self.rank, chunk)
+        return second(chunk) if chunk in self.cells.copied else first(chunk)
 
     def _accumulators_area(self, values: Sequence[int]) -> _Area:
         """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
-        wanted = [self.flow.wanted.get((self.rank, self.flow.chunk_of(value))) for value in values]
+        wanted = [self.cells.wanted.get(self.flow.chunk_of(value)) for value in values]
         if all(offset is None for offset in wanted):
             return _private(self.tracks.place(values))
         if _consecutive(wanted):
@@ -203,13 +242,14 @@ class _RankPlanner:
                 return OUTPUT + _known(output[0])
         return _private(self.tracks.place(values))
 
-    def _fix_homes(self, arriving: Sequence[_Set], own: Sequence[int]) -> dict[int, Place | None]:
+    def _fix_homes(self, arriving: Sequence[_Set]) -> dict[int, Place | None]:
         """Homes of values that do not arrive in a group; None for a place in the shared tracks."""
         in_groups = {value for each in arriving if len(each.values) > 1 for value in each.values}
-        values = list(own)
+        values = [first(chunk) for chunk in self.cells.own]
         for each in arriving:
             values += each.values or [first(chunk) for chunk in each.send.chunks]
-        values += [value for rank, value in self.flow.sums.made if rank == self.rank]
+        if self.has_names:
+            values += [value for rank, value in self.flow.sums.made if rank == self.rank]
         homes: dict[int, Place | None] = {}
         for value in values:
             if value not in in_groups and value not in homes:
@@ -234,15 +274,15 @@ class _RankPlanner:
         """Values that are wanted in the output and do not lie there yet."""
         for value, home in layout.home.items():
             chunk = self.flow.chunk_of(value)
-            offset = self.flow.wanted.get((self.rank, chunk))
-            if offset is None or self.flow.final_value(self.rank, chunk) != value:
+            offset = self.cells.wanted.get(chunk)
+            if offset is None or self._final_value(chunk) != value:
                 continue
             place = OUTPUT + offset
             if place != home and place not in layout.copies.get(value, ()):
                 layout.copied_out[value] = place
 
     def _is_accumulator(self, value: int) -> bool:
-        return is_first(value) and (self.rank, self.flow.chunk_of(value)) in self.flow.added
+        return is_first(value) and self.flow.chunk_of(value) in self.cells.added
 
     def _begins_as_copy(self, value: int) -> bool:
         """Whether a sum begins as a copy of the rank's own data, so that it may grow in the output."""
@@ -253,19 +293,21 @@ class _RankPlanner:
         """Where a value is in the input; None for one that is received or added up."""
         if not is_first(value) or self._is_accumulator(value):
             return None
-        return self.flow.own.get((self.rank, self.flow.chunk_of(value)))
+        return self.cells.own.get(self.flow.chunk_of(value))
 
     def _output_offset(self, value: int) -> int | None:
         """Where a value may lie in the output: where it ends up, or is added up by fused steps."""
         chunk = self.flow.chunk_of(value)
-        if (self.rank, value) in self.flow.sums.made and (
-            (self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value
+        if (
+            self.has_names
+            and (self.rank, value) in self.flow.sums.made
+            and ((self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value)
         ):
             return None  # in place it would overwrite the input before the sum is complete
-        may = self.flow.final_value(self.rank, chunk) == value or (
-            self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
+        may = self._final_value(chunk) == value or (
+            self.fused and self._is_accumulator(value) and chunk in self.cells.own
         )
-        return self.flow.wanted.get((self.rank, chunk)) if may else None
+        return self.cells.wanted.get(chunk) if may else None
 
 
 def _private(track: int | None) -> _Area:
