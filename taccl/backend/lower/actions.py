@@ -2,8 +2,8 @@
 
 A *place* is a cell of a rank's memory, or the first of several, as one number: the buffer's, `INPUT`,
 `OUTPUT` or `SCRATCH`, plus the offset in it. So the place k cells further on is the place + k, and places
-sort by buffer, then offset. An *endpoint* is one end of a connection, a rank's sends to a peer on a channel or
-its receives from it, as one number, too (see `endpoint`).
+sort by buffer, then offset. An *endpoint* is one end of a connection, a rank's sends to a peer on a channel
+or its receives from it, as one number, too (see `endpoint`).
 """
 
 from __future__ import annotations
