@@ -1,4 +1,4 @@
-r"""Rounds over teams of several sizes: large teams send little to a node each, and what they bring is adjacent.
+r"""Rounds over teams of several sizes: large teams bring little to a node, and what they bring is adjacent.
 
 A team of k rails serves a node, each rail with a k-th of what the round brings there. Behind a switch the
 GPUs of a team exchange their parts by doubling, so a round of a large team pays fewer alphas inside, and its
@@ -11,14 +11,19 @@ It knows rails and numbers of chunks; it must not know links.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
 
 #: So many figures for what is left to be spread at the end are tried, and so many plans are kept.
 _LAGS, _MOST_PLANS = 48, 6
+#: So many changes of each are tried, and how often they join two rounds of a group and part one.
+_CHANGES, _JOINED, _PARTED = 2000, 0.7, 0.7
 
 
 class _Wave(NamedTuple):
@@ -50,8 +55,40 @@ def mixed(
         plan = _Plan(nodes, gpus * each, num_rails, most, costs)
         waves = tuple(plan.waves(lag_us))
         found[waves] = _ends_us(waves, costs)
-    for waves in sorted(found, key=lambda waves: found[waves])[:_MOST_PLANS]:
+    likely = sorted(found, key=lambda waves: found[waves])[:_MOST_PLANS]
+    refined = [_refined(waves, most, costs) for waves in likely]
+    for waves in sorted(refined, key=lambda waves: _ends_us(waves, costs)):
         yield tuple(_rounds(waves, num_rails))
+
+
+def _refined(waves: tuple[_Wave, ...], most: int, costs: Mapping[int, Costs]) -> tuple[_Wave, ...]:
+    """Waves that end sooner: chunks of a group go from one round to another, or its rounds become others.
+
+    The first round stays, the others follow from the widest to the narrowest.
+    """
+    chance = random.Random(0)
+    first, *rest = waves
+    best, best_us = waves, _ends_us(waves, costs)
+    trial, trial_us = rest, np.inf
+    for _ in range(_CHANGES if rest else 0):
+        changed = list(trial)
+        width, team, group = changed.pop(chance.randrange(len(changed)))
+        others = [place for place, wave in enumerate(changed) if wave.group == group]
+        if others and chance.random() < _JOINED:
+            width += changed.pop(chance.choice(others)).width
+        if width > most or chance.random() < _PARTED:
+            part = chance.randint(1, width)
+            changed.append(_Wave(part, team, group))
+            width -= part
+        if width:
+            changed.append(_Wave(width, team, group))
+        if width > most:
+            continue
+        changed.sort(reverse=True)
+        now_us = _ends_us((first, *changed), costs)
+        if now_us <= trial_us:
+            trial, trial_us = changed, now_us
+    return (first, *trial) if trial_us < best_us else best
 
 
 def _ends_us(waves: tuple[_Wave, ...], costs: Mapping[int, Costs]) -> float:

@@ -266,7 +266,7 @@ class _Planned:
 def costs_of(
     cluster: Cluster, topology: LogicalTopology, rails: Rails, chunks_per_gpu: int, most: int, team: int = 1
 ) -> Costs:
-    """What rounds of teams of rails keep busy; of all that is carried over one rail `most` chunks in a send."""
+    """What rounds of teams of rails keep busy; of all that goes over one rail, `most` chunks in a send."""
     widest = max(1, min(most, cluster.gpus * chunks_per_gpu // team))
     ends = [
         topology.link_index[rails.parent[0] * cluster.gpus + sender, rails.order[0] * cluster.gpus + receiver]
