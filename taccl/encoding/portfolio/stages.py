@@ -69,6 +69,8 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
+#: A plan of few groups is tried in about a second, and the first ones are mostly the best.
+_FOR_STAGED = 0.4
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ WHOLE: tuple[Stage, ...] = (
 
 EACH_PHASE: tuple[Stage, ...] = (
     Stage("cp", f"at most {SMALL:,} pairs of a chunk and a link", is_small, fixed(_FOR_CP_FIRST)),
+    Stage("staged", "few small equal nodes", always, fixed(_FOR_STAGED)),
     Stage(
         "trees",
         "every chunk goes from one rank to all; several chunks per rank, or ranks in one orbit",
