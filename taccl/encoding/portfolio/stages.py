@@ -70,7 +70,7 @@ _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
 #: A plan of few groups is tried in about a second, and the first ones are mostly the best.
-_FOR_STAGED = 0.4
+_FOR_STAGED = 0.5
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ WHOLE: tuple[Stage, ...] = (
         fixed(_FOR_TEXTBOOK),
     ),
     Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
+    Stage("staged", "few small equal nodes", always, fixed(_FOR_STAGED)),
     Stage(
         "forest",
         f"every chunk comes from all ranks, goes to all, or both; at most {MOST_PLACES:,} outputs",
@@ -178,7 +179,6 @@ WHOLE: tuple[Stage, ...] = (
 
 EACH_PHASE: tuple[Stage, ...] = (
     Stage("cp", f"at most {SMALL:,} pairs of a chunk and a link", is_small, fixed(_FOR_CP_FIRST)),
-    Stage("staged", "few small equal nodes", always, fixed(_FOR_STAGED)),
     Stage(
         "trees",
         "every chunk goes from one rank to all; several chunks per rank, or ranks in one orbit",

@@ -175,7 +175,7 @@ def _in_turns(heads: Sequence[tuple[float, Inside]], many: int) -> FloatArray:
     """When 1, 2, .. `many` chunks can have gone over some links, each from its head on, in one group each."""
     queue = [(head + link.alpha_us + link.cost_us, index) for index, (head, link) in enumerate(heads)]
     heapq.heapify(queue)
-    times = []
+    times: list[float] = []
     while queue and len(times) < many:
         now, index = heapq.heappop(queue)
         times.append(now)

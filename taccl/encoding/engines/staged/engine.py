@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import Verdict, no
+from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.staged.crossing import Crossing, Plan, crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
 from taccl.encoding.engines.staged.model import Around, Decided, Item, Leaving, decide
@@ -35,19 +35,27 @@ from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
 
 #: In how many parts chunks travel that came together and want the same, one round after the other.
-_PARTS = (2, 3, 8)
+_PARTS = (1, 2, 3, 8)
 #: More ways of an item over a link are more than CP-SAT decides in seconds.
-_MOST_WAYS = 3_000
+_MOST_WAYS = 1_500
+#: More pairs of places that have links between nodes are too many to try.
+_MOST_PLACES = 64
 #: The part of what is left for each model, and its least and most seconds.
-_SHARE, _LEAST_S, _MOST_S = 0.3, 0.3, 8.0
+_SHARE, _LEAST_S, _MOST_S = 0.5, 0.3, 8.0
 
 
 def serves(instance: Instance) -> Verdict:
     """Whether as many chunks cross between any two of few small equal nodes."""
     verdict = has_equal_nodes(instance)
-    if verdict and not _crossing(instance).many:
+    if not verdict:
+        return verdict
+    crossing, nodes = _crossing(instance), _nodes(instance)
+    if not crossing.many:
         return no("not as many chunks cross from each node to each other")
-    return verdict
+    items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
+    if items * len(nodes.inside) > _MOST_WAYS or len(nodes.ways) > _MOST_PLACES:
+        return no("there are too many links in a node, or too many between nodes")
+    return YES
 
 
 def _nodes(instance: Instance) -> Nodes:
@@ -144,9 +152,7 @@ class _Search:
         decisions.sort(key=lambda each: each[:2])
         return without_dead_ends(in_order(self._problem, [decision for _, _, decision in decisions]))
 
-    def _decided(
-        self, items: Sequence[Item], leaving: Leaving | None = None
-    ) -> Decided | None:
+    def _decided(self, items: Sequence[Item], leaving: Leaving | None = None) -> Decided | None:
         """What CP-SAT finds for a node, once for all nodes in which the same has to be done."""
         if not items:
             return Decided((), {}, 0.0)
@@ -157,13 +163,32 @@ class _Search:
             None if leaving is None else (leaving.place, *leaving.sizes),
         )
         before_us, decided = self._known.get(key, (0.0, None))
-        if before_us >= self.best_us - TOLERANCE_US:
-            return decided if decided is not None and decided.end_us < self.best_us - TOLERANCE_US else None
-        seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
-        share = self._budget.at_most(seconds)
-        decided = decide(self._around, items, self.best_us, self._seed, share, leaving)
-        self._known[key] = self.best_us, decided
-        return decided
+        if before_us < self.best_us - TOLERANCE_US:
+            seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
+            decided = self._decided_now(items, leaving, self._budget.at_most(seconds))
+            self._known[key] = self.best_us, decided
+        return decided if decided is not None and decided.end_us < self.best_us - TOLERANCE_US else None
+
+    def _decided_now(self, items: Sequence[Item], leaving: Leaving | None, budget: Budget) -> Decided | None:
+        if leaving is None or len(leaving.sizes) > 1 or not self._around.is_serial:
+            return decide(self._around, items, self.best_us, self._seed, budget, leaving)
+        # One group: read backwards, what it gathers is a spread from where it leaves, and CP-SAT, which
+        # decides what is early first, finds better ones.
+        tail_us = max(leaving.tails_us.values())
+        back = replace(self._around, links=[link.reversed for link in self._around.links])
+        turned = [
+            Item(item.chunks, ((leaving.place, 0.0),), frozenset(place for place, _ in item.starts))
+            for item in items
+        ]
+        found = decide(back, turned, self.best_us - tail_us, self._seed, budget)
+        if found is None:
+            return None
+        end_us = found.end_us
+        sends = tuple(
+            replace(send, start_us=end_us - send.end_us, end_us=end_us - send.start_us)
+            for send in reversed(found.sends)
+        )
+        return Decided(sends, dict.fromkeys(range(len(items)), 0), end_us + tail_us)
 
     def _leaving(self, plan: Plan) -> Leaving:
         """How chunks leave every node: what follows each group on its way out."""
@@ -178,7 +203,7 @@ class _Search:
         return Leaving(plan.out, plan.sizes, tails)
 
     def _items_that_leave(self, node: int, parts: int) -> list[Item]:
-        """The chunks that cross, in a few parts each of those that start at a rank and go to the same nodes."""
+        """The chunks that cross; those that start at a rank and go to the same nodes are in a few parts."""
         shifts: dict[int, set[int]] = defaultdict(set)
         for shift in range(1, self._nodes.num):
             for chunk in self._crossing.chunks[node, shift].tolist():
@@ -188,7 +213,9 @@ class _Search:
             alike[self._source(chunk), frozenset(to)].append(chunk)
         return [
             Item(part, ((place, 0.0),), frozenset(), to)
-            for (place, to), chunks in sorted(alike.items(), key=lambda each: (each[0][0], sorted(each[0][1])))
+            for (place, to), chunks in sorted(
+                alike.items(), key=lambda each: (each[0][0], sorted(each[0][1]))
+            )
             for part in _in_parts(chunks, parts)
         ]
 
@@ -238,7 +265,9 @@ class _Search:
     def _items_that_stay(self, node: int, leave: list[Item], gather: Decided) -> list[Item]:
         """The node's own chunks that are still wanted inside; they start wherever they already came."""
         starts: dict[int, dict[int, float]] = {}
-        for chunk in np.flatnonzero(np.isin(self._problem.collective.source, self._nodes.ranks[node])).tolist():
+        for chunk in np.flatnonzero(
+            np.isin(self._problem.collective.source, self._nodes.ranks[node])
+        ).tolist():
             starts[chunk] = {self._source(chunk): 0.0}
         for send in gather.sends:
             for index in send.items:
@@ -272,4 +301,3 @@ def _there_us(items: list[Item], decided: Decided, nodes: Nodes, place: int) -> 
             for index in send.items:
                 ready[index] = send.end_us
     return ready
-

@@ -42,7 +42,7 @@ class Gaps:
 
 
 def filled(around: Around, items: Sequence[Item], sends: Sequence[Placed]) -> tuple[Placed, ...]:
-    """Sends that bring every item where it is wanted, in the gaps of `sends`; those who want it nearest first.
+    """Sends that bring every item where it is wanted, in the gaps of `sends`; those that are nearest first.
 
     `Placed.items` are numbers of `items`.
     """
@@ -69,7 +69,7 @@ def _soonest(
     around: Around, gaps: Gaps, held: dict[int, float], wanted: set[int], chunks: int
 ) -> list[tuple[int, float, float]]:
     """The sends, (link, start, end), that bring an item soonest to one of those who want it."""
-    at, by = dict(held), {place: None for place in held}
+    at = dict(held)
     came: dict[int, tuple[int, float, float]] = {}
     queue = [(when, place) for place, when in held.items()]
     heapq.heapify(queue)
@@ -79,7 +79,7 @@ def _soonest(
             continue
         if place in wanted:
             way = []
-            while place not in by:
+            while place not in held:
                 way.append(came[place])
                 place = around.links[came[place][0]].src
             return way[::-1]

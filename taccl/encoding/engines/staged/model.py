@@ -12,7 +12,7 @@ An *item* i is |i| chunks that travel together. Time is counted in ticks. For a 
     received once   the ways of i into r: one where r wants i, at most one elsewhere, none where it is from
                     the beginning
     held first      no more of them into r than out of it, and  start >= at[i, src(l)], at[i, dst(l)] >= end
-    one way         of i that one place wants and one has, no more leave a rank than come, and one the source
+    one way         of i that one place wants and one has, as many leave other ranks as come there
     ports           intervals of a port do not overlap
     groups          the chunks that leave in g, for each shift, are as many as the plan says
 
@@ -152,7 +152,9 @@ class _Model:
         """Write everything down; False if some item cannot be in time."""
         self._head = [self._heads(item) for item in self._items]
         for number in range(len(self._items)):
-            if any(self._head[number].get(place, self._last + 1) > self._last for place in self._needs(number)):
+            if any(
+                self._head[number].get(place, self._last + 1) > self._last for place in self._needs(number)
+            ):
                 return False
         self._finish = self.cp.new_int_var(0, self._last, "T")
         self._at = {
@@ -291,9 +293,13 @@ class _Model:
             for way in self._ways:
                 if number in way.members:
                     out_of[self._around.links[way.link].src].append(way.members[number])
-            for place, out in out_of.items():
-                many = 0 if place in needs else 1 if place in starts else sum(self._into[number, place])
-                self.cp.add(sum(out) <= many)
+            for place in self._places:
+                if place in needs:
+                    self.cp.add(sum(out_of[place]) == 0)
+                elif place in starts:
+                    self.cp.add(sum(out_of[place]) == 1)
+                else:
+                    self.cp.add(sum(out_of[place]) == sum(self._into[number, place]))
 
     def _ports_serve_one_at_a_time(self) -> None:
         for ways in self._on_port.values():
@@ -326,9 +332,7 @@ class _Model:
         for way in self._ways:
             if value(way.active):
                 items = tuple(number for number, literal in way.members.items() if value(literal))
-                start_us, end_us = (
-                    self._from_us + value(when) * tick_us for when in (way.start, way.end)
-                )
+                start_us, end_us = (self._from_us + value(when) * tick_us for when in (way.start, way.end))
                 sends.append(Placed(way.link, items, start_us, end_us))
         group = {number: group for (number, group), literal in self._late.items() if value(literal)}
         sends.sort(key=lambda send: (send.start_us, send.end_us))

@@ -6,7 +6,7 @@ It knows networks and demands; what is decided in a node it must not know.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,11 @@ class Inside:
     cost_us: float
     ports: tuple[int, ...]
 
+    @property
+    def reversed(self) -> Inside:
+        """The link turned round."""
+        return replace(self, src=self.dst, dst=self.src)
+
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
@@ -63,7 +68,7 @@ class Nodes:
     @property
     def size(self) -> int:
         """Ranks in a node."""
-        return self.ranks.shape[1]
+        return int(self.ranks.shape[1])
 
 
 def serves(instance: Instance) -> Verdict:
