@@ -89,6 +89,9 @@ def test_it_says_why_it_declines() -> None:
     assert "no 2 to 8 equal nodes" in serves(of(ring)).reason
     assert "copied" in serves(of(lines(2), "reducescatter")).reason
     assert "not as many chunks" in serves(of(lines(2), "broadcast")).reason
+    rails: list[Link] = [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 3, 1.0, 1.0), (3, 2, 1.0, 1.0)]
+    rails += [(a, (a + 2) % 4, 1.0, 1.0) for a in range(4)]
+    assert "share no port" in serves(of(machine(4, rails, node_of=[0, 0, 1, 1]))).reason
     assert serves(of(lines(2)))
 
 

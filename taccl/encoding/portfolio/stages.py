@@ -23,6 +23,7 @@ from taccl.encoding.portfolio.conditions import (
     has_one_piece,
     has_other_features,
     has_pieces_or_quotient,
+    has_two_phases,
     is_huge,
     is_small,
     knows_phases,
@@ -69,8 +70,9 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
-#: A plan of few groups is tried in about a second, and the first ones are mostly the best.
-_FOR_STAGED = 0.5
+#: A plan of few groups is tried in seconds, and the first ones are mostly the best. What is summed first crosses
+#: twice in it, once in each phase, which is seldom best.
+_FOR_STAGED, _FOR_STAGED_IN_TWO_PHASES = 0.5, 0.15
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,10 @@ _GREEDY = usually(
 _PIPELINES = usually(
     _FOR_PIPELINES, Case(_FOR_PIPELINES_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
 )
+_STAGED = usually(
+    _FOR_STAGED,
+    Case(_FOR_STAGED_IN_TWO_PHASES, "where sums are copied on", has_two_phases),
+)
 _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
@@ -141,7 +147,7 @@ WHOLE: tuple[Stage, ...] = (
         fixed(_FOR_TEXTBOOK),
     ),
     Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
-    Stage("staged", "few small equal nodes", always, fixed(_FOR_STAGED)),
+    Stage("staged", "few small equal nodes, each with one NIC", always, _STAGED),
     Stage(
         "forest",
         f"every chunk comes from all ranks, goes to all, or both; at most {MOST_PLACES:,} outputs",

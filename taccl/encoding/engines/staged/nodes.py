@@ -87,7 +87,23 @@ def serves(instance: Instance) -> Verdict:
         return no(f"there are no 2 to {MOST_NODES} equal nodes of 2 to {MOST_RANKS} ranks")
     if not nodes.ways:
         return no("no two places of the nodes have a link between all nodes")
+    if not _cross_one_by_one(instance):
+        return no("links between nodes share no port of their node, so several chunks can cross at once")
     return YES
+
+
+def _cross_one_by_one(instance: Instance) -> bool:
+    """Whether all links out of each node share a port, and all links into it."""
+    topology = instance.problem.topology
+    between = np.flatnonzero(topology.internode).tolist()
+    for ends in (topology.src, topology.dst):
+        shared: dict[int, set[int]] = {}
+        for link in between:
+            node, ports = int(topology.node_of[ends[link]]), set(topology.ports[link])
+            shared[node] = shared.get(node, ports) & ports
+        if not all(shared.values()):
+            return False
+    return True
 
 
 def equal_nodes(instance: Instance) -> Nodes | None:
