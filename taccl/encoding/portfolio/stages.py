@@ -70,8 +70,8 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
-#: A plan of few groups is tried in seconds, and the first ones are mostly the best. What is summed first crosses
-#: twice in it, once in each phase, which is seldom best.
+#: A plan of few groups is tried in seconds, and the first ones are mostly the best. What is summed first
+#: crosses twice in it, once in each phase, which is seldom best.
 _FOR_STAGED, _FOR_STAGED_IN_TWO_PHASES = 0.5, 0.15
 
 
