@@ -100,6 +100,13 @@ def share_of_combining(instance: Instance) -> float:
     return _MOST_FOR_COMBINING * instance.latency_fraction**2
 
 
+def share_of_staged(instance: Instance) -> float:
+    """The part of the time for crossing in few groups; of chunks from one rank to one, only small ones."""
+    if has_two_phases(instance):
+        return _FOR_STAGED_IN_TWO_PHASES
+    return _FOR_STAGED * (instance.latency_fraction**2 if _serves("paths")(instance) else 1.0)
+
+
 def _serves(name: str) -> Callable[[Instance], bool]:
     return lambda instance: bool(engine_named(name).can(instance))
 
@@ -133,9 +140,10 @@ _GREEDY = usually(
 _PIPELINES = usually(
     _FOR_PIPELINES, Case(_FOR_PIPELINES_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
 )
-_STAGED = usually(
-    _FOR_STAGED,
-    Case(_FOR_STAGED_IN_TWO_PHASES, "where sums are copied on", has_two_phases),
+_STAGED = Share(
+    share_of_staged,
+    f"{percent(_FOR_STAGED)}; {percent(_FOR_STAGED)} times the square of alpha's part {_OF_PAIRS}; "
+    f"{percent(_FOR_STAGED_IN_TWO_PHASES)} where sums are copied on",
 )
 _REST = fixed(1.0)
 

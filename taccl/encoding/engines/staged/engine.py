@@ -41,7 +41,7 @@ _MOST_WAYS = 1_500
 #: More pairs of places that have links between nodes are too many to try.
 _MOST_PLACES = 64
 #: The part of what is left for each model, and its least and most seconds.
-_SHARE, _LEAST_S, _MOST_S = 0.5, 0.3, 8.0
+_SHARE, _LEAST_S, _MOST_S = 0.5, 0.3, 12.0
 
 
 def serves(instance: Instance) -> Verdict:
