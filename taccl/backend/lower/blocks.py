@@ -15,6 +15,7 @@ import numpy as np
 
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.actions import (
+    COPY,
     SEND,
     Actions,
     Place,
@@ -51,7 +52,8 @@ def make_blocks(
     """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
-    has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first.
+    has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first. Where
+    copies of what arrived are more than a thread block has steps, others make them.
 
     `rows` says how many actions there are at all ranks.
     """
@@ -90,7 +92,22 @@ def make_blocks(
         if each not in taken:
             recv, send = (-1, endpoint) if is_sending else (endpoint, -1)
             blocks.append(Block(recv, send, of_endpoint[each]))
-    return blocks
+    return blocks + [block for full in blocks for block in _copies_taken_out(actions, full, most_steps)]
+
+
+def _copies_taken_out(actions: Actions, block: Block, most_steps: int) -> list[Block]:
+    """Blocks for local copies of one that has too many steps, as what arrived may be copied anywhere.
+
+    They are filled to half: the other half is room for the nops that wait for other blocks.
+    """
+    if len(block.actions) <= most_steps:
+        return []
+    numbers = np.array(block.actions)
+    is_copy = actions.op[numbers] == COPY
+    block.actions = numbers[~is_copy].tolist()
+    copies = numbers[is_copy].tolist()
+    full = max(1, most_steps // 2)
+    return [Block(-1, -1, copies[start : start + full]) for start in range(0, len(copies), full)]
 
 
 def _handing_on(actions: Actions, own: IntArray, channel: IntArray, rows: int) -> tuple[IntArray, IntArray]:

@@ -44,6 +44,8 @@ _WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
 _WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
 #: Trees by which groupings are compared before all are chosen.
 _SCOUTS = 32
+#: The part of the time that these may take, for each shape.
+_FOR_SCOUTS = 1 / 8
 #: A way that is worse than the best by more than this part with the wave that was best is given up.
 _WORSE = 0.03
 #: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
@@ -149,7 +151,7 @@ class _Search:
         is_large = transfers > _MANY
         self.takes_s = _UNITS * transfers / UNITS_PER_S if is_large else 0.0
         waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
-        for grouping, shape, seed in self._ways():
+        for grouping, shape, seed in self._ways(budget):
             if best_us < np.inf and budget.remaining_s() <= self.takes_s:
                 return
             began_s = budget.read_s()
@@ -172,8 +174,11 @@ class _Search:
                 elif schedule.makespan_us > best_us * (1 + _WORSE):
                     break
 
-    def _ways(self) -> Iterator[tuple[Grouping, Shape, int]]:
-        """How chunks are put together, what promises most first, which trees are preferred, and a seed."""
+    def _ways(self, budget: Budget) -> Iterator[tuple[Grouping, Shape, int]]:
+        """How chunks are put together, what promises most first, which trees are preferred, and a seed.
+
+        None where even the trees of a few chunks are not there in time: those of all take longer.
+        """
         most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
         sizes = [1 << power for power in range(most.bit_length())]
         groupings = [
@@ -181,11 +186,13 @@ class _Search:
         ]
         mb = self.problem.chunk_mb
         any_root = bool((self.spread.root == ANYWHERE).any())
-        *shapes, shallow = (
-            shape_of(self.arcs, self.costs, mb, *each, any_root) for each in (*_SHAPES, _SHALLOW)
-        )
-        promise, of_shallow = self._promise(shapes[0]), self._promise(shallow)
-        if promise is not None and of_shallow is not None:
+        shapes = [shape_of(self.arcs, self.costs, mb, *each, any_root) for each in _SHAPES]
+        promise = self._promise(shapes[0], budget.share(_FOR_SCOUTS))
+        if promise is None:
+            return
+        shallow = shape_of(self.arcs, self.costs, mb, *_SHALLOW, any_root)
+        of_shallow = self._promise(shallow, budget.share(_FOR_SCOUTS))
+        if of_shallow is not None:
             is_first = of_shallow.way_us(mb) <= _SHORTER * promise.way_us(mb) and of_shallow.busy_us(
                 mb
             ) <= _BUSIER * promise.busy_us(mb)
@@ -196,13 +203,15 @@ class _Search:
             for grouping, shape in product(groupings, shapes):
                 yield grouping, shape, self.seed + number
 
-    def _promise(self, shape: Shape) -> Promise | None:
-        """What the trees of a few chunks promise."""
+    def _promise(self, shape: Shape, budget: Budget) -> Promise | None:
+        """What the trees of a few chunks promise; None if they do not reach all ranks, or not in time."""
         problem, many = self.problem, self.problem.num_chunks
         some = np.unique(np.linspace(0, many - 1, min(many, _SCOUTS)).astype(np.int64))
         mb = np.full(len(some), problem.chunk_mb)
         root = self.spread.root[some]
-        scouts = choose(self.arcs, self.costs, self.allowed, self.kind[some], root, mb, shape, self.seed)
+        scouts = choose(
+            self.arcs, self.costs, self.allowed, self.kind[some], root, mb, shape, self.seed, budget
+        )
         return None if scouts is None else promise_of(scouts, self.arcs, self.costs, problem.chunk_mb, many)
 
     def _kinds(self) -> tuple[IntArray, BoolArray]:
