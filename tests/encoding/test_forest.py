@@ -167,7 +167,7 @@ def pipelined(asked: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
     return search, search._pipeline(trees, batches, 0.6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(networks(), st.integers(1, 3), st.sampled_from([1, 2]))
 def test_a_pipeline_scheduled_again_from_its_end_is_valid_each_time(topology, chunks, size) -> None:
     asked = problem(topology, "allreduce", chunks, max_group=size)
