@@ -361,7 +361,7 @@ def _choose(
         least, chosen = np.inf, -1
         for attempt in range(tries if is_free[tree] else 1):
             start = root[tree]
-            turn = (tree + seed) * _GOLDEN + attempt / tries + number * _GOLDEN * _GOLDEN
+            turn = (tree + seed) * _GOLDEN + attempt / tries + (number // many) * _PLASTIC
             if is_free[tree]:
                 start = shape.central[int(turn % 1.0 * len(shape.central))]
             if shape.slack < np.inf:
