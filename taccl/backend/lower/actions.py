@@ -1,86 +1,176 @@
-"""The small language between a schedule and thread blocks: what each rank does, in one order."""
+"""The small language between a schedule and thread blocks: what each rank does, in one order, as columns.
+
+A *place* is a cell of a rank's memory, or the first of several, as one number: the buffer's, `INPUT`,
+`OUTPUT` or `SCRATCH`, plus the offset in it. So the place k cells further on is the place + k, and places
+sort by buffer, then offset. An *endpoint* is one end of a connection, a rank's sends to a peer on a channel
+or its receives from it, as one number, too (see `endpoint`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias, TypeVar
+
+import numpy as np
 
 from taccl.backend.program import Buffer, Op
+from taccl.collective import BoolArray, IntArray
+from taccl.network import FloatArray
 
 _Value = TypeVar("_Value")
+_Numbers = TypeVar("_Numbers", int, IntArray)
+
+Place: TypeAlias = int
+#: Bits of an offset. Buffers stand far apart, so that the place of an offset below zero is no other's.
+OFFSET_BITS = 40
+BUFFERS = tuple(Buffer)
+INPUT, OUTPUT, SCRATCH = (number << OFFSET_BITS for number in range(3))
+
+#: The number of each operation in columns.
+OPS = tuple(Op)
+OP_CODE = {op: code for code, op in enumerate(OPS)}
+SEND, RECV, COPY, REDUCE = (OP_CODE[op] for op in (Op.SEND, Op.RECV, Op.COPY, Op.REDUCE))
+RECV_REDUCE_COPY, RECV_REDUCE_SEND = OP_CODE[Op.RECV_REDUCE_COPY], OP_CODE[Op.RECV_REDUCE_SEND]
+_READS = np.array([op not in (Op.RECV, Op.RECV_COPY_SEND, Op.NOP) for op in OPS])
+_WRITES = np.array([op not in (Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP) for op in OPS])
+_RECEIVES = np.array([op.receives for op in OPS])
+
+#: Where any thread block of the rank will do.
+ANYWHERE = -1
+_PEER_BITS = 20
+
+#: Pairs of numbers of actions, shape (pairs, 2): the first needs, or knows of, the second.
+Pairs: TypeAlias = IntArray
+NO_PAIRS = np.zeros((0, 2), dtype=np.int64)
 
 
-class Place(NamedTuple):
-    """A cell of a rank's memory, or the first of several."""
-
-    buffer: Buffer
-    offset: int
-
-    def shifted(self, cells: int) -> Place:
-        """The place so many cells further on."""
-        return Place(self.buffer, self.offset + cells)
+def buffer_and_offset(places: IntArray) -> tuple[IntArray, IntArray]:
+    """The number of the buffer (place in `BUFFERS`), and the offset in it, which may be below zero."""
+    buffer = (places + (1 << (OFFSET_BITS - 1))) >> OFFSET_BITS
+    return buffer, places - (buffer << OFFSET_BITS)
 
 
-class Endpoint(NamedTuple):
-    """One end of a connection: a rank's sends to a peer on a channel, or its receives."""
-
-    channel: int
-    peer: int
-    sends: bool
+def endpoint(channel: IntArray, peer: IntArray, sends: bool) -> IntArray:
+    """Endpoints of one rank: its sends to peers on channels, or its receives from them."""
+    return (channel << _PEER_BITS | peer) << 1 | int(sends)
 
 
-@dataclass(slots=True)
-class Action:
-    """One step to be, at one rank.
+def channel_of(endpoints: _Numbers) -> _Numbers:
+    """The channels of endpoints."""
+    return endpoints >> (_PEER_BITS + 1)
+
+
+def peer_of(endpoints: _Numbers) -> _Numbers:
+    """The ranks at the other ends of endpoints."""
+    return endpoints >> 1 & ((1 << _PEER_BITS) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Actions:
+    """What one rank does, in order: a row for each step to be.
 
     Parameters
     ----------
-    op, src, dst, count : as in `program.Step`.
-    position : number of its event in the order of the whole program; -1 for what comes first.
+    op : its number in `OPS`.
+    src, dst, count : places and chunks, as in `program.Step`. A send's `dst` and a receive's `src` are
+        the peer's.
     send : whose step it is, or whose arrival it handles; -1 for neither.
-    endpoint : where it must run; None where any thread block of the rank will do.
+    endpoint : where it must run, or ANYWHERE.
     ready_us : until when its thread block must be free for it. For the receive of one chunk that is its
         end, since the message can wait in its slot; for what no one waits for, infinite.
     done_us : until when it keeps its thread block.
-    known : actions of this rank, by number, that have surely been done when this one starts.
-    held_back : actions of this rank that it must wait for, whatever they touch.
     unit : which sum of its rank it helps to make in a thread block of its own; -1 for none.
+    known : pairs; the second has surely been done when the first starts.
+    held_back : pairs; the first must wait for the second, whatever they touch.
     """
 
-    op: Op
-    src: Place
-    dst: Place
-    count: int
-    position: int
-    send: int
-    endpoint: Endpoint | None
-    ready_us: float
-    done_us: float
-    known: tuple[int, ...] = ()
-    held_back: tuple[int, ...] = ()
-    unit: int = -1
+    op: IntArray
+    src: IntArray
+    dst: IntArray
+    count: IntArray
+    send: IntArray
+    endpoint: IntArray
+    ready_us: FloatArray
+    done_us: FloatArray
+    unit: IntArray
+    known: Pairs
+    held_back: Pairs
 
-    def reads(self) -> tuple[Place, ...]:
-        """The cells that it reads."""
-        if self.op in _READS_NOTHING:
-            return ()
-        cells = _cells(self.src, self.count)
-        return cells + _cells(self.dst, self.count) if self.op is Op.REDUCE else cells
+    def __len__(self) -> int:
+        return len(self.op)
 
-    def writes(self) -> tuple[Place, ...]:
-        """The cells that it writes."""
-        return () if self.op in _WRITES_NOTHING else _cells(self.dst, self.count)
+    @property
+    def reads(self) -> BoolArray:
+        """Whether it reads its source."""
+        return np.asarray(_READS[self.op])
+
+    @property
+    def reads_target(self) -> BoolArray:
+        """Whether it reads its destination, too."""
+        return np.asarray(self.op == REDUCE)
+
+    @property
+    def writes(self) -> BoolArray:
+        """Whether it writes its destination."""
+        return np.asarray(_WRITES[self.op])
+
+    @property
+    def receives(self) -> BoolArray:
+        """Whether it takes a message."""
+        return np.asarray(_RECEIVES[self.op])
+
+    def take(self, rows: IntArray) -> Actions:
+        """These rows in this order; of pairs, those whose both actions are there."""
+        number = np.full(len(self), -1, dtype=np.int64)
+        number[rows] = np.arange(len(rows))
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        known, held_back = (
+            pairs[(pairs >= 0).all(axis=1)] for pairs in (number[self.known], number[self.held_back])
+        )
+        return Actions(**columns, known=known, held_back=held_back)
+
+    def then(self, others: Actions) -> Actions:
+        """These actions, and others behind them."""
+        columns = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)])
+            for name in (*COLUMNS, "known", "held_back")
+        }
+        for name in ("known", "held_back"):
+            columns[name][len(getattr(self, name)) :] += len(self)
+        return Actions(**columns)
+
+    def waiting_for(self, pairs: Pairs) -> Actions:
+        """The same, held back by more."""
+        return replace(self, held_back=np.concatenate([self.held_back, pairs]))
 
 
-_READS_NOTHING = (Op.RECV, Op.RECV_COPY_SEND, Op.NOP)
-_WRITES_NOTHING = (Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP)
+COLUMNS = tuple(each.name for each in fields(Actions) if each.name not in ("known", "held_back"))
 
 
-def _cells(place: Place, count: int) -> tuple[Place, ...]:
-    if count == 1:
-        return (place,)
-    return tuple(Place(place.buffer, place.offset + i) for i in range(count))
+def local_copies(runs: Sequence[tuple[Place, Place, int]]) -> Actions:
+    """Copies from place to place of so many chunks, which belong to no send and may run anywhere."""
+    src, dst, count = np.array(runs, dtype=np.int64).reshape(-1, 3).T
+    nobody, now = np.full(len(src), -1, dtype=np.int64), np.zeros(len(src))
+    return Actions(
+        op=np.full(len(src), COPY, dtype=np.int64),
+        src=src,
+        dst=dst,
+        count=count,
+        send=nobody,
+        endpoint=nobody,
+        ready_us=now,
+        done_us=now,
+        unit=nobody,
+        known=NO_PAIRS,
+        held_back=NO_PAIRS,
+    )
+
+
+def by_first(pairs: Pairs, number: int) -> tuple[IntArray, IntArray]:
+    """Pairs as columns: the seconds of action k are [starts[k]] up to [starts[k + 1]] of the other column."""
+    order = np.argsort(pairs[:, 0], kind="stable")
+    return np.searchsorted(pairs[order, 0], np.arange(number + 1)), pairs[order, 1]
 
 
 def split(values: Sequence[_Value], parts: int) -> list[Sequence[_Value]]:
@@ -97,7 +187,7 @@ def merge_runs(pairs: Iterable[tuple[Place, Place]], most: int) -> list[tuple[Pl
     for src, dst in pairs:
         if runs:
             last_src, last_dst, count = runs[-1]
-            if count < most and (src, dst) == (last_src.shifted(count), last_dst.shifted(count)):
+            if count < most and (src, dst) == (last_src + count, last_dst + count):
                 runs[-1] = (last_src, last_dst, count + 1)
                 continue
         runs.append((src, dst, 1))

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+import numpy as np
+
 from taccl.backend.lower.flow import Flow, Send
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.order import Events, Kind
 from taccl.schedule import TOLERANCE_US
 
 
@@ -31,18 +33,17 @@ class Adding(Enum):
 
 
 def plan_additions(
-    flow: Flow, events: Sequence[Event], fused: bool, gathered: frozenset[Cell] = frozenset()
+    flow: Flow, events: Events, fused: bool, gathered: frozenset[Cell] = frozenset()
 ) -> dict[int, Adding]:
     """The way of each send that adds; what is added to `gathered` cells always lands apart."""
     plan: dict[int, Adding] = {}
     busy_until: dict[Cell, float] = {}
     begun: set[Cell] = set()
-    for kind, index in events:
+    order = np.flatnonzero(flow.columns.reduce[events.index] & (events.kind != Kind.SEND))
+    for kind, index in zip(events.kind[order].tolist(), events.index[order].tolist(), strict=True):
         send = flow.sends[index]
-        if not send.reduce or kind is Kind.SEND:
-            continue
         cells = [(send.dst, chunk) for chunk in send.chunks]
-        if kind is Kind.RECEIVE:
+        if kind == Kind.RECEIVE:
             if (
                 fused
                 and _adds_without_waiting(flow, send, cells, busy_until)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+
+import numpy as np
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Endpoint
+from taccl.backend.lower.actions import Actions
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
 from taccl.backend.lower.channels import Connection, assign_channels, connections_in_order, cut_by_steps
 from taccl.backend.lower.early_flags import put_copies_behind_sends
-from taccl.backend.lower.expand import RankActions, expand
+from taccl.backend.lower.expand import Expansion, RankActions, count_by_send, expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
@@ -25,10 +26,12 @@ from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_blocks import place_units
 from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.number import number_steps, scratch_map
-from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.number import RankSteps, number_steps, scratch_map
+from taccl.backend.lower.order import Events, Kind
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import RankProgram
+from taccl.collective import IntArray
+from taccl.network import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +48,7 @@ class Plan:
     """
 
     flow: Flow
-    events: list[Event]
+    events: Events
     adding: dict[int, Adding]
     layouts: list[RankLayout]
     fused: bool
@@ -54,15 +57,6 @@ class Plan:
     gathered: frozenset[Cell] = frozenset()
     takes_turns: bool = True
     early_flags: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class _Rank:
-    """The actions of one rank in order, what each waits for, and the thread blocks that run them."""
-
-    actions: list[Action]
-    waits: list[list[int]]
-    blocks: list[Block]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +70,8 @@ class _Requirements:
     copies_apart : ranks that copy their own data in thread blocks for that alone.
     """
 
-    parts: dict[Connection, list[Sequence[int]]]
-    alone: list[set[Endpoint]]
+    parts: dict[Connection, list[IntArray]]
+    alone: list[set[int]]
     copies_apart: set[int]
 
 
@@ -92,76 +86,61 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
     """
     connections = connections_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, connections.values())
-    requirements = _Requirements(
-        _first_parts(plan, connections, limits), [set() for _ in plan.layouts], set()
-    )
+    expansion = _expanded(plan, limits)
+    steps = expansion.steps_by_send()  # without waits, which may add nops and are not known yet
+    parts = {each: cut_by_steps(sends, steps, limits.steps) for each, sends in connections.items()}
+    requirements = _Requirements(parts, [set() for _ in plan.layouts], set())
     more = True
     while more:
         channels = assign_channels(plan.flow, requirements.parts, limits)
-        ranks, in_place = _assemble_once(plan, channels, next_send, requirements, limits)
+        ranks, in_place = _assemble_once(plan, expansion.by_rank(channels), next_send, requirements, limits)
         too_many = any(len(rank.blocks) > limits.blocks for rank in ranks)  # and relief adds to them
         more = not too_many and _relieve(plan.flow, connections, ranks, limits.steps, requirements)
     scratch = [scratch_map(rank.actions) for rank in ranks]
-    programs = tuple(
-        number_steps(r, rank.actions, rank.blocks, rank.waits, scratch, sizes) for r, rank in enumerate(ranks)
-    )
+    programs = tuple(number_steps(number, rank, scratch, sizes) for number, rank in enumerate(ranks))
     return programs, in_place
-
-
-def _first_parts(
-    plan: Plan, connections: Mapping[Connection, Sequence[int]], limits: RuntimeLimits
-) -> dict[Connection, list[Sequence[int]]]:
-    """The parts of each connection by its actions alone: waits, which may add nops, are not known yet."""
-    sender, receiver = [0] * len(plan.flow.sends), [0] * len(plan.flow.sends)
-    anywhere = [0] * len(plan.flow.sends)
-    for rank in _expanded(replace(plan, takes_turns=False), anywhere, limits):
-        for action in rank.actions:
-            if action.endpoint is None:  # it takes no channel
-                continue
-            side = sender if action.endpoint.sends else receiver
-            side[action.send] += 1
-    steps = list(zip(sender, receiver, strict=True))
-    return {connection: cut_by_steps(sends, steps, limits.steps) for connection, sends in connections.items()}
 
 
 def _assemble_once(
     plan: Plan,
-    channels: Sequence[int],
-    next_send: Sequence[float],
+    expanded: Sequence[RankActions],
+    next_send: FloatArray,
     requirements: _Requirements,
     limits: RuntimeLimits,
-) -> tuple[list[_Rank], bool]:
+) -> tuple[list[RankSteps], bool]:
+    rows = sum(len(rank.actions) for rank in expanded)
+    left = plan.events.at[Kind.SEND]
     filled = []
-    for number, rank in enumerate(_expanded(plan, channels, limits)):
-        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way)
+    for number, rank in enumerate(expanded):
+        blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way, rows)
         if plan.fused:
-            fuse(rank, blocks, next_send)
+            fuse(rank, blocks, left, next_send, rows)
         if plan.local is not None:
             limits = replace(limits, blocks=min(limits.blocks, plan.local.most_blocks))
             place_units(rank.actions, blocks, limits.blocks)
         apart = number in requirements.copies_apart
         actions = add_own_copies(rank.actions, blocks, rank.early, rank.late, limits, apart, plan.local)
         if plan.early_flags:
-            actions = put_copies_behind_sends(actions, blocks, rank.input_shift)
+            actions = put_copies_behind_sends(actions, blocks, rank.input_shift, rows)
         filled.append((actions, blocks, rank.input_shift))
     in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
-        works_in_place(actions, shift) for actions, _, shift in filled
+        works_in_place(actions, shift, rows) for actions, _, shift in filled
     )
     ranks = []
     for actions, blocks, shift in filled:
-        waits = hazards(actions, shift if in_place else None, quiet_copies=plan.local is not None)
-        ranks.append(_Rank(actions, drop_implied(actions, _block_of(actions, blocks), waits), blocks))
+        waits = hazards(actions, shift if in_place else None, plan.local is not None, rows)
+        waits = drop_implied(actions, _block_of(actions, blocks), waits, rows)
+        ranks.append(RankSteps(actions, waits, blocks))
     return ranks, in_place
 
 
-def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> list[RankActions]:
-    """What each rank does, with every send on the channel that is given for it."""
+def _expanded(plan: Plan, limits: RuntimeLimits) -> Expansion:
+    """What each rank does, whatever channels sends take."""
     return expand(
         plan.flow,
         plan.events,
         plan.layouts,
         plan.adding,
-        channels,
         plan.fused,
         plan.takes_turns,
         limits.count,
@@ -172,8 +151,8 @@ def _expanded(plan: Plan, channels: Sequence[int], limits: RuntimeLimits) -> lis
 
 def _relieve(
     flow: Flow,
-    connections: Mapping[Connection, Sequence[int]],
-    ranks: Sequence[_Rank],
+    connections: Mapping[Connection, IntArray],
+    ranks: Sequence[RankSteps],
     most_steps: int,
     requirements: _Requirements,
 ) -> bool:
@@ -181,11 +160,12 @@ def _relieve(
     steps = _steps_by_send(flow, ranks)
     eased = False
     for number, rank in enumerate(ranks):
+        num_steps = rank.num_steps
         for block in rank.blocks:
-            if sum(_num_steps(rank, action) for action in block.actions) <= most_steps:
+            if not block.actions or num_steps[block.actions].sum() <= most_steps:
                 continue
-            endpoints = {endpoint for endpoint in (block.recv, block.send) if endpoint is not None}
-            sends = {rank.actions[action].send for action in block.actions}
+            endpoints = {endpoint for endpoint in (block.recv, block.send) if endpoint >= 0}
+            sends = set(rank.actions.send[block.actions].tolist())
             if endpoints and -1 in sends and number not in requirements.copies_apart:
                 requirements.copies_apart.add(number)
                 eased = True
@@ -193,7 +173,7 @@ def _relieve(
                 requirements.alone[number] |= endpoints
                 eased = True
             else:
-                for connection in {flow.sends[send].connection for send in sends - {-1}}:
+                for connection in _connections(flow, sends - {-1}):
                     eased |= _cut_finer(
                         requirements.parts, connection, connections[connection], steps, most_steps
                     )
@@ -201,10 +181,10 @@ def _relieve(
 
 
 def _cut_finer(
-    parts: dict[Connection, list[Sequence[int]]],
+    parts: dict[Connection, list[IntArray]],
     connection: Connection,
-    sends: Sequence[int],
-    steps: Sequence[tuple[int, int]],
+    sends: IntArray,
+    steps: IntArray,
     most_steps: int,
 ) -> bool:
     """Cut a connection into more parts than it has, if its sends are enough for that."""
@@ -221,35 +201,32 @@ def _cut_finer(
     return True
 
 
-def _steps_by_send(flow: Flow, ranks: Sequence[_Rank]) -> list[tuple[int, int]]:
+def _connections(flow: Flow, sends: Iterable[int]) -> set[Connection]:
+    link, instance = flow.columns.link, flow.columns.instance
+    return {(int(link[send]), int(instance[send])) for send in sends}
+
+
+def _steps_by_send(flow: Flow, ranks: Sequence[RankSteps]) -> IntArray:
     """For each send, its steps at the sender and at the receiver, nops included."""
-    sender, receiver = [0] * len(flow.sends), [0] * len(flow.sends)
-    for rank in ranks:
-        for number, action in enumerate(rank.actions):
-            if action.endpoint is not None:
-                side = sender if action.endpoint.sends else receiver
-                side[action.send] += _num_steps(rank, number)
-    return list(zip(sender, receiver, strict=True))
+    send, endpoint = (
+        np.concatenate([getattr(rank.actions, name) for rank in ranks]) for name in ("send", "endpoint")
+    )
+    steps = np.concatenate([rank.num_steps for rank in ranks])
+    there = endpoint >= 0
+    return count_by_send(send[there], endpoint[there] & 1 == 1, steps[there], len(flow.columns))
 
 
-def _num_steps(rank: _Rank, action: int) -> int:
-    """The step itself, and a nop for every wait but one."""
-    return max(1, len(rank.waits[action]))
-
-
-def _next_sends(plan: Plan, connections: Iterable[Sequence[int]]) -> list[float]:
+def _next_sends(plan: Plan, connections: Iterable[IntArray]) -> FloatArray:
     """For each send, the position of the next send of its connection; infinite for the last."""
-    position = {index: at for at, (kind, index) in enumerate(plan.events) if kind is Kind.SEND}
-    following = [math.inf] * len(plan.flow.sends)
+    left = plan.events.at[Kind.SEND]
+    following = np.full(len(plan.flow.columns), math.inf)
     for connection in connections:
-        for index, after in pairwise(connection):
-            following[index] = position[after]
+        following[connection[:-1]] = left[connection[1:]]
     return following
 
 
-def _block_of(actions: Sequence[Action], blocks: Sequence[Block]) -> list[int]:
-    block_of = [-1] * len(actions)
+def _block_of(actions: Actions, blocks: Sequence[Block]) -> IntArray:
+    block_of = np.full(len(actions), -1, dtype=np.int64)
     for number, block in enumerate(blocks):
-        for action in block.actions:
-            block_of[action] = number
+        block_of[block.actions] = number
     return block_of

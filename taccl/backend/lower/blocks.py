@@ -8,119 +8,222 @@ each the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Action, Endpoint, Place, merge_runs, split
+from taccl.backend.lower.actions import (
+    COPY,
+    SEND,
+    Actions,
+    Place,
+    by_first,
+    channel_of,
+    local_copies,
+    merge_runs,
+    split,
+)
+from taccl.backend.lower.hazards import numbered_cells
 from taccl.backend.lower.local_work import LocalWork
-from taccl.backend.program import Op
-from taccl.schedule import TOLERANCE_US
+from taccl.collective import IntArray
+from taccl.compiled import Loop
+from taccl.tolerance import TOLERANCE_US
 
 
 @dataclass(slots=True)
 class Block:
-    """A thread block to be: its endpoints, and the numbers of its actions in order."""
+    """A thread block to be: its endpoints (-1 for none), and the numbers of its actions in order."""
 
-    recv: Endpoint | None
-    send: Endpoint | None
+    recv: int
+    send: int
     actions: list[int]
 
     @property
     def channel(self) -> int:
         """The channel of its endpoints; 0 for a block that only works locally."""
-        endpoint = self.recv or self.send
-        return 0 if endpoint is None else endpoint.channel
+        return channel_of(max(self.recv, self.send, 0))
 
 
 def make_blocks(
-    actions: Sequence[Action], most_steps: int, alone: Collection[Endpoint], one_way: bool
+    actions: Actions, most_steps: int, alone: Collection[int], one_way: bool, rows: int = 0
 ) -> list[Block]:
     """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
     has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first. Where
     copies of what arrived are more than a thread block has steps, others make them.
+
+    `rows` says how many actions there are at all ranks.
     """
-    endpoints: dict[Endpoint, list[int]] = {}
-    for number, action in enumerate(actions):
-        if action.endpoint is not None:
-            endpoints.setdefault(action.endpoint, []).append(number)
-    blocks: list[Block] = []
-    taken: set[Endpoint] = set()
-    for recv, send in () if one_way else _candidates(actions, endpoints):
-        if recv in taken or send in taken or recv in alone or send in alone:
-            continue
-        together = endpoints[recv] + endpoints[send]
-        if len(together) <= most_steps and _never_late(actions, sorted(together)):
-            taken |= {recv, send}
-            blocks.append(Block(recv, send, sorted(together)))
-    for endpoint, numbers in endpoints.items():
-        if endpoint not in taken:
-            free = Block(None, endpoint, numbers) if endpoint.sends else Block(endpoint, None, numbers)
-            blocks.append(free)
+    tied = np.flatnonzero(actions.endpoint >= 0)
+    found, first, number = np.unique(actions.endpoint[tied], return_index=True, return_inverse=True)
+    rising = np.argsort(first)  # endpoints by their first actions
+    endpoints = found[rising]
+    own = np.full(len(actions), -1, dtype=np.int64)
+    own[tied] = np.argsort(rising)[number]
+    begin, numbers = by_first(np.stack([own[tied], tied], axis=1), len(endpoints))
+    sends = (endpoints & 1).astype(np.bool_)
+    receiving: list[int] = []
+    sending: list[int] = []
+    if not one_way:
+        hands, takes = _handing_on(actions, own, channel_of(endpoints), rows)
+        receiving, sending = _pair_up(
+            rows,
+            begin=begin,
+            numbers=numbers,
+            sends=sends,
+            channel=channel_of(endpoints),
+            is_alone=np.isin(endpoints, list(alone)),
+            ready_us=actions.ready_us + TOLERANCE_US,
+            done_us=actions.done_us,
+            hands=hands,
+            takes=takes,
+            most_steps=most_steps,
+        )
+    of_endpoint = [each.tolist() for each in np.split(numbers, begin[1:-1])] if len(endpoints) else []
+    blocks = [
+        Block(int(endpoints[recv]), int(endpoints[send]), sorted(of_endpoint[recv] + of_endpoint[send]))
+        for recv, send in zip(receiving, sending, strict=True)
+    ]
+    taken = {*receiving, *sending}
+    for each, (endpoint, is_sending) in enumerate(zip(endpoints.tolist(), sends.tolist(), strict=True)):
+        if each not in taken:
+            recv, send = (-1, endpoint) if is_sending else (endpoint, -1)
+            blocks.append(Block(recv, send, of_endpoint[each]))
     return blocks + [block for full in blocks for block in _copies_taken_out(actions, full, most_steps)]
 
 
-def _copies_taken_out(actions: Sequence[Action], block: Block, most_steps: int) -> list[Block]:
+def _copies_taken_out(actions: Actions, block: Block, most_steps: int) -> list[Block]:
     """Blocks for local copies of one that has too many steps, as what arrived may be copied anywhere.
 
     They are filled to half: the other half is room for the nops that wait for other blocks.
     """
     if len(block.actions) <= most_steps:
         return []
-    copies = [number for number in block.actions if actions[number].op is Op.COPY]
-    taken = set(copies)
-    block.actions = [number for number in block.actions if number not in taken]
+    numbers = np.array(block.actions)
+    is_copy = actions.op[numbers] == COPY
+    block.actions = numbers[~is_copy].tolist()
+    copies = numbers[is_copy].tolist()
     full = max(1, most_steps // 2)
-    return [Block(None, None, copies[start : start + full]) for start in range(0, len(copies), full)]
+    return [Block(-1, -1, copies[start : start + full]) for start in range(0, len(copies), full)]
 
 
-def _candidates(
-    actions: Sequence[Action], endpoints: dict[Endpoint, list[int]]
-) -> Iterator[tuple[Endpoint, Endpoint]]:
-    """Pairs of a receiving and a sending endpoint of one channel, those with most in common first."""
-    arrived_on: dict[Place, Endpoint] = {}
-    common: dict[tuple[Endpoint, Endpoint], int] = {}
-    for action in actions:
-        if action.endpoint is None:
+def _handing_on(actions: Actions, own: IntArray, channel: IntArray, rows: int) -> tuple[IntArray, IntArray]:
+    """Pairs of a receiving and a sending endpoint of one channel that have chunks in common, most first."""
+    src, dst, cells = numbered_cells(actions)
+    keys = np.array(
+        _hand_on(
+            rows,
+            endpoint=own,
+            receives=actions.receives,
+            sends=actions.op == SEND,
+            src=src,
+            dst=dst,
+            channel=channel,
+            cells=cells,
+        ),
+        dtype=np.int64,
+    )
+    pairs, first, common = np.unique(keys, return_index=True, return_counts=True)
+    pairs = pairs[np.lexsort((first, -common))]
+    return np.divmod(pairs, max(len(channel), 1))
+
+
+def _hand_on_in_columns(
+    endpoint: Sequence[int],
+    receives: Sequence[bool],
+    sends: Sequence[bool],
+    src: Sequence[int],
+    dst: Sequence[int],
+    channel: Sequence[int],
+    cells: int,
+) -> list[int]:
+    """For each send of what a receive of its channel brought: endpoint there * number of endpoints + here."""
+    arrived_on = [-1] * cells
+    keys = [0 for _ in range(0)]
+    for number in range(len(src)):
+        if endpoint[number] < 0:
             continue
-        if action.op.receives:
-            arrived_on[action.dst] = action.endpoint
-        elif action.op is Op.SEND:
-            source = arrived_on.get(action.src)
-            if source is not None and source.channel == action.endpoint.channel:
-                common[source, action.endpoint] = common.get((source, action.endpoint), 0) + 1
-    yield from sorted(common, key=lambda pair: -common[pair])
-    sending: dict[int, list[Endpoint]] = {}
-    for endpoint in endpoints:
-        if endpoint.sends:
-            sending.setdefault(endpoint.channel, []).append(endpoint)
-    for recv in endpoints:
-        if not recv.sends:
-            for send in sending.get(recv.channel, ()):
-                yield recv, send
+        if receives[number]:
+            arrived_on[dst[number]] = endpoint[number]
+        elif sends[number]:
+            source = arrived_on[src[number]]
+            if source >= 0 and channel[source] == channel[endpoint[number]]:
+                keys.append(source * len(channel) + endpoint[number])
+    return keys
 
 
-def _never_late(actions: Sequence[Action], numbers: Sequence[int]) -> bool:
-    free_us = 0.0
-    for number in numbers:
-        action = actions[number]
-        if free_us > action.ready_us + TOLERANCE_US:
-            return False
-        free_us = max(free_us, action.done_us)
-    return True
+def _pair_up_in_columns(
+    begin: Sequence[int],
+    numbers: Sequence[int],
+    sends: Sequence[bool],
+    channel: Sequence[int],
+    is_alone: Sequence[bool],
+    ready_us: Sequence[float],
+    done_us: Sequence[float],
+    hands: Sequence[int],
+    takes: Sequence[int],
+    most_steps: int,
+) -> tuple[list[int], list[int]]:
+    """Receiving and sending endpoints that share a thread block.
+
+    Parameters
+    ----------
+    begin, numbers : the actions of endpoint k begin at numbers[begin[k]].
+    sends, channel, is_alone : of each endpoint.
+    ready_us, done_us : of each action.
+    hands, takes : pairs of endpoints that are tried before all others.
+    """
+    receiving = [0 for _ in range(0)]
+    sending = [0 for _ in range(0)]
+    is_taken = [False] * len(sends)
+    senders = [send for send in range(len(sends)) if sends[send]]
+    for at in range(len(hands) + len(sends)):
+        recv = hands[at] if at < len(hands) else at - len(hands)
+        if sends[recv] or is_taken[recv] or is_alone[recv]:
+            continue
+        for turn in range(1 if at < len(hands) else len(senders)):
+            send = takes[at] if at < len(hands) else senders[turn]
+            if is_taken[send] or is_alone[send] or channel[send] != channel[recv]:
+                continue
+            one, other = begin[recv], begin[send]
+            if begin[recv + 1] - one + begin[send + 1] - other > most_steps:
+                continue
+            free_us = 0.0
+            is_late = False
+            while not is_late and (one < begin[recv + 1] or other < begin[send + 1]):
+                if other == begin[send + 1] or (one < begin[recv + 1] and numbers[one] < numbers[other]):
+                    number = numbers[one]
+                    one += 1
+                else:
+                    number = numbers[other]
+                    other += 1
+                is_late = free_us > ready_us[number]
+                free_us = max(free_us, done_us[number])
+            if not is_late:
+                is_taken[recv] = True
+                is_taken[send] = True
+                receiving.append(recv)
+                sending.append(send)
+                break
+    return receiving, sending
+
+
+_hand_on = Loop(_hand_on_in_columns)
+_pair_up = Loop(_pair_up_in_columns)
 
 
 def add_own_copies(
-    actions: list[Action],
+    actions: Actions,
     blocks: list[Block],
     early: Sequence[tuple[Place, Place]],
     late: Sequence[tuple[Place, Place]],
     limits: RuntimeLimits,
     apart: bool,
     local: LocalWork | None = None,
-) -> list[Action]:
+) -> Actions:
     """All actions of the rank, with the copies of its own data at the start and the end of some block.
 
     Copies that others build on go before the block that has its first work last; the others after the
@@ -133,30 +236,27 @@ def add_own_copies(
     most_steps = limits.steps
     if local is None and _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
-    runs = merge_runs(sorted(early, key=_target), limits.count)
-    first = [_copy(src, dst, count, -1) for src, dst, count in runs]
-    if first:
-        for action in actions:
-            action.known = tuple(number + len(first) for number in action.known)
-            action.held_back = tuple(number + len(first) for number in action.held_back)
+    first = local_copies(merge_runs(sorted(early, key=_target), limits.count))
+    together = first.then(actions)
+    if len(first):
         for block in blocks:
             block.actions = [number + len(first) for number in block.actions]
-    together = first + actions
     parts = 0 if local is None else _parts_of_copies(late, local, limits.blocks - len(blocks))
-    last: list[Action] = []
+    last: list[tuple[Place, Place, int]] = []
     for part in split(sorted(late, key=_target), max(1, parts)):
         runs = merge_runs(part, limits.count)
         if parts:
             start = len(together) + len(last)
-            blocks.append(Block(None, None, list(range(start, start + len(runs)))))
-        last += [_copy(src, dst, count, len(together)) for src, dst, count in runs]
-    everything = together + last
+            blocks.append(Block(-1, -1, list(range(start, start + len(runs)))))
+        last += runs
+    everything = together.then(local_copies(last)) if last else together
+    ready_us, done_us = everything.ready_us, everything.done_us
 
     def starts(block: Block) -> float:
-        return everything[block.actions[0]].ready_us if block.actions else 0.0
+        return float(ready_us[block.actions[0]]) if block.actions else 0.0
 
     def ends(block: Block) -> float:
-        return -max((everything[number].done_us for number in block.actions), default=0.0)
+        return -float(done_us[block.actions].max(initial=0.0)) if block.actions else 0.0
 
     _place(list(range(len(first))), blocks, starts, most_steps, apart, in_front=True)
     if not parts:
@@ -184,22 +284,23 @@ def _place(
         # Blocks are filled to half: the other half is room for the nops that wait for other blocks.
         full = max(1, most_steps // 2)
         blocks += [
-            Block(None, None, list(numbers[start : start + full])) for start in range(0, len(numbers), full)
+            Block(-1, -1, list(numbers[start : start + full])) for start in range(0, len(numbers), full)
         ]
         return
     best = max(with_room, key=merit)
     best.actions = [*numbers, *best.actions] if in_front else [*best.actions, *numbers]
 
 
-def _num_readers(actions: Sequence[Action], blocks: Sequence[Block], cells: set[Place]) -> int:
+def _num_readers(actions: Actions, blocks: Sequence[Block], cells: set[Place]) -> int:
     """How many thread blocks read some of the cells."""
-    return sum(
-        any(not cells.isdisjoint(actions[number].reads()) for number in block.actions) for block in blocks
-    )
-
-
-def _copy(src: Place, dst: Place, count: int, position: int) -> Action:
-    return Action(Op.COPY, src, dst, count, position, -1, None, 0.0, 0.0)
+    if not cells:
+        return 0
+    sorted_cells = np.array(sorted(cells), dtype=np.int64)
+    is_reader = np.zeros(len(actions), dtype=np.bool_)
+    for reads, places in ((actions.reads, actions.src), (actions.reads_target, actions.dst)):
+        first, end = (np.searchsorted(sorted_cells, each) for each in (places, places + actions.count))
+        is_reader |= reads & (end > first)
+    return sum(bool(is_reader[block.actions].any()) for block in blocks if block.actions)
 
 
 def _target(pair: tuple[Place, Place]) -> Place:

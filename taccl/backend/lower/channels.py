@@ -7,28 +7,35 @@ fit goes to a higher channel, connections with many steps in several parts, one 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.flow import Flow
-from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.order import Events
+from taccl.collective import IntArray
 from taccl.errors import ProgramLimitError
 
 #: (link, instance)
 Connection = tuple[int, int]
 
 
-def connections_in_order(flow: Flow, events: Sequence[Event]) -> dict[Connection, list[int]]:
+def connections_in_order(flow: Flow, events: Events) -> dict[Connection, IntArray]:
     """The sends of each connection, in their order; connections by instance, then link."""
-    connections: dict[Connection, list[int]] = {}
-    for kind, index in events:
-        if kind is Kind.SEND:
-            connections.setdefault(flow.sends[index].connection, []).append(index)
-    return dict(sorted(connections.items(), key=lambda item: item[0][::-1]))
+    columns = flow.columns
+    link, instance = columns.link[events.sends], columns.instance[events.sends]
+    order = np.lexsort((link, instance))
+    begins = np.flatnonzero(np.diff(link[order], prepend=-1) | np.diff(instance[order], prepend=-1))
+    return {
+        (int(link[order[begin]]), int(instance[order[begin]])): events.sends[order[begin:end]]
+        for begin, end in pairwise([*begins.tolist(), len(order)])
+    }
 
 
-def cut_by_steps(sends: Sequence[int], steps: Sequence[tuple[int, int]], most: int) -> list[Sequence[int]]:
+def cut_by_steps(sends: IntArray, steps: IntArray, most: int) -> list[IntArray]:
     """The sends of a connection in as few consecutive parts as fit into thread blocks of `most` steps.
 
     Parameters
@@ -36,26 +43,25 @@ def cut_by_steps(sends: Sequence[int], steps: Sequence[tuple[int, int]], most: i
     steps : per send, its steps at the sender and at the receiver.
     """
     starts = [0]
-    at_sender = at_receiver = 0
-    for place, index in enumerate(sends):
-        at_sender += steps[index][0]
-        at_receiver += steps[index][1]
-        if place > starts[-1] and max(at_sender, at_receiver) > most:
-            starts.append(place)
-            at_sender, at_receiver = steps[index]
-    return [sends[start:stop] for start, stop in pairwise([*starts, len(sends)])]
+    so_far = [[0, *column] for column in np.cumsum(np.asarray(steps)[sends], axis=0).T.tolist()]
+    while starts[-1] < len(sends):
+        start = starts[-1]
+        fits = min(bisect_right(column, column[start] + most) - 1 for column in so_far)
+        starts.append(max(fits, start + 1))
+    return [sends[start:stop] for start, stop in pairwise(starts)]
 
 
 def assign_channels(
-    flow: Flow, connections: Mapping[Connection, Sequence[Sequence[int]]], limits: RuntimeLimits
-) -> list[int]:
+    flow: Flow, connections: Mapping[Connection, Sequence[IntArray]], limits: RuntimeLimits
+) -> IntArray:
     """The channel of each send; `connections` has the parts of each connection, which take a channel each.
 
     Raises
     ------
     ProgramLimitError : there are not enough channels.
     """
-    channels = [-1] * len(flow.sends)
+    columns = flow.columns
+    channels = np.full(len(columns), -1, dtype=np.int64)
     sending: dict[tuple[int, int], int] = {}  # (rank, channel) -> thread blocks
     receiving: dict[tuple[int, int], int] = {}
     next_channel: dict[int, int] = {}  # link -> first channel that no part of it has
@@ -64,7 +70,7 @@ def assign_channels(
         (number, link, part) for (link, _), parts in connections.items() for number, part in enumerate(parts)
     ]
     for _, link, part in sorted(pieces, key=lambda piece: piece[0]):
-        src, dst = flow.sends[part[0]].src, flow.sends[part[0]].dst
+        src, dst = int(columns.src[part[0]]), int(columns.dst[part[0]])
         channel = next_channel.get(link, 0)
         while sending.get((src, channel), 0) >= full or receiving.get((dst, channel), 0) >= full:
             channel += 1
@@ -73,8 +79,7 @@ def assign_channels(
         next_channel[link] = channel + 1
         sending[src, channel] = sending.get((src, channel), 0) + 1
         receiving[dst, channel] = receiving.get((dst, channel), 0) + 1
-        for index in part:
-            channels[index] = channel
+        channels[part] = channel
     return channels
 
 

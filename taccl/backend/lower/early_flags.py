@@ -10,80 +10,87 @@ It knows the actions of one rank and their thread blocks; it does not know sched
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from taccl.backend.lower.actions import Action, Place
+import numpy as np
+
+from taccl.backend.lower.actions import COPY, SCRATCH, SEND, Actions, Pairs
 from taccl.backend.lower.blocks import Block
-from taccl.backend.lower.hazards import copies_onto_itself, hazards, in_place
-from taccl.backend.program import Buffer, Op
+from taccl.backend.lower.hazards import copies_onto_itself, hazards, numbered_cells
+from taccl.collective import IntArray
 
 
 def put_copies_behind_sends(
-    actions: Sequence[Action], blocks: Sequence[Block], input_shift: int
-) -> list[Action]:
+    actions: Actions, blocks: Sequence[Block], input_shift: int, rows: int = 0
+) -> Actions:
     """All actions, with the copies, which are put into `blocks`, too.
 
     Parameters
     ----------
     input_shift : in place, input cell k is output cell k + this.
+    rows : how many actions there are at all ranks.
     """
-    block_of = {number: block for block in blocks for number in block.actions}
-    overwritten = _overwritten(actions, block_of, input_shift)
-    if not overwritten:
-        return list(actions)
-    behind = {send for sends in overwritten.values() for send in sends}
-    moved, made = {}, 0
-    for number in range(len(actions)):
-        moved[number] = number + made
-        made += number in behind
-    spare = _first_free_scratch(actions)
-    target = {id(block): Place(Buffer.SCRATCH, spare + at) for at, block in enumerate(blocks)}
-    everything: list[Action] = []
-    for number, action in enumerate(actions):
-        action.known = tuple(moved[known] for known in action.known)
-        copies = (moved[send] + 1 for send in overwritten.get(number, ()))
-        action.held_back = (*(moved[wait] for wait in action.held_back), *copies)
-        everything.append(action)
-        if number in behind:
-            everything.append(_copy_behind(action, target[id(block_of[number])]))
+    block_of = np.full(len(actions), -1, dtype=np.int64)
+    for number, block in enumerate(blocks):
+        block_of[block.actions] = number
+    overwritten = _overwritten(actions, block_of, input_shift, rows)
+    if not len(overwritten):
+        return actions
+    behind = np.unique(overwritten[:, 1])
+    is_behind = np.zeros(len(actions), dtype=np.bool_)
+    is_behind[behind] = True
+    moved = np.arange(len(actions)) + np.cumsum(is_behind) - is_behind
+    sends = actions.take(behind)
+    copies = replace(
+        sends,
+        op=np.full(len(behind), COPY, dtype=np.int64),
+        dst=SCRATCH + _first_free_scratch(actions) + block_of[behind],
+        count=np.ones(len(behind), dtype=np.int64),
+        ready_us=sends.done_us,
+        unit=np.full(len(behind), -1, dtype=np.int64),
+        known=sends.known[:0],
+        held_back=sends.held_back[:0],
+    )
+    copy = np.full(len(actions), -1, dtype=np.int64)
+    copy[behind] = len(actions) + np.arange(len(behind))
+    held = np.stack([overwritten[:, 0], copy[overwritten[:, 1]]], axis=1)
+    order = np.empty(len(actions) + len(behind), dtype=np.int64)
+    order[moved] = np.arange(len(actions))
+    order[moved[behind] + 1] = copy[behind]
     for block in blocks:
+        numbers = moved[block.actions].tolist() if block.actions else []
+        copied = is_behind[block.actions].tolist() if block.actions else []
         block.actions = [
             new
-            for number in block.actions
-            for new in range(moved[number], moved[number] + (2 if number in behind else 1))
+            for number, has_copy in zip(numbers, copied, strict=True)
+            for new in range(number, number + 1 + has_copy)
         ]
-    return everything
+    return actions.then(copies).waiting_for(held).take(order)
 
 
-def _overwritten(
-    actions: Sequence[Action], block_of: dict[int, Block], input_shift: int
-) -> dict[int, list[int]]:
-    """For each action that overwrites what sends of other thread blocks read: those sends."""
-    found: dict[int, list[int]] = {}
-    for number, waits in enumerate(hazards(actions, input_shift)):
-        if copies_onto_itself(actions[number], input_shift):
-            continue
-        written = {in_place(place, input_shift) for place in actions[number].writes()}
-        for wait in waits:
-            if actions[wait].op is not Op.SEND or block_of[wait] is block_of[number]:
-                continue
-            if wait in actions[number].known:  # what is received here was made of all that it sent
-                continue
-            if any(in_place(place, input_shift) in written for place in actions[wait].reads()):
-                found.setdefault(number, []).append(wait)
-    return found
-
-
-def _copy_behind(send: Action, target: Place) -> Action:
-    return Action(
-        Op.COPY, send.src, target, 1, send.position, send.send, send.endpoint, send.done_us, send.done_us
+def _overwritten(actions: Actions, block_of: IntArray, input_shift: int, rows: int) -> Pairs:
+    """Pairs of an action that overwrites, and a send of another thread block that reads what it does."""
+    starts, waits = hazards(actions, input_shift, rows=rows)
+    number = np.repeat(np.arange(len(actions)), np.diff(starts))
+    src, dst, _ = numbered_cells(actions, input_shift)
+    wanted = (actions.op[waits] == SEND) & (block_of[waits] != block_of[number])
+    wanted &= actions.writes[number] & ~copies_onto_itself(actions, input_shift)[number]
+    wanted &= (dst[number] < src[waits] + actions.count[waits]) & (
+        src[waits] < dst[number] + actions.count[number]
     )
+    # What is received here was made of all that a send which is known to be done has sent.
+    known = actions.known[:, 0] * len(actions) + actions.known[:, 1]
+    wanted &= ~np.isin(number * len(actions) + waits, known)
+    return np.stack([number[wanted], waits[wanted]], axis=1)
 
 
-def _first_free_scratch(actions: Sequence[Action]) -> int:
-    used = (
-        place.offset
-        for action in actions
-        for place in (*action.reads(), *action.writes())
-        if place.buffer is Buffer.SCRATCH
-    )
-    return max(used, default=-1) + 1
+def _first_free_scratch(actions: Actions) -> int:
+    """The offset behind all of the scratch that it uses."""
+    ends = [0]
+    for uses, places in (
+        (actions.reads, actions.src),
+        (actions.writes | actions.reads_target, actions.dst),
+    ):
+        used = uses & (places >= SCRATCH)
+        ends.append(int((places[used] + actions.count[used] - SCRATCH).max(initial=0)))
+    return max(ends)

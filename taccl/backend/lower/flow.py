@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, Message, make_sums
-from taccl.collective import Collective, IntArray
+from taccl.collective import BoolArray, Collective, IntArray
 from taccl.network import FloatArray
 from taccl.schedule import Schedule
 from taccl.schedule.derivation import sets_of_rows
@@ -50,12 +50,66 @@ class Send:
 
 
 @dataclass(frozen=True, eq=False)
+class SendColumns:
+    """All sends of a schedule, by start.
+
+    Parameters
+    ----------
+    src, dst, link, instance, start_us, end_us, sent_us, reduce : of each send, as in `Send`.
+    count : how many chunks it has.
+    chunk, of_chunk : all chunks of all sends, one send after the other, and the send of each.
+    """
+
+    src: IntArray
+    dst: IntArray
+    link: IntArray
+    instance: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+    sent_us: FloatArray
+    reduce: BoolArray
+    count: IntArray
+    chunk: IntArray
+    of_chunk: IntArray
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def one_by_one(self, contributions: Sequence[int] | None) -> Iterator[Send]:
+        """Each send; `contributions` : the set that each of all chunks carries, where that is named."""
+        chunks = self.chunk.tolist()
+        stop = np.cumsum(self.count)
+        rows = zip(
+            *(self.src.tolist(), self.dst.tolist(), self.link.tolist(), self.instance.tolist()),
+            *(self.start_us.tolist(), self.end_us.tolist(), self.sent_us.tolist(), self.reduce.tolist()),
+            *((stop - self.count).tolist(), stop.tolist()),
+            strict=True,
+        )
+        for index, (src, dst, link, instance, start_us, end_us, sent_us, reduce, begin, end) in enumerate(
+            rows
+        ):
+            yield Send(
+                index=index,
+                chunks=tuple(chunks[begin:end]),
+                src=src,
+                dst=dst,
+                connection=(link, instance),
+                start_us=start_us,
+                end_us=end_us,
+                sent_us=sent_us,
+                reduce=reduce,
+                contributions=() if contributions is None else tuple(contributions[begin:end]),
+            )
+
+
+@dataclass(frozen=True, eq=False)
 class Flow:
     """The sends of a schedule, and the values at each rank.
 
     Parameters
     ----------
-    sends : by start.
+    columns : the sends, by start.
+    contributions : of each of all their chunks the set that is carried, where the schedule names them.
     own, wanted : offset in the input (output) buffer of a chunk that a rank starts with (must get).
     added : the sends that add to a chunk at a rank, by end.
     copied : the send that brings a finished chunk to a rank.
@@ -63,23 +117,59 @@ class Flow:
     """
 
     schedule: Schedule
-    sends: tuple[Send, ...]
+    columns: SendColumns
+    contributions: Sequence[int] | None
     own: dict[Cell, int]
     wanted: dict[Cell, int]
     added: dict[Cell, list[int]]
     copied: dict[Cell, int]
     sums: MadeSums
 
+    @cached_property
+    def sends(self) -> tuple[Send, ...]:
+        """The sends one by one, by start."""
+        return tuple(self.columns.one_by_one(self.contributions))
+
     def sources(self, send: Send) -> set[int]:
         """The sends that must have arrived before this one can leave."""
-        needed: set[int] = set(self.sums.sources.get(send.index, ()))
-        for chunk in send.chunks:
-            cell = (send.src, chunk)
-            if not send.reduce and cell in self.copied:
-                needed.add(self.copied[cell])
-            else:
-                needed.update(self.added.get(cell, ()))
-        return needed
+        first, sources = self.all_sources
+        return set(sources[first[send.index] : first[send.index + 1]].tolist())
+
+    @cached_property
+    def all_sources(self) -> tuple[IntArray, IntArray]:
+        """`sources` of all sends as columns: those of send k are [first[k]] up to [first[k + 1]]."""
+        columns, chunks = self.columns, self.schedule.problem.num_chunks
+        send, number = columns.of_chunk, len(columns)
+        needed = columns.src[send] * chunks + columns.chunk
+        brought = columns.dst[send] * chunks + columns.chunk
+        adds = columns.reduce[send]
+        copies = np.flatnonzero(~adds & ~self._is_named)[::-1]
+        copies = copies[np.unique(brought[copies], return_index=True)[1]]  # the last one to each rank counts
+        copied, bringers = _matches(np.where(adds, -1, needed), brought[copies])
+        has_copy = np.zeros(len(send), dtype=np.bool_)
+        has_copy[copied] = True
+        sums = np.flatnonzero(adds)
+        summed, adders = _matches(np.where(has_copy, -1, needed), brought[sums])
+        named = [after * number + each for after, some in self.sums.sources.items() for each in some]
+        both = np.unique(
+            np.concatenate(
+                [
+                    send[copied] * number + send[copies[bringers]],
+                    send[summed] * number + send[sums[adders]],
+                    np.array(named, dtype=np.int64),
+                ]
+            )
+        )
+        return np.searchsorted(both, np.arange(number + 1) * number), both % max(number, 1)
+
+    @cached_property
+    def _is_named(self) -> BoolArray:
+        """Of each of the sends' chunks whether what it carries has a name."""
+        columns = self.columns
+        if not self.sums.sent:
+            return np.zeros(len(columns.chunk), dtype=np.bool_)
+        keys = zip(columns.of_chunk.tolist(), columns.chunk.tolist(), strict=True)
+        return np.array([key in self.sums.sent for key in keys], dtype=np.bool_)
 
     def sent_value(self, send: Send, chunk: int) -> int:
         """Which value of its rank a send carries."""
@@ -153,6 +243,15 @@ def is_first(value: int) -> bool:
     return value % 2 == 0
 
 
+def _matches(keys: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs of a place in `keys` and a place in `others` where the two are equal, as columns."""
+    order = np.argsort(others, kind="stable")
+    begin, end = (np.searchsorted(others[order], keys, side=side) for side in ("left", "right"))
+    number = end - begin
+    place = np.arange(number.sum()) + np.repeat(begin - np.cumsum(number) + number, number)
+    return np.repeat(np.arange(len(keys)), number), order[place]
+
+
 def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flow:
     """Take a schedule apart.
 
@@ -163,24 +262,36 @@ def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flo
     """
     collective = schedule.problem.collective
     named = _named_sums(schedule)
-    sends = tuple(_sends(schedule, instance, position, named))
-    sums = NO_SUMS if named is None else _make_sums(schedule.problem.collective, sends)
+    columns, rows = _columns(schedule, instance, position, named is not None)
+    contributions = None if named is None else [named[row] for row in rows.tolist()]
+    sums = NO_SUMS
+    if contributions is not None:
+        sums = _make_sums(collective, tuple(columns.one_by_one(contributions)))
     added: dict[Cell, list[int]] = {}
-    copied: dict[Cell, int] = {}
-    for send in sends:
-        for chunk in send.chunks:
-            if (send.index, chunk) in sums.sent:
-                continue
-            cell = (send.dst, chunk)
-            if send.reduce:
-                added.setdefault(cell, []).append(send.index)
-            else:
-                copied[cell] = send.index
+    end_us = columns.end_us.tolist()
+    adds = columns.reduce[columns.of_chunk]
+    of_chunk = columns.of_chunk
+    copied = dict(
+        zip(
+            zip(columns.dst[of_chunk[~adds]].tolist(), columns.chunk[~adds].tolist(), strict=True),
+            of_chunk[~adds].tolist(),
+            strict=True,
+        )
+    )
+    for send, chunk in sums.sent:
+        copied.pop((int(columns.dst[send]), chunk), None)
+    for send, rank, chunk in zip(
+        of_chunk[adds].tolist(),
+        columns.dst[of_chunk[adds]].tolist(),
+        columns.chunk[adds].tolist(),
+        strict=True,
+    ):
+        added.setdefault((rank, chunk), []).append(send)
     for indices in added.values():
-        indices.sort(key=lambda index: (sends[index].end_us, index))
+        indices.sort(key=lambda index: (end_us[index], index))
     own = _offsets(collective.inputs.rank, collective.inputs.chunk, collective.inputs.offset)
     wanted = _offsets(collective.outputs.rank, collective.outputs.chunk, collective.outputs.offset)
-    return Flow(schedule, sends, own, wanted, added, copied, sums)
+    return Flow(schedule, columns, contributions, own, wanted, added, copied, sums)
 
 
 def _named_sums(schedule: Schedule) -> list[int] | None:
@@ -216,29 +327,32 @@ def _offsets(rank: IntArray, chunk: IntArray, offset: IntArray) -> dict[Cell, in
     return dict(zip(zip(rank.tolist(), chunk.tolist(), strict=True), offset.tolist(), strict=True))
 
 
-def _sends(
-    schedule: Schedule, instance: IntArray, position: IntArray, sets: Sequence[int] | None
-) -> Iterator[Send]:
+def _columns(
+    schedule: Schedule, instance: IntArray, position: IntArray, named: bool
+) -> tuple[SendColumns, IntArray]:
+    """The sends, and the row of the schedule of each of all their chunks; `named` sums are told apart."""
     sends, topology = schedule.sends, schedule.problem.topology
     order = np.lexsort((position[schedule.chunk], sends.of_row))
     stop = np.cumsum(sends.count)
-    sent = _sent_us(schedule)
     by_start = np.lexsort((sends.link, instance[sends.first_row], sends.start_us))
-    for index, send in enumerate(by_start.tolist()):
-        link = int(sends.link[send])
-        rows = order[stop[send] - sends.count[send] : stop[send]].tolist()
-        yield Send(
-            index=index,
-            chunks=tuple(schedule.chunk[rows].tolist()),
-            src=int(topology.src[link]),
-            dst=int(topology.dst[link]),
-            connection=(link, int(instance[sends.first_row[send]])),
-            start_us=float(sends.start_us[send]),
-            end_us=float(sends.end_us[send]),
-            sent_us=float(sent[send]),
-            reduce=sets is None and bool(sends.reduce[send]),
-            contributions=() if sets is None else tuple(sets[row] for row in rows),
-        )
+    count, link = sends.count[by_start], sends.link[by_start]
+    first = np.cumsum(count) - count
+    of_chunk = np.repeat(np.arange(len(count)), count)
+    rows = order[(stop - sends.count)[by_start][of_chunk] + np.arange(len(of_chunk)) - first[of_chunk]]
+    columns = SendColumns(
+        src=topology.src[link],
+        dst=topology.dst[link],
+        link=link,
+        instance=instance[sends.first_row[by_start]],
+        start_us=sends.start_us[by_start],
+        end_us=sends.end_us[by_start],
+        sent_us=_sent_us(schedule)[by_start],
+        reduce=np.zeros(len(count), dtype=np.bool_) if named else sends.reduce[by_start],
+        count=count,
+        chunk=schedule.chunk[rows],
+        of_chunk=of_chunk,
+    )
+    return columns, rows
 
 
 def _sent_us(schedule: Schedule) -> FloatArray:

@@ -13,105 +13,174 @@ of `order` for a single slot would no longer hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from taccl.backend.lower.actions import Place
+import numpy as np
+
+from taccl.backend.lower import actions as act
+from taccl.backend.lower.actions import OP_CODE, SCRATCH, Actions
 from taccl.backend.lower.blocks import Block
 from taccl.backend.lower.expand import RankActions
-from taccl.backend.lower.hazards import hazards
-from taccl.backend.program import Buffer, Op
-from taccl.schedule import TOLERANCE_US
+from taccl.backend.lower.hazards import hazards, numbered_cells
+from taccl.backend.program import Op
+from taccl.collective import IntArray
+from taccl.compiled import Loop
+from taccl.network import FloatArray
+from taccl.tolerance import TOLERANCE_US
 
-_FUSED = {Op.RECV: Op.RECV_COPY_SEND, Op.RECV_REDUCE_COPY: Op.RECV_REDUCE_COPY_SEND}
+#: By operation, the fused step of a receive and a send; -1 for what is not fused.
+_FUSED = np.full(len(OP_CODE), -1, dtype=np.int64)
+_FUSED[act.RECV] = OP_CODE[Op.RECV_COPY_SEND]
+_FUSED[act.RECV_REDUCE_COPY] = OP_CODE[Op.RECV_REDUCE_COPY_SEND]
 
 
-def fuse(rank: RankActions, blocks: Sequence[Block], next_send: Sequence[float]) -> None:
+def fuse(
+    rank: RankActions, blocks: Sequence[Block], left: IntArray, next_send: FloatArray, rows: int = 0
+) -> None:
     """Fuse what can be fused, in `rank` and `blocks` themselves.
 
     Parameters
     ----------
-    next_send : for each send, the position of the next send of its connection.
+    left, next_send : for each send, its event, and that of the next send of its connection.
+    rows : how many actions there are at all ranks.
     """
-    fusion = _Fusion(rank, next_send)
+    actions = rank.actions
+    receives, sends = _candidates(actions, blocks, left, next_send)
+    starts, waits = hazards(actions, rank.input_shift, rows=rows)
+    by_wait = np.argsort(waits, kind="stable")
+    begins_with = {accumulator: own for own, accumulator in rank.early}
+    src, dst, cells = numbered_cells(actions)
+    how = _fuse(
+        rows,
+        receives=receives,
+        sends=sends,
+        may_be_reduced=(actions.op[receives] == act.RECV_REDUCE_COPY)
+        & np.isin(actions.dst[receives], list(begins_with)),
+        waits_apart=(actions.op == act.SEND) | (actions.op == act.COPY),
+        followers=np.repeat(np.arange(len(actions)), np.diff(starts))[by_wait],
+        first_follower=np.searchsorted(waits[by_wait], np.arange(len(actions) + 1)),
+        reads=actions.reads,
+        reads_target=actions.reads_target,
+        writes=actions.writes,
+        src=src,
+        dst=dst,
+        count=actions.count,
+        ready_us=actions.ready_us,
+        done_us=actions.done_us - TOLERANCE_US,
+        in_scratch=actions.dst >= SCRATCH,
+        cells=cells,
+    )
+    done = np.array(how, dtype=np.int64) >= 0
+    reduces = np.array(how, dtype=np.int64)[done] > 0
+    receives, sends = receives[done], sends[done]
+    stored = actions.dst[receives].tolist()
+    place = [
+        begins_with.pop(each) if own else each for each, own in zip(stored, reduces.tolist(), strict=True)
+    ]
+    op, src, dst = actions.op.copy(), actions.src.copy(), actions.dst.copy()
+    op[sends] = np.where(reduces, act.RECV_REDUCE_SEND, _FUSED[actions.op[receives]])
+    src[sends] = dst[sends] = place
+    is_gone = np.zeros(len(actions), dtype=np.bool_)
+    is_gone[receives] = True
+    runs_in = np.arange(len(actions))
+    runs_in[receives] = sends
+    known, held_back = (
+        np.stack([runs_in[pairs[:, 0]], pairs[:, 1]], axis=1) for pairs in (actions.known, actions.held_back)
+    )
+    fused = replace(actions, op=op, src=src, dst=dst, known=known, held_back=held_back)
+    rank.actions = fused.take(np.flatnonzero(~is_gone))
+    rank.early = [(own, place) for place, own in begins_with.items()]
+    number = (np.cumsum(~is_gone) - 1).tolist()
+    gone = set(receives.tolist())
     for block in blocks:
-        for at in range(len(block.actions)):
-            fusion.try_receive(block.actions, at)
-    fusion.apply(blocks)
+        block.actions = [number[each] for each in block.actions if each not in gone]
 
 
-class _Fusion:
-    def __init__(self, rank: RankActions, next_send: Sequence[float]) -> None:
-        self.rank, self.actions, self.next_send = rank, rank.actions, next_send
-        self.followers: list[list[int]] = [[] for _ in rank.actions]
-        for number, waits in enumerate(hazards(rank.actions, rank.input_shift)):
-            for wait in waits:
-                self.followers[wait].append(number)
-        self.users: dict[Place, list[int]] = {}
-        for number, action in enumerate(rank.actions):
-            for place in {*action.reads(), *action.writes()}:
-                self.users.setdefault(place, []).append(number)
-        self.begins_with = {accumulator: own for own, accumulator in rank.early}
-        self.gone: set[int] = set()
+def _candidates(
+    actions: Actions, blocks: Sequence[Block], left: IntArray, next_send: FloatArray
+) -> tuple[IntArray, IntArray]:
+    """Receives and the sends directly after them of what was received, one chunk each, block by block."""
+    chain = np.array([number for block in blocks for number in block.actions], dtype=np.int64)
+    block_of = np.repeat(np.arange(len(blocks)), [len(block.actions) for block in blocks])
+    receive, send = chain[:-1], chain[1:]
+    fits = (
+        (block_of[:-1] == block_of[1:]) & (_FUSED[actions.op[receive]] >= 0) & (actions.count[receive] == 1)
+    )
+    fits &= (actions.op[send] == act.SEND) & (actions.count[send] == 1)
+    fits &= actions.src[send] == actions.dst[receive]
+    receive, send = receive[fits], send[fits]
+    # The next message on its connection must not come before it has been passed on.
+    is_free = next_send[actions.send[receive]] >= left[actions.send[send]]
+    return receive[is_free], send[is_free]
 
-    def try_receive(self, numbers: Sequence[int], at: int) -> None:
-        """Fuse the receive at a place of a thread block with the send that follows it, if they may be."""
-        receive = numbers[at]
-        send = self._partner(numbers, at)
-        if send is None or not self._may_fuse(receive, send):
-            return
-        received, sent = self.actions[receive], self.actions[send]
-        sent.known += received.known
-        sent.held_back += received.held_back
-        place = received.dst
-        own = self.begins_with.get(place)
-        adds = received.op is Op.RECV_REDUCE_COPY
-        if adds and own is not None and self._nobody_else_uses(place, receive, send):
-            sent.op, place = Op.RECV_REDUCE_SEND, own
-            del self.begins_with[received.dst]
-        else:
-            sent.op = _FUSED[received.op]
-        sent.src = sent.dst = place
-        self.gone.add(receive)
 
-    def apply(self, blocks: Sequence[Block]) -> None:
-        """Take the receives out, and number the rest again."""
-        order = [number for number in range(len(self.actions)) if number not in self.gone]
-        renumbered = {number: new for new, number in enumerate(order)}
-        self.rank.actions = [self.actions[number] for number in order]
-        self.rank.early = [(own, place) for place, own in self.begins_with.items()]
-        for action in self.rank.actions:
-            action.known = tuple(renumbered[number] for number in action.known)
-            action.held_back = tuple(renumbered[number] for number in action.held_back)
-        for block in blocks:
-            block.actions = [renumbered[n] for n in block.actions if n not in self.gone]
+def _fuse_in_columns(
+    receives: Sequence[int],
+    sends: Sequence[int],
+    may_be_reduced: Sequence[bool],
+    waits_apart: Sequence[bool],
+    followers: Sequence[int],
+    first_follower: Sequence[int],
+    reads: Sequence[bool],
+    reads_target: Sequence[bool],
+    writes: Sequence[bool],
+    src: Sequence[int],
+    dst: Sequence[int],
+    count: Sequence[int],
+    ready_us: Sequence[float],
+    done_us: Sequence[float],
+    in_scratch: Sequence[bool],
+    cells: int,
+) -> list[int]:
+    """Of each candidate: -1 if it is not fused, 1 if nothing is stored then, else 0.
 
-    def _nobody_else_uses(self, accumulator: Place, receive: int, send: int) -> bool:
-        """Whether what the receive stores is only there for the send."""
-        users = self.users[accumulator]
-        if users[:2] != [receive, send]:
-            return False
-        if len(users) == 2:
-            return accumulator.buffer is Buffer.SCRATCH
-        return accumulator not in self.actions[users[2]].reads()
+    Parameters
+    ----------
+    receives, sends : the candidates, by the numbers of their actions.
+    may_be_reduced : whether it adds to a sum that begins as a copy of the rank's own data.
+    waits_apart : whether an action that waits for a receive may do so in another thread block.
+    followers, first_follower : those that wait for action k begin at followers[first_follower[k]].
+    """
+    users = [-1] * (3 * cells)  # the first three of each cell
+    for number in range(len(src)):
+        for side in range(2):
+            if (writes[number] or reads_target[number]) if side else reads[number]:
+                first = dst[number] if side else src[number]
+                for cell in range(first, first + count[number]):
+                    place = 3 * cell
+                    while place < 3 * cell + 3 and users[place] >= 0 and users[place] != number:
+                        place += 1
+                    if place < 3 * cell + 3:
+                        users[place] = number
+    is_fused = [False] * len(src)
+    how = [0 for _ in range(0)]
+    for at in range(len(receives)):
+        receive, send = receives[at], sends[at]
+        holds_up = False
+        for place in range(first_follower[receive], first_follower[receive + 1]):
+            number = followers[place]
+            if number != send and (
+                number < send
+                or is_fused[number]
+                or not waits_apart[number]
+                or ready_us[number] < done_us[send]
+            ):
+                holds_up = True
+        if holds_up:
+            how.append(-1)
+            continue
+        is_fused[send] = True
+        cell = dst[receive]
+        alone = may_be_reduced[at] and users[3 * cell] == receive and users[3 * cell + 1] == send
+        third = users[3 * cell + 2]
+        if alone and third < 0:
+            alone = in_scratch[receive]
+        elif alone and not is_fused[third]:
+            from_it = reads[third] and src[third] <= cell and cell < src[third] + count[third]
+            onto_it = reads_target[third] and dst[third] <= cell and cell < dst[third] + count[third]
+            alone = not from_it and not onto_it
+        how.append(1 if alone else 0)
+    return how
 
-    def _partner(self, numbers: Sequence[int], at: int) -> int | None:
-        """The send directly after a receive in its block, if it sends what was received."""
-        received = self.actions[numbers[at]]
-        if received.op not in _FUSED or received.count != 1 or at + 1 == len(numbers):
-            return None
-        action = self.actions[numbers[at + 1]]
-        passes_on = action.op is Op.SEND and action.src == received.dst and action.count == 1
-        return numbers[at + 1] if passes_on else None
 
-    def _may_fuse(self, receive: int, send: int) -> bool:
-        received, sent = self.actions[receive], self.actions[send]
-        if self.next_send[received.send] < sent.position:
-            return False
-        for number in self.followers[receive]:
-            action = self.actions[number]
-            if number == send:
-                continue
-            if number < send or action.op not in (Op.SEND, Op.COPY):
-                return False
-            if action.ready_us < sent.done_us - TOLERANCE_US:
-                return False
-        return True
+_fuse = Loop(_fuse_in_columns)

@@ -3,46 +3,53 @@
 The actions of a rank have one order. An action that touches a cell must wait for the last earlier one
 that wrote it, and one that writes it also for those that have read it since. In place, the input and the
 output share cells, so what writes an output cell also waits for the readers of the input cell under it.
+
+Waits are columns: those of action k are [starts[k]] up to [starts[k + 1]] of the second column, rising.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from taccl.backend.lower.actions import Action, Place
-from taccl.backend.program import Buffer, Op
-from taccl.schedule import TOLERANCE_US
+from taccl.backend.lower.actions import COPY, INPUT, OUTPUT, SCRATCH, Actions, buffer_and_offset, by_first
+from taccl.collective import BoolArray, IntArray
+from taccl.compiled import Loop
+from taccl.tolerance import TOLERANCE_US
+
+#: Where the waits of each action begin (and the last end), and all waits.
+Waits: TypeAlias = tuple[IntArray, IntArray]
 
 
-def works_in_place(actions: Sequence[Action], input_shift: int) -> bool:
+def works_in_place(actions: Actions, input_shift: int, rows: int = 0) -> bool:
     """Whether the input and the output may share memory.
 
     No input cell may be read after the output cell under it was changed, and no change may have to
     wait, beyond the times of the schedule, for an earlier reader of the input.
+
+    `rows` says how many actions there are at all ranks (see `compiled.Loop`).
     """
-    changed: set[Place] = set()
-    read_until: dict[Place, float] = {}
-    for action in actions:
-        own = copies_onto_itself(action, input_shift)
-        if action.src.buffer is Buffer.INPUT and not own:
-            for place in action.reads():
-                cell = in_place(place, input_shift)
-                if cell in changed:
-                    return False
-                read_until[cell] = max(read_until.get(cell, 0.0), action.done_us)
-        if action.dst.buffer is Buffer.OUTPUT and not own:
-            for place in action.writes():
-                if read_until.get(place, 0.0) > action.ready_us + TOLERANCE_US:
-                    return False
-                changed.add(place)
-    return True
+    own = copies_onto_itself(actions, input_shift)
+    src, dst, cells = numbered_cells(actions, input_shift)
+    return bool(
+        _no_change_is_early(
+            rows,
+            reads=actions.reads & (actions.src < OUTPUT) & ~own,
+            reads_target=actions.reads_target,
+            writes=actions.writes & (actions.dst >= OUTPUT) & (actions.dst < SCRATCH) & ~own,
+            src=src,
+            dst=dst,
+            count=actions.count,
+            ready_us=actions.ready_us + TOLERANCE_US,
+            done_us=actions.done_us,
+            cells=cells,
+        )
+    )
 
 
-def hazards(
-    actions: Sequence[Action], input_shift: int | None, quiet_copies: bool = False
-) -> list[list[int]]:
+def hazards(actions: Actions, input_shift: int | None, quiet_copies: bool = False, rows: int = 0) -> Waits:
     """For each action, the earlier ones that it must wait for, each once.
 
     Parameters
@@ -50,80 +57,210 @@ def hazards(
     input_shift : in place, input cell k is output cell k + this; None if never run in place. What is
         ordered for the shared memory is also ordered for the two apart, but for quiet copies.
     quiet_copies : in place, a copy of a cell onto itself need not wait for those that read it.
+    rows : how many actions there are at all ranks.
     """
+    if not quiet_copies or input_shift is None:
+        return _hazards(actions, input_shift, False, rows)
+    number = len(actions)
+    starts, together = np.zeros(number + 1, dtype=np.int64), []
+    for shift in (None, input_shift):
+        of_each, waits = _hazards(actions, shift, True, rows)
+        together.append(np.repeat(np.arange(number), np.diff(of_each)) * number + waits)
+    both = np.unique(np.concatenate(together))
+    np.cumsum(np.bincount(both // max(number, 1), minlength=number), out=starts[1:])
+    return starts, both % max(number, 1)
+
+
+def _hazards(actions: Actions, input_shift: int | None, quiet_copies: bool, rows: int) -> Waits:
+    src, dst, cells = numbered_cells(actions, input_shift)
+    writes = actions.writes
     if quiet_copies and input_shift is not None:
-        together = zip(hazards(actions, None), _hazards(actions, input_shift, True), strict=True)
-        return [sorted({*apart, *shared}) for apart, shared in together]
-    return _hazards(actions, input_shift, False)
+        writes &= ~copies_onto_itself(actions, input_shift)
+    first_held, held = by_first(actions.held_back, len(actions))
+    starts, waits = _find_hazards(
+        rows,
+        reads=actions.reads,
+        reads_target=actions.reads_target,
+        writes=writes,
+        src=src,
+        dst=dst,
+        count=actions.count,
+        first_held=first_held,
+        held=held,
+        cells=cells,
+    )
+    return np.array(starts, dtype=np.int64), np.array(waits, dtype=np.int64)
 
 
-def _hazards(actions: Sequence[Action], input_shift: int | None, quiet_copies: bool) -> list[list[int]]:
-    writer: dict[Place, int] = {}
-    readers: dict[Place, list[int]] = {}
-    waits: list[list[int]] = []
-    for number, action in enumerate(actions):
-        needed: set[int] = set(action.held_back)
-        reads = action.reads()
-        if input_shift is not None and action.src.buffer is Buffer.INPUT:
-            reads = tuple(in_place(place, input_shift) for place in reads)
-        for cell in reads:
-            if cell in writer:
-                needed.add(writer[cell])
-        quiet = quiet_copies and input_shift is not None and copies_onto_itself(action, input_shift)
-        for cell in () if quiet else action.writes():
-            if cell in writer:
-                needed.add(writer[cell])
-            needed.update(readers.pop(cell, ()))
-            writer[cell] = number
-        for cell in reads:
-            if writer.get(cell) != number:
-                readers.setdefault(cell, []).append(number)
-        waits.append(sorted(needed))
-    return waits
+def in_place(places: IntArray, input_shift: int) -> IntArray:
+    """The output cells that are the same memory in place; other cells as they are."""
+    return np.where(places < OUTPUT, places - INPUT + OUTPUT + input_shift, places)
 
 
-def in_place(place: Place, input_shift: int) -> Place:
-    """The output cell that is the same memory in place; other cells as they are."""
-    if place.buffer is not Buffer.INPUT:
-        return place
-    return Place(Buffer.OUTPUT, place.offset + input_shift)
+def numbered_cells(actions: Actions, input_shift: int | None = None) -> tuple[IntArray, IntArray, int]:
+    """Sources and destinations as numbers from 0, one after the other in each buffer; and how many there are.
+
+    `input_shift` : if given, cells that are one in place are one.
+    """
+    places = np.concatenate([actions.src, actions.dst])
+    if input_shift is not None:
+        places = in_place(places, input_shift)
+    buffer, offset = buffer_and_offset(places)
+    number = np.zeros(len(places), dtype=np.int64)
+    size = 0
+    for each in range(3):
+        here = buffer == each
+        offsets = offset[here]
+        if len(offsets):
+            first = int(offsets.min())
+            number[here] = offsets - first + size
+            size += int(offsets.max()) - first + int(actions.count.max())
+    return number[: len(actions)], number[len(actions) :], size
 
 
-def drop_implied(
-    actions: Sequence[Action], block_of: Sequence[int], waits: Sequence[Sequence[int]]
-) -> list[list[int]]:
+def drop_implied(actions: Actions, block_of: IntArray, waits: Waits, rows: int = 0) -> Waits:
     """Without the waits that follow from the order within thread blocks and from other waits.
 
     Each action has a clock: per thread block, the last action known to be done when it starts. A wait for an
     action that the clock shows as done is dropped. The latest waits are taken first, since they bring
     the most knowledge.
     """
-    blocks = max(block_of, default=-1) + 1
-    at_end = np.full((len(actions), blocks), -1, dtype=np.int64)
-    last = np.full(blocks, -1, dtype=np.int64)
-    kept: list[list[int]] = []
-    for number, action in enumerate(actions):
+    first_known, known = by_first(actions.known, len(actions))
+    at_end = np.full((len(actions), int(block_of.max(initial=-1)) + 1), -1, dtype=np.int32)
+    starts, kept = _drop(
+        rows,
+        block_of=block_of,
+        first_known=first_known,
+        known=known,
+        first_wait=waits[0],
+        waits=waits[1],
+        at_end=at_end,
+    )
+    return np.array(starts, dtype=np.int64), np.array(kept, dtype=np.int64)
+
+
+def copies_onto_itself(actions: Actions, input_shift: int) -> BoolArray:
+    """Whether each action copies a rank's own data to where they are in place."""
+    to_itself = actions.dst == in_place(actions.src, input_shift)
+    return np.asarray((actions.op == COPY) & (actions.src < OUTPUT) & to_itself)
+
+
+def _find_hazards_in_columns(
+    reads: Sequence[bool],
+    reads_target: Sequence[bool],
+    writes: Sequence[bool],
+    src: Sequence[int],
+    dst: Sequence[int],
+    count: Sequence[int],
+    first_held: Sequence[int],
+    held: Sequence[int],
+    cells: int,
+) -> tuple[list[int], list[int]]:
+    """Waits from columns over actions; the readers of a cell since it was written are a linked list."""
+    writer = [-1] * cells
+    last_reader = [-1] * cells
+    reader = [0 for _ in range(0)]
+    reader_before = [0 for _ in range(0)]
+    starts = [0]
+    waits = [0 for _ in range(0)]
+    for number in range(len(src)):
+        needed = [held[place] for place in range(first_held[number], first_held[number + 1])]
+        for side in range(2):
+            if reads_target[number] if side else reads[number]:
+                first = dst[number] if side else src[number]
+                for cell in range(first, first + count[number]):
+                    if writer[cell] >= 0:
+                        needed.append(writer[cell])
+        if writes[number]:
+            for cell in range(dst[number], dst[number] + count[number]):
+                if writer[cell] >= 0:
+                    needed.append(writer[cell])
+                node = last_reader[cell]
+                while node >= 0:
+                    needed.append(reader[node])
+                    node = reader_before[node]
+                last_reader[cell] = -1
+                writer[cell] = number
+        for side in range(2):
+            if reads_target[number] if side else reads[number]:
+                first = dst[number] if side else src[number]
+                for cell in range(first, first + count[number]):
+                    if writer[cell] != number:
+                        reader_before.append(last_reader[cell])
+                        last_reader[cell] = len(reader)
+                        reader.append(number)
+        begin = len(waits)
+        for wait in needed:
+            place = len(waits)
+            while place > begin and waits[place - 1] > wait:
+                place -= 1
+            if place == begin or waits[place - 1] != wait:
+                waits.insert(place, wait)
+        starts.append(len(waits))
+    return starts, waits
+
+
+def _no_change_is_early_in_columns(
+    reads: Sequence[bool],
+    reads_target: Sequence[bool],
+    writes: Sequence[bool],
+    src: Sequence[int],
+    dst: Sequence[int],
+    count: Sequence[int],
+    ready_us: Sequence[float],
+    done_us: Sequence[float],
+    cells: int,
+) -> bool:
+    """The answer of `works_in_place`: `reads` of the input and `writes` of the output alone."""
+    changed = [False] * cells
+    read_until = [0.0] * cells
+    for number in range(len(src)):
+        if reads[number]:
+            for side in range(2 if reads_target[number] else 1):
+                first = dst[number] if side else src[number]
+                for cell in range(first, first + count[number]):
+                    if changed[cell]:
+                        return False
+                    read_until[cell] = max(read_until[cell], done_us[number])
+        if writes[number]:
+            for cell in range(dst[number], dst[number] + count[number]):
+                if read_until[cell] > ready_us[number]:
+                    return False
+                changed[cell] = True
+    return True
+
+
+def _drop_in_columns(
+    block_of: Sequence[int],
+    first_known: Sequence[int],
+    known: Sequence[int],
+    first_wait: Sequence[int],
+    waits: Sequence[int],
+    at_end: IntArray,
+) -> tuple[list[int], list[int]]:
+    """The waits that stay; row k of `at_end` becomes the clock at the end of action k."""
+    last = [-1] * at_end.shape[1]
+    starts = [0]
+    kept = [0 for _ in range(0)]
+    for number in range(len(block_of)):
         block = block_of[number]
         clock = at_end[number]
         if last[block] >= 0:
             clock[:] = at_end[last[block]]
-        for done in action.known:
-            np.maximum(clock, at_end[done], out=clock)
-        mine = []
-        for wait in sorted(waits[number], reverse=True):
+        for place in range(first_known[number], first_known[number + 1]):
+            clock[:] = np.maximum(clock, at_end[known[place]])
+        begin = len(kept)
+        for back in range(first_wait[number + 1] - first_wait[number]):
+            wait = waits[first_wait[number + 1] - 1 - back]
             if clock[block_of[wait]] < wait:
-                mine.append(wait)
-                np.maximum(clock, at_end[wait], out=clock)
+                kept.insert(begin, wait)
+                clock[:] = np.maximum(clock, at_end[wait])
         clock[block] = number
         last[block] = number
-        kept.append(mine[::-1])
-    return kept
+        starts.append(len(kept))
+    return starts, kept
 
 
-def copies_onto_itself(action: Action, input_shift: int) -> bool:
-    """Whether it copies a rank's own data to where they are in place."""
-    return (
-        action.op is Op.COPY
-        and action.src.buffer is Buffer.INPUT
-        and action.dst == Place(Buffer.OUTPUT, action.src.offset + input_shift)
-    )
+_find_hazards = Loop(_find_hazards_in_columns)
+_no_change_is_early = Loop(_no_change_is_early_in_columns)
+_drop = Loop(_drop_in_columns)

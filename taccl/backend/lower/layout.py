@@ -11,20 +11,21 @@ Scratch is never used twice, so nothing there is ever overwritten too early.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from taccl.backend.lower.actions import Place
+from taccl.backend.lower.actions import INPUT, OUTPUT, SCRATCH, Place
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.flow import Flow, Send, first, is_first
+from taccl.backend.lower.flow import Flow, Send, first, is_first, second
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.order import Event, Kind
+from taccl.backend.lower.order import Events
 from taccl.backend.lower.tracks import Tracks
-from taccl.backend.program import Buffer
 from taccl.collective import Collective, IntArray
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ def chunk_orders(collective: Collective) -> list[IntArray]:
 
 def lay_out(
     flow: Flow,
-    events: Sequence[Event],
+    events: Events,
     plan: dict[int, Adding],
     fused: bool,
     gathered: frozenset[Cell] = frozenset(),
@@ -88,22 +89,40 @@ def lay_out(
     num_ranks = flow.schedule.problem.num_ranks
     incoming: list[list[Send]] = [[] for _ in range(num_ranks)]
     outgoing: list[list[Send]] = [[] for _ in range(num_ranks)]
-    for kind, index in events:
-        if kind is Kind.SEND:
-            send = flow.sends[index]
-            incoming[send.dst].append(send)
-            outgoing[send.src].append(send)
-    own: list[list[int]] = [[] for _ in range(num_ranks)]
-    for rank, chunk in flow.own:
-        own[rank].append(first(chunk))
+    for index in events.sends.tolist():
+        send = flow.sends[index]
+        incoming[send.dst].append(send)
+        outgoing[send.src].append(send)
+    own, wanted = _at_ranks(flow.own, num_ranks), _at_ranks(flow.wanted, num_ranks)
+    added, copied = _at_ranks(flow.added, num_ranks), _at_ranks(flow.copied, num_ranks)
     return [
-        _RankPlanner(flow, rank, plan, fused, gathered).lay_out(incoming[rank], outgoing[rank], own[rank])
+        _RankPlanner(
+            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank]), plan, fused, gathered
+        ).lay_out(incoming[rank], outgoing[rank])
         for rank in range(num_ranks)
     ]
 
 
-#: The cells of a set: a fixed place, the shared tracks (None), or a private track (its number).
-_Area: TypeAlias = Place | int | None
+@dataclass(frozen=True, slots=True)
+class _RankCells:
+    """What `Flow` has by (rank, chunk), of one rank by chunk."""
+
+    rank: int
+    own: dict[int, int]
+    wanted: dict[int, int]
+    added: dict[int, list[int]]
+    copied: dict[int, int]
+
+
+def _at_ranks(cells: Mapping[Cell, _Value], num_ranks: int) -> list[dict[int, _Value]]:
+    by_rank: list[dict[int, _Value]] = [{} for _ in range(num_ranks)]
+    for (rank, chunk), value in cells.items():
+        by_rank[rank][chunk] = value
+    return by_rank
+
+
+#: The cells of a set: a fixed place, the shared tracks (None), or ~number of a private track.
+_Area: TypeAlias = int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +138,28 @@ class _RankPlanner:
     """The layout of one rank in the making."""
 
     def __init__(
-        self, flow: Flow, rank: int, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
+        self, flow: Flow, cells: _RankCells, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
     ) -> None:
-        self.flow, self.rank, self.plan, self.fused = flow, rank, plan, fused
+        self.flow, self.rank, self.plan, self.fused = flow, cells.rank, plan, fused
+        self.cells = cells
+        self.has_names = bool(flow.sums.sent or flow.sums.final)
         self.gathered = gathered
         self.tracks = Tracks()
 
-    def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send], own: Sequence[int]) -> RankLayout:
+    def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send]) -> RankLayout:
         arriving = [self._arriving(send) for send in incoming]
-        leaving = [self._leaving(send) for send in outgoing]
-        homes = self._fix_homes(arriving, own)
+        leaving = [self._leaving(send) for send in outgoing if len(send.chunks) > 1]
+        homes = self._fix_homes(arriving)
         starts = self.tracks.offsets()
 
         def shared(value: int) -> Place:
             track, index = self.tracks.shared[value]
-            return Place(Buffer.SCRATCH, starts[track] + index)
+            return SCRATCH + starts[track] + index
 
         def cell(each: _Set, index: int) -> Place:
-            if isinstance(each.area, Place):
-                return each.area.shifted(index)
             if each.area is None:
                 return shared(each.values[index])
-            return Place(Buffer.SCRATCH, starts[each.area] + index)
+            return (each.area if each.area >= 0 else SCRATCH + starts[~each.area]) + index
 
         layout = RankLayout(scratch_chunks=starts[-1])
         for value, place in homes.items():
@@ -151,15 +170,17 @@ class _RankPlanner:
         for each in arriving:
             single = len(each.values) == 1
             layout.landing[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
+        for send in outgoing:
+            if len(send.chunks) == 1:
+                layout.source[send.index] = layout.home[self._sent_value(send, send.chunks[0])]
         for each in leaving:
-            single = len(each.values) == 1
-            layout.source[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
+            layout.source[each.send.index] = cell(each, 0)
         for each in (*leaving, *arriving):
             if len(each.values) > 1:
                 for index, value in enumerate(each.values):
                     place = cell(each, index)
                     others = layout.copies.setdefault(value, [])
-                    if place != layout.home[value] and place not in others and place.buffer != Buffer.INPUT:
+                    if place != layout.home[value] and place not in others and place >= OUTPUT:
                         others.append(place)
         self._copy_out(layout)
         return layout
@@ -167,53 +188,68 @@ class _RankPlanner:
     def _arriving(self, send: Send) -> _Set:
         size = len(send.chunks)
         if not send.reduce:
+            if size == 1 and not self.has_names:
+                return _Set(send, [second(send.chunks[0])], None)
             values = [self.flow.landed_value(send, chunk) for chunk in send.chunks]
             return _Set(send, values, self._area(values) if size > 1 else None)
         adding = self.plan[send.index]
         values = [first(chunk) for chunk in send.chunks]
         if adding is Adding.APART:
-            return _Set(send, [], self.tracks.reserve(size))
+            return _Set(send, [], ~self.tracks.reserve(size))
         if size == 1:
             return _Set(send, values, None)
         if adding is Adding.FIRST:
             return _Set(send, values, self._area(values))
         area = self._accumulators_area(values)
-        if isinstance(area, int):
+        if area is not None and area < 0:
             self.plan[send.index] = Adding.APART
             return _Set(send, [], area)
         return _Set(send, values, area)
 
     def _leaving(self, send: Send) -> _Set:
-        values = [self.flow.sent_value(send, chunk) for chunk in send.chunks]
-        return _Set(send, values, self._area(values) if len(values) > 1 else None)
+        values = [self._sent_value(send, chunk) for chunk in send.chunks]
+        return _Set(send, values, self._area(values))
+
+    def _sent_value(self, send: Send, chunk: int) -> int:
+        """As `Flow.sent_value`."""
+        if self.has_names:
+            return self.flow.sent_value(send, chunk)
+        return first(chunk) if send.reduce or chunk not in self.cells.copied else second(chunk)
+
+    def _final_value(self, chunk: int) -> int:
+        """As `Flow.final_value`."""
+        if self.has_names:
+            return self.flow.final_value(self.rank, chunk)
+        return second(chunk) if chunk in self.cells.copied else first(chunk)
 
     def _accumulators_area(self, values: Sequence[int]) -> _Area:
         """Where accumulators that fused steps add to lie side by side; a private track if nowhere."""
-        wanted = [self.flow.wanted.get((self.rank, self.flow.chunk_of(value))) for value in values]
+        wanted = [self.cells.wanted.get(self.flow.chunk_of(value)) for value in values]
         if all(offset is None for offset in wanted):
-            return self.tracks.place(values)
+            return _private(self.tracks.place(values))
         if _consecutive(wanted):
-            return Place(Buffer.OUTPUT, _known(wanted[0]))
-        return self.tracks.reserve(len(values))
+            return OUTPUT + _known(wanted[0])
+        return ~self.tracks.reserve(len(values))
 
     def _area(self, values: Sequence[int]) -> _Area:
         own = [self._input_offset(value) for value in values]
         if _consecutive(own):
-            return Place(Buffer.INPUT, _known(own[0]))
+            return INPUT + _known(own[0])
         only_sums = all(self._is_accumulator(value) for value in values)
         if self.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
             output = [self._output_offset(value) for value in values]
             if _consecutive(output):
-                return Place(Buffer.OUTPUT, _known(output[0]))
-        return self.tracks.place(values)
+                return OUTPUT + _known(output[0])
+        return _private(self.tracks.place(values))
 
-    def _fix_homes(self, arriving: Sequence[_Set], own: Sequence[int]) -> dict[int, Place | None]:
+    def _fix_homes(self, arriving: Sequence[_Set]) -> dict[int, Place | None]:
         """Homes of values that do not arrive in a group; None for a place in the shared tracks."""
         in_groups = {value for each in arriving if len(each.values) > 1 for value in each.values}
-        values = list(own)
+        values = [first(chunk) for chunk in self.cells.own]
         for each in arriving:
             values += each.values or [first(chunk) for chunk in each.send.chunks]
-        values += [value for rank, value in self.flow.sums.made if rank == self.rank]
+        if self.has_names:
+            values += [value for rank, value in self.flow.sums.made if rank == self.rank]
         homes: dict[int, Place | None] = {}
         for value in values:
             if value not in in_groups and value not in homes:
@@ -225,28 +261,28 @@ class _RankPlanner:
     def _home(self, value: int) -> Place | None:
         own = self._input_offset(value)
         if own is not None:
-            return Place(Buffer.INPUT, own)
+            return INPUT + own
         output = self._output_offset(value)
         if self._is_accumulator(value):
             fixed = self._begins_as_copy(value)
-            return Place(Buffer.OUTPUT, output) if fixed and output is not None else None
+            return OUTPUT + output if fixed and output is not None else None
         if value in self.tracks.shared or output is None:
             return None
-        return Place(Buffer.OUTPUT, output)
+        return OUTPUT + output
 
     def _copy_out(self, layout: RankLayout) -> None:
         """Values that are wanted in the output and do not lie there yet."""
         for value, home in layout.home.items():
             chunk = self.flow.chunk_of(value)
-            offset = self.flow.wanted.get((self.rank, chunk))
-            if offset is None or self.flow.final_value(self.rank, chunk) != value:
+            offset = self.cells.wanted.get(chunk)
+            if offset is None or self._final_value(chunk) != value:
                 continue
-            place = Place(Buffer.OUTPUT, offset)
+            place = OUTPUT + offset
             if place != home and place not in layout.copies.get(value, ()):
                 layout.copied_out[value] = place
 
     def _is_accumulator(self, value: int) -> bool:
-        return is_first(value) and (self.rank, self.flow.chunk_of(value)) in self.flow.added
+        return is_first(value) and self.flow.chunk_of(value) in self.cells.added
 
     def _begins_as_copy(self, value: int) -> bool:
         """Whether a sum begins as a copy of the rank's own data, so that it may grow in the output."""
@@ -257,19 +293,25 @@ class _RankPlanner:
         """Where a value is in the input; None for one that is received or added up."""
         if not is_first(value) or self._is_accumulator(value):
             return None
-        return self.flow.own.get((self.rank, self.flow.chunk_of(value)))
+        return self.cells.own.get(self.flow.chunk_of(value))
 
     def _output_offset(self, value: int) -> int | None:
         """Where a value may lie in the output: where it ends up, or is added up by fused steps."""
         chunk = self.flow.chunk_of(value)
-        if (self.rank, value) in self.flow.sums.made and (
-            (self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value
+        if (
+            self.has_names
+            and (self.rank, value) in self.flow.sums.made
+            and ((self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value)
         ):
             return None  # in place it would overwrite the input before the sum is complete
-        may = self.flow.final_value(self.rank, chunk) == value or (
-            self.fused and self._is_accumulator(value) and (self.rank, chunk) in self.flow.own
+        may = self._final_value(chunk) == value or (
+            self.fused and self._is_accumulator(value) and chunk in self.cells.own
         )
-        return self.flow.wanted.get((self.rank, chunk)) if may else None
+        return self.cells.wanted.get(chunk) if may else None
+
+
+def _private(track: int | None) -> _Area:
+    return None if track is None else ~track
 
 
 def _consecutive(offsets: Sequence[int | None]) -> bool:

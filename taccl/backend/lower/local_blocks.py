@@ -6,24 +6,24 @@ It knows actions and thread blocks, and how many there may be; why there are so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
-from taccl.backend.lower.actions import Action
+from taccl.backend.lower.actions import Actions
 from taccl.backend.lower.blocks import Block
 
 
-def place_units(actions: Sequence[Action], blocks: list[Block], most_blocks: int) -> None:
+def place_units(actions: Actions, blocks: list[Block], most_blocks: int) -> None:
     """Give each sum unit a thread block of its own, and where there are no more, one that receives.
 
     Those that receive take the units by turns, so that no thread block sums much more than the others.
     """
     units: dict[int, list[int]] = {}
-    for number, action in enumerate(actions):
-        if action.unit >= 0:
-            units.setdefault(action.unit, []).append(number)
+    rows = np.flatnonzero(actions.unit >= 0)
+    for number, unit in zip(rows.tolist(), actions.unit[rows].tolist(), strict=True):
+        units.setdefault(unit, []).append(number)
     room = max(0, most_blocks - len(blocks))
-    takers = [block for block in blocks if block.recv is not None]
-    local = [Block(None, None, []) for _ in range(min(room, len(units)))]
+    takers = [block for block in blocks if block.recv >= 0]
+    local = [Block(-1, -1, []) for _ in range(min(room, len(units)))]
     takers = local + takers
     for turn, numbers in enumerate(units.values()):
         taker = takers[turn % len(takers)]

@@ -14,11 +14,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from taccl.backend.lower.actions import Place, split
+from taccl.backend.lower.actions import INPUT, Place, split
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.program import Buffer
 from taccl.executor import MAX_THREAD_BLOCKS, Executor
 
 #: Sources of a merged sum: the runtimes hold 16, and count the one that ends a run in two ways.
@@ -120,7 +119,7 @@ class SumUnit:
     count : cells.
     landing : by message, the first cell in which its contribution lands.
     ends_us : when the messages arrive, in order.
-    waiting : of messages that have arrived and are not added yet: the place, and the action that received it.
+    waiting : of messages that have arrived and are not added yet: the place, and the send.
     """
 
     number: int
@@ -172,11 +171,9 @@ def _unit(flow: Flow, rank: int, layout: RankLayout, chunks: Sequence[int], numb
     return SumUnit(
         number=number,
         chunks=tuple(chunks),
-        own=Place(Buffer.INPUT, flow.own[cell]),
+        own=INPUT + flow.own[cell],
         home=layout.home[flow.sum_value(cell)],
-        landing={
-            send.index: layout.landing[send.index].shifted(send.chunks.index(chunks[0])) for send in sends
-        },
+        landing={send.index: layout.landing[send.index] + send.chunks.index(chunks[0]) for send in sends},
         ends_us=[send.end_us for send in sends],
     )
 
@@ -187,7 +184,7 @@ def _is_next(flow: Flow, rank: int, layout: RankLayout, before: int, chunk: int)
     sends = flow.summed_at_once((rank, chunk))
     return (
         sends == flow.summed_at_once((rank, before))
-        and home == home_before.shifted(1)
+        and home == home_before + 1
         and flow.own[rank, chunk] == flow.own[rank, before] + 1
         and all(
             flow.sends[index].chunks.index(chunk) == flow.sends[index].chunks.index(before) + 1

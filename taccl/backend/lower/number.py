@@ -9,114 +9,177 @@ peers, so there is a receive or another thread block between any two.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from taccl.backend.lower.actions import Action, Place
+import numpy as np
+
+from taccl.backend.lower.actions import (
+    BUFFERS,
+    OP_CODE,
+    OPS,
+    RECV,
+    SCRATCH,
+    SEND,
+    Actions,
+    buffer_and_offset,
+    peer_of,
+)
 from taccl.backend.lower.blocks import Block
+from taccl.backend.lower.hazards import Waits
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import Buffer, Op, RankProgram, Step, ThreadBlock
+from taccl.collective import BoolArray, IntArray
 
 
-def number_steps(
-    rank: int,
-    actions: Sequence[Action],
-    blocks: Sequence[Block],
-    waits: Sequence[Sequence[int]],
-    scratch: Sequence[dict[int, int]],
-    sizes: Sizes,
-) -> RankProgram:
+@dataclass(frozen=True, eq=False)
+class RankSteps:
+    """The actions of one rank in order, what each waits for, and the thread blocks that run them."""
+
+    actions: Actions
+    waits: Waits
+    blocks: list[Block]
+
+    @property
+    def num_steps(self) -> IntArray:
+        """Of each action the step itself, and a nop for every wait but one."""
+        return np.maximum(1, np.diff(self.waits[0]))
+
+
+def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], sizes: Sizes) -> RankProgram:
     """The program of one rank.
 
     Thread blocks that others wait for come first: the runtimes can only wait for low ids.
 
     Parameters
     ----------
-    waits : for each action, the actions that its thread block waits for.
     scratch : for every rank, what `scratch_map` made of its actions.
     """
-    waited_for = {wait for waits_of_one in waits for wait in waits_of_one}
-    ordered = sorted(
-        blocks or [Block(None, None, [])],
-        key=lambda block: (
-            waited_for.isdisjoint(block.actions),
-            block.channel,
-            -1 if block.recv is None else block.recv.peer,
-            -1 if block.send is None else block.send.peer,
-        ),
-    )
-    where: dict[int, tuple[int, int]] = {}
-    for block_id, block in enumerate(ordered):
-        step = 0
-        for number in block.actions:
-            step += max(1, len(waits[number]))
-            where[number] = (block_id, step - 1)
+    actions, (starts, waits) = of_rank.actions, of_rank.waits
+    is_waited_for = np.zeros(len(actions), dtype=np.bool_)
+    is_waited_for[waits] = True
+    ordered = _ordered(of_rank.blocks or [Block(-1, -1, [])], is_waited_for)
+    sizes_of_blocks = np.array([len(block.actions) for block in ordered], dtype=np.int64)
+    order = np.array([number for block in ordered for number in block.actions], dtype=np.int64)
+    block_of = np.repeat(np.arange(len(ordered)), sizes_of_blocks)
+    num_steps = of_rank.num_steps[order]
+    end = np.cumsum(num_steps)
+    bounds = np.concatenate([[0], end])[np.concatenate([[0], np.cumsum(sizes_of_blocks)])]
+    at_block, at_step = np.zeros((2, len(actions)), dtype=np.int64)
+    at_block[order] = block_of
+    at_step[order] = end - 1 - bounds[block_of]
 
-    def step_of(number: int) -> Step:
-        action = actions[number]
-        src, dst = _named(action, rank, scratch)
-        return Step(
-            op=action.op,
-            src=src.buffer,
-            src_offset=src.offset,
-            dst=dst.buffer,
-            dst_offset=dst.offset,
-            count=action.count,
-            depends=where[waits[number][-1]] if waits[number] else None,
-            has_dependent=number in waited_for,
+    # A row for each step: its action, and which of the action's waits it waits for; nops are before it.
+    action = np.repeat(order, num_steps)
+    turn = np.arange(len(action)) - np.repeat(end - num_steps, num_steps)
+    is_last = turn == np.repeat(num_steps, num_steps) - 1
+    does_wait = starts[action + 1] > starts[action]
+    awaited = np.zeros(len(action), dtype=np.int64)
+    awaited[does_wait] = waits[(starts[action] + turn)[does_wait]]
+    depends: list[tuple[int, int] | None] = [
+        (block, step) if waiting else None
+        for block, step, waiting in zip(
+            at_block[awaited].tolist() if len(actions) else [],
+            at_step[awaited].tolist() if len(actions) else [],
+            does_wait.tolist(),
+            strict=True,
         )
-
-    made = []
-    for block_id, block in enumerate(ordered):
-        steps: list[Step] = []
-        for number in block.actions:
-            steps += [_nop(where[wait]) for wait in waits[number][:-1]]
-            steps.append(step_of(number))
-        made.append(
-            ThreadBlock(
-                id=block_id,
-                send=-1 if block.send is None else block.send.peer,
-                recv=-1 if block.recv is None else block.recv.peer,
-                channel=block.channel,
-                steps=tuple(steps),
-            )
+    ]
+    src, dst = _named(actions, rank, scratch)
+    op, src_buffer, src_offset, dst_buffer, dst_offset, count, has_dependent = (
+        np.where(is_last, column[action], of_nop).tolist()
+        for column, of_nop in (
+            (actions.op, OP_CODE[Op.NOP]),
+            (src[0], BUFFERS.index(Buffer.INPUT)),
+            (src[1], -1),
+            (dst[0], BUFFERS.index(Buffer.OUTPUT)),
+            (dst[1], -1),
+            (actions.count, 0),
+            (is_waited_for, False),
         )
-    return RankProgram(
-        rank, sizes.input_chunks[rank], sizes.output_chunks[rank], len(scratch[rank]), tuple(made)
     )
+    steps = list(
+        map(
+            Step,
+            map(OPS.__getitem__, op),
+            map(BUFFERS.__getitem__, src_buffer),
+            src_offset,
+            map(BUFFERS.__getitem__, dst_buffer),
+            dst_offset,
+            count,
+            depends,
+            has_dependent,
+        )
+    )
+    made = tuple(
+        ThreadBlock(
+            id=block_id,
+            send=-1 if block.send < 0 else peer_of(block.send),
+            recv=-1 if block.recv < 0 else peer_of(block.recv),
+            channel=block.channel,
+            steps=tuple(steps[bounds[block_id] : bounds[block_id + 1]]),
+        )
+        for block_id, block in enumerate(ordered)
+    )
+    used = int(scratch[rank].max(initial=-1)) + 1
+    return RankProgram(rank, sizes.input_chunks[rank], sizes.output_chunks[rank], used, made)
 
 
-def scratch_map(actions: Sequence[Action]) -> dict[int, int]:
-    """The offset in the program of each scratch cell that a rank uses: without holes, in order."""
-    used: set[int] = set()
-    for action in actions:
-        for places in (action.reads(), action.writes()):
-            used.update(place.offset for place in places if place.buffer is Buffer.SCRATCH)
-    return {offset: new for new, offset in enumerate(sorted(used))}
+def _ordered(blocks: Sequence[Block], is_waited_for: BoolArray) -> list[Block]:
+    """The blocks as they are numbered."""
+
+    def key(block: Block) -> tuple[bool, int, int, int]:
+        awaited = bool(block.actions) and bool(is_waited_for[block.actions].any())
+        recv, send = (-1 if each < 0 else peer_of(each) for each in (block.recv, block.send))
+        return not awaited, block.channel, recv, send
+
+    return sorted(blocks, key=key)
 
 
-def _named(action: Action, rank: int, scratch: Sequence[dict[int, int]]) -> tuple[Place, Place]:
-    """Source and destination as the file names them.
+def scratch_map(actions: Actions) -> IntArray:
+    """By offset of each scratch cell, its offset in the program, -1 for one that the rank does not use.
+
+    There are no holes, and the order stays.
+    """
+    change = np.zeros(1, dtype=np.int64)
+    for uses, places in (
+        (actions.reads, actions.src),
+        (actions.writes | actions.reads_target, actions.dst),
+    ):
+        used = uses & (places >= SCRATCH)
+        first, end = places[used] - SCRATCH, places[used] - SCRATCH + actions.count[used]
+        size = max(len(change), int(end.max(initial=0)) + 1)
+        change = np.pad(change, (0, size - len(change)))
+        change += np.bincount(first, minlength=size) - np.bincount(end, minlength=size)
+    is_used = np.cumsum(change) > 0
+    return np.where(is_used, np.cumsum(is_used) - 1, -1)
+
+
+def _named(
+    actions: Actions, rank: int, scratch: Sequence[IntArray]
+) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
+    """Buffers and offsets of sources and destinations as the file names them.
 
     A send's destination and a receive's source are at the peer; the runtimes ignore them. Where the
     peer stores nothing, the step names its own side twice.
     """
-    src_rank = dst_rank = rank
-    if action.endpoint is not None and action.op is Op.SEND:
-        dst_rank = action.endpoint.peer
-    elif action.endpoint is not None and action.op is Op.RECV:
-        src_rank = action.endpoint.peer
-    src = _packed(action.src, scratch[src_rank])
-    dst = _packed(action.dst, scratch[dst_rank])
-    named = (src or dst, dst or src)
-    assert named[0] is not None and named[1] is not None  # a step's own side is in its rank's map
-    return named[0], named[1]
+    peer = peer_of(actions.endpoint)
+    there = actions.endpoint >= 0
+    src_rank = np.where(there & (actions.op == RECV), peer, rank)
+    dst_rank = np.where(there & (actions.op == SEND), peer, rank)
+    src, has_src = _packed(actions.src, src_rank, scratch)
+    dst, has_dst = _packed(actions.dst, dst_rank, scratch)
+    named = np.where(has_src, src, dst), np.where(has_dst, dst, src)
+    return buffer_and_offset(named[0]), buffer_and_offset(named[1])
 
 
-def _packed(place: Place, scratch: dict[int, int]) -> Place | None:
-    if place.buffer is not Buffer.SCRATCH:
-        return place
-    offset = scratch.get(place.offset)
-    return None if offset is None else Place(Buffer.SCRATCH, offset)
-
-
-def _nop(wait: tuple[int, int]) -> Step:
-    return Step(Op.NOP, Buffer.INPUT, -1, Buffer.OUTPUT, -1, 0, depends=wait)
+def _packed(places: IntArray, ranks: IntArray, scratch: Sequence[IntArray]) -> tuple[IntArray, BoolArray]:
+    """Places in the program, and whether they are there."""
+    packed, is_there = places.copy(), np.ones(len(places), dtype=np.bool_)
+    in_scratch = np.flatnonzero(places >= SCRATCH)
+    for rank in np.unique(ranks[in_scratch]).tolist():
+        rows = in_scratch[ranks[in_scratch] == rank]
+        offset, known = places[rows] - SCRATCH, scratch[rank]
+        new = np.where(offset < len(known), known[np.minimum(offset, len(known) - 1)], -1)
+        packed[rows] = SCRATCH + new
+        is_there[rows] = new >= 0
+    return packed, is_there

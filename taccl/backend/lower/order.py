@@ -25,13 +25,16 @@ per connection, in every iteration of the runtime's loop.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
 from taccl.backend.lower.flow import Flow
-from taccl.compiled import Loop, flat
+from taccl.collective import IntArray
+from taccl.compiled import Loop
 
 
 class Kind(IntEnum):
@@ -49,26 +52,60 @@ _DECIMALS = 6
 Event = tuple[Kind, int]
 
 
-def order_events(flow: Flow) -> list[Event]:
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Everything that happens, in order.
+
+    Parameters
+    ----------
+    kind, index : what happens, and the send that it is about.
+    """
+
+    kind: IntArray
+    index: IntArray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __iter__(self) -> Iterator[Event]:
+        kinds = tuple(Kind)
+        return (
+            (kinds[kind], index) for kind, index in zip(self.kind.tolist(), self.index.tolist(), strict=True)
+        )
+
+    @cached_property
+    def at(self) -> IntArray:
+        """The place in the order of what happens to each send, shape (kinds, sends)."""
+        at = np.zeros((len(Kind), len(self) // len(Kind)), dtype=np.int64)
+        at[self.kind, self.index] = np.arange(len(self))
+        return at
+
+    @cached_property
+    def sends(self) -> IntArray:
+        """The sends as they leave."""
+        return np.asarray(self.index[self.kind == Kind.SEND])
+
+
+def order_events(flow: Flow) -> Events:
     """All events of a valid schedule. A receive of one chunk counts at the end of its send."""
-    sends = flow.sends
-    needed, sources = flat([tuple(flow.sources(send)) for send in sends])
+    columns = flow.columns
+    needed, sources = flow.all_sources
     by_source = np.argsort(sources, kind="stable")
-    followers = np.repeat(np.arange(len(sends)), np.diff(needed))[by_source]
-    first_follower = np.searchsorted(sources[by_source], np.arange(len(sends) + 1))
-    numbers = {connection: number for number, connection in enumerate({s.connection: None for s in sends})}
+    followers = np.repeat(np.arange(len(columns)), np.diff(needed))[by_source]
+    first_follower = np.searchsorted(sources[by_source], np.arange(len(columns) + 1))
     kinds, indices = _order(
-        len(sends),
-        start_us=np.array([round(send.start_us, _DECIMALS) for send in sends], dtype=np.float64),
-        end_us=np.array([round(send.end_us, _DECIMALS) for send in sends], dtype=np.float64),
-        is_single=np.array([len(send.chunks) == 1 for send in sends], dtype=np.bool_),
-        connection=np.array([numbers[send.connection] for send in sends], dtype=np.int64),
+        len(columns),
+        # Python rounds to the nearest decimal, NumPy to one that is near.
+        start_us=np.array([round(start, _DECIMALS) for start in columns.start_us.tolist()], dtype=np.float64),
+        end_us=np.array([round(end, _DECIMALS) for end in columns.end_us.tolist()], dtype=np.float64),
+        is_single=columns.count == 1,
+        connection=columns.link * (int(columns.instance.max(initial=0)) + 1) + columns.instance,
         num_sources=np.diff(needed),
         first_follower=first_follower,
         followers=followers,
+        connections=int(columns.link.max(initial=0) + 1) * int(columns.instance.max(initial=0) + 1),
     )
-    kind_of = tuple(Kind)
-    return [(kind_of[kind], index) for kind, index in zip(kinds, indices, strict=True)]
+    return Events(np.array(kinds, dtype=np.int64), np.array(indices, dtype=np.int64))
 
 
 def _order_columns(
@@ -79,13 +116,14 @@ def _order_columns(
     num_sources: Sequence[int],
     first_follower: Sequence[int],
     followers: Sequence[int],
+    connections: int,
 ) -> tuple[list[int], list[int]]:
     """Kind and send of all events, from columns over sends; a heap has what may be next.
 
     Parameters
     ----------
     is_single : whether it is a send of one chunk.
-    connection : a number from 0.
+    connection : a number from 0, below `connections`.
     num_sources : how many sends must have arrived before it.
     first_follower, followers : those that wait for send k begin at followers[first_follower[k]].
     """
@@ -96,7 +134,7 @@ def _order_columns(
     happened = [False] * (3 * number)
     hops = [0] * number  # how many sends led to this one, at most
     missing = [num_sources[index] for index in range(number)]
-    under_way = [-1] * number  # the last send of each connection
+    under_way = [-1] * connections  # the last send of each connection
     before = [-1] * number  # the send before it on its connection
     heap = [(start_us[index], send, 0, index) for index in range(number) if missing[index] == 0]
     heapq.heapify(heap)
