@@ -1,19 +1,19 @@
 """Runs the steps of a plan in random orders that a GPU could choose, thousands of times in a second.
 
-Agents are the threads of all blocks, the ports and the hosts; a machine that makes every write visible at once.
-Hosts wait for nothing but their own blocks, save that a port that is still to read a user's buffer gets what is
-there before the host rewrites it (the verifier only warns of those). Orders are unfair on purpose: some agents
-are slow all the time, some freeze at one step until nobody else can go on.
+Agents are the threads of all blocks, the ports and the hosts; every write is visible at once. Hosts wait for
+nothing but their own blocks, save that a port that is still to read a user's buffer gets what is there
+before the host rewrites it (the verifier only warns of those). Orders are unfair on purpose: some agents are
+slow all the time, some freeze at one step until nobody else can go on.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from plan_steps import (
     ACQUIRE,
     ADD,
     ADD_PACKET,
-    AWAIT_PACKET,
     BARRIER,
     BARRIERS,
     FLUSH,
@@ -33,7 +33,7 @@ from plan_steps import (
 
 from taccl.backend.plan import ExecutionPlan
 
-CALLS = 4
+CALLS = 3
 RIGHT, WRONG, HANGS = range(3)
 _WORDS = ("right", "wrong", "hangs")
 
@@ -96,7 +96,7 @@ def _roots(plan: ExecutionPlan) -> range:
 
 def _wanted(plan: ExecutionPlan, given: np.ndarray, root: int) -> np.ndarray:
     """What all outputs hold after each call, rank by rank."""
-    calls, ranks, words = given.shape
+    calls, ranks, _ = given.shape
     name = plan.collective
     if name == "allreduce":
         rows = [given.sum(axis=1)] * ranks
@@ -115,6 +115,7 @@ def _wanted(plan: ExecutionPlan, given: np.ndarray, root: int) -> np.ndarray:
     return np.concatenate(rows, axis=1)
 
 
+@njit(cache=True)
 def run_many(
     steps,
     starts,
@@ -174,6 +175,7 @@ def run_many(
     of_rank = np.ones(ranks)
     of_block = np.ones(blocks)
     ready = np.zeros(agents, dtype=np.int64)
+    asleep = np.zeros(agents, dtype=np.int64)
     alternatives = len(wanted)
     bad = np.zeros(alternatives, dtype=np.bool_)
     for run in range(number):
@@ -196,6 +198,8 @@ def run_many(
         written[:] = 0
         acted[:] = 0
         stops[:] = 2**60
+        asleep[:] = -1
+        wakes = 0
         bad[:] = False
         # How unfair this order is.
         kind = np.random.randint(0, 5)
@@ -229,234 +233,230 @@ def run_many(
         outcome = -1
         while outcome < 0:
             agent = -1
-            must = False
-            for _ in range(6):
+            for _ in range(8):
                 some = np.random.randint(0, agents)
-                if acted[some] < stops[some] and np.random.random() < pace[some]:
+                if asleep[some] != wakes and acted[some] < stops[some] and np.random.random() < pace[some]:
                     agent = some
                     break
             if agent < 0:
-                must = True
+                # One of all that may go on: the slow ones seldom, the frozen ones only if nobody else can.
+                total = 0.0
+                found = 0
+                for some in range(agents):
+                    if asleep[some] != wakes:
+                        ready[found] = some
+                        found += 1
+                        total += pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
+                if found == 0:
+                    outcome = 2
+                    break
+                drawn = np.random.random() * total
+                agent = ready[found - 1]
+                for k in range(found):
+                    some = ready[k]
+                    drawn -= pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
+                    if drawn <= 0.0:
+                        agent = some
+                        break
             burst = 1
             dice = np.random.randint(0, 4)
             if dice == 2:
                 burst = 5
             elif dice == 3:
                 burst = 50
-            candidates = 0
-            while True:  # one agent at random; if it cannot go on, every one that can
-                if must:
-                    if candidates == 0:
-                        for some in range(agents):
-                            ready[some] = some
-                        candidates = agents
-                    # draw among those left, by pace
-                    total = 0.0
-                    for k in range(candidates):
-                        some = ready[k]
-                        total += pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
-                    drawn = np.random.random() * total
-                    place = candidates - 1
-                    for k in range(candidates):
-                        some = ready[k]
-                        drawn -= pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
-                        if drawn <= 0.0:
-                            place = k
-                            break
-                    agent = ready[place]
-                    candidates -= 1
-                    ready[place] = ready[candidates]
-                went = 0
-                while went < burst:
-                    moved = False
-                    if agent < first_port:  # a host
-                        rank = agent
-                        call = call_of[rank]
-                        out_first, out_words = outputs[rank, 0], outputs[rank, 1]
-                        in_first, in_words = inputs[rank, 0], inputs[rank, 1]
-                        if phase[rank] == 0:
-                            for port in range(ports):
-                                if port_rank[port] == rank:
-                                    for item in range(done[port], queued[port]):
-                                        t = queue[port, item, 0]
-                                        if t >= 0 and transfers[t, 5]:
-                                            source = transfers[t, 0] + transfers[t, 1] * (queue[port, item, 1] & 1)
-                                            for k in range(read[port, item], transfers[t, 4]):
-                                                stage[port, item, k] = memory[source + k]
-                                            read[port, item] = transfers[t, 4]
-                            for k in range(out_words):
-                                memory[out_first + k] = np.random.randint(-(2**60), 2**60)
+            went = 0
+            while went < burst:
+                moved = False
+                if agent < first_port:  # a host
+                    rank = agent
+                    call = call_of[rank]
+                    out_first, out_words = outputs[rank, 0], outputs[rank, 1]
+                    in_first, in_words = inputs[rank, 0], inputs[rank, 1]
+                    if phase[rank] == 0:
+                        for port in range(ports):
+                            if port_rank[port] == rank:
+                                for item in range(done[port], queued[port]):
+                                    t = queue[port, item, 0]
+                                    if t >= 0 and transfers[t, 5]:
+                                        source = transfers[t, 0] + transfers[t, 1] * (
+                                            queue[port, item, 1] & 1
+                                        )
+                                        for k in range(read[port, item], transfers[t, 4]):
+                                            stage[port, item, k] = memory[source + k]
+                                        read[port, item] = transfers[t, 4]
+                        for k in range(out_words):
+                            memory[out_first + k] = np.random.randint(-(2**60), 2**60)
+                        for k in range(in_words):
+                            memory[in_first + k] = given[call, rank * in_words + k]
+                        for thread in range(rank_threads[rank], rank_threads[rank + 1]):
+                            at[thread] = starts[thread]
+                            inside[thread] = 0
+                            is_running[thread] = True
+                        ended[rank] = 0
+                        phase[rank] = 1
+                        wakes += 1
+                        moved = True
+                    elif phase[rank] == 1 and ended[rank] == rank_threads[rank + 1] - rank_threads[rank]:
+                        before = 0
+                        for other in range(rank):
+                            before += outputs[other, 1]
+                        for k in range(out_words):
+                            value = memory[out_first + k]
+                            for a in range(alternatives):
+                                if value != wanted[a, call, before + k]:
+                                    bad[a] = True
+                        if not in_place:
                             for k in range(in_words):
-                                memory[in_first + k] = given[call, rank * in_words + k]
-                            for thread in range(rank_threads[rank], rank_threads[rank + 1]):
-                                at[thread] = starts[thread]
-                                inside[thread] = 0
-                                is_running[thread] = True
-                            ended[rank] = 0
-                            phase[rank] = 1
-                            moved = True
-                        elif phase[rank] == 1 and ended[rank] == rank_threads[rank + 1] - rank_threads[rank]:
-                            before = 0
-                            for other in range(rank):
-                                before += outputs[other, 1]
-                            for k in range(out_words):
-                                value = memory[out_first + k]
-                                for a in range(alternatives):
-                                    if value != wanted[a, call, before + k]:
-                                        bad[a] = True
-                            if not in_place:
-                                for k in range(in_words):
-                                    if memory[in_first + k] != given[call, rank * in_words + k]:
-                                        bad[:] = True
-                            if bad.all():
-                                outcome = 1
-                            call_of[rank] += 1
-                            phase[rank] = 0 if call + 1 < calls else 2
-                            moved = True
-                            if phase[rank] == 2 and outcome < 0:
-                                outcome = 0
-                                for other in range(ranks):
-                                    if phase[other] != 2:
-                                        outcome = -1
-                    elif agent < first_thread:  # a port
-                        port = agent - first_port
-                        item = done[port]
-                        if item < queued[port]:
-                            t = queue[port, item, 0]
-                            moved = True
-                            if t < 0:
-                                if t < -1:
-                                    counter[-2 - t] += 1
+                                if memory[in_first + k] != given[call, rank * in_words + k]:
+                                    bad[:] = True
+                        if bad.all():
+                            outcome = 1
+                        call_of[rank] += 1
+                        phase[rank] = 0 if call + 1 < calls else 2
+                        moved = True
+                        if phase[rank] == 2 and outcome < 0:
+                            outcome = 0
+                            for other in range(ranks):
+                                if phase[other] != 2:
+                                    outcome = -1
+                elif agent < first_thread:  # a port
+                    port = agent - first_port
+                    item = done[port]
+                    if item < queued[port]:
+                        t = queue[port, item, 0]
+                        moved = True
+                        if t < 0:
+                            if t < -1:
+                                counter[-2 - t] += 1
+                            done[port] += 1
+                            wakes += 1
+                        else:
+                            half = queue[port, item, 1] & 1
+                            source = transfers[t, 0] + transfers[t, 1] * half
+                            target = transfers[t, 2] + transfers[t, 3] * half
+                            length = transfers[t, 4]
+                            if read[port, item] < length and (
+                                read[port, item] == written[port] or np.random.randint(0, 2) == 0
+                            ):
+                                stage[port, item, read[port, item]] = memory[source + read[port, item]]
+                                read[port, item] += 1
+                            else:
+                                memory[target + written[port]] = stage[port, item, written[port]]
+                                written[port] += 1
+                            if written[port] == length:
+                                written[port] = 0
                                 done[port] += 1
-                            else:
-                                half = queue[port, item, 1] & 1
-                                source = transfers[t, 0] + transfers[t, 1] * half
-                                target = transfers[t, 2] + transfers[t, 3] * half
-                                length = transfers[t, 4]
-                                if read[port, item] < length and (
-                                    read[port, item] == written[port] or np.random.randint(0, 2) == 0
-                                ):
-                                    stage[port, item, read[port, item]] = memory[source + read[port, item]]
-                                    read[port, item] += 1
-                                else:
-                                    memory[target + written[port]] = stage[port, item, written[port]]
-                                    written[port] += 1
-                                if written[port] == length:
-                                    written[port] = 0
-                                    done[port] += 1
-                    else:  # a thread
-                        thread = agent - first_thread
-                        if is_running[thread]:
-                            block = block_of[thread]
-                            rank = block_rank[block]
-                            call = call_of[rank]
-                            over = False
-                            if at[thread] == starts[thread + 1]:
-                                is_running[thread] = False
-                                ended[rank] += 1
-                                moved = True
-                            else:
-                                row = at[thread]
-                                what, a, b, width = steps[row, 0], steps[row, 1], steps[row, 2], steps[row, 3]
-                                if what == MEET:
-                                    if inside[thread] == 0:
-                                        inside[thread] = 1
-                                        noted[thread] = met[block]
-                                        meeting[block] += 1
-                                        if meeting[block] == block_threads[block]:
-                                            meeting[block] = 0
-                                            met[block] += 1
-                                        moved = True
-                                    over = met[block] > noted[thread]
-                                elif what == BARRIER:
-                                    if inside[thread] == 0:
-                                        inside[thread] = 1
-                                        noted[thread] = left[a]
-                                        arrived[a] += 1
-                                        if arrived[a] >= b:
-                                            arrived[a] = 0
-                                            left[a] += 1
-                                        moved = True
-                                    over = left[a] > noted[thread]
-                                elif what == SIGNAL:
-                                    counter[a] += 1
-                                    over = True
-                                elif what == WAIT:
-                                    if inside[thread] == 0:
-                                        inside[thread] = 1
-                                        awaited[a] += 1
-                                        noted[thread] = awaited[a]
-                                        moved = True
-                                    over = counter[a] >= noted[thread]
-                                elif what == RELEASE:
-                                    semaphores[a] += 1
-                                    over = True
-                                elif what == ACQUIRE:
-                                    if inside[thread] == 0:
-                                        inside[thread] = 1
-                                        noted[thread] = semaphores[a]
-                                        semaphores[a] -= 1
-                                        moved = True
-                                    over = noted[thread] > 0 or semaphores[a] >= noted[thread]
-                                elif what == PUSH or what == PUSH_SIGNAL:
-                                    queue[a, queued[a], 0] = b if what == PUSH else -2 - b
-                                    queue[a, queued[a], 1] = call
-                                    queued[a] += 1
-                                    over = True
-                                elif what == FLUSH:
-                                    if inside[thread] == 0:
-                                        inside[thread] = 1
-                                        noted[thread] = queued[a]
-                                        moved = True
-                                    over = done[a] >= noted[thread]
-                                else:
-                                    word = a + b * (call & 1)
-                                    if what == LOAD or what == ADD:
-                                        for k in range(width):
-                                            if what == LOAD:
-                                                held[thread, k] = memory[word + k]
-                                            else:
-                                                held[thread, k] += memory[word + k]
-                                        over = True
-                                    elif what == STORE:
-                                        for k in range(width):
-                                            memory[word + k] = held[thread, k]
-                                        over = True
-                                    elif what == STORE_PACKET:
-                                        memory[word] = held[thread, 0]
-                                        memory[word + 1] = call + 1
-                                        over = True
-                                    elif memory[word + 1] == call + 1:  # the packet of this call is there
-                                        if what == LOAD_PACKET:
-                                            held[thread, 0] = memory[word]
-                                        elif what == ADD_PACKET:
-                                            held[thread, 0] += memory[word]
-                                        over = True
-                                if over:
-                                    at[thread] += 1
-                                    inside[thread] = 0
+                                wakes += 1
+                else:  # a thread
+                    thread = agent - first_thread
+                    if is_running[thread]:
+                        block = block_of[thread]
+                        rank = block_rank[block]
+                        call = call_of[rank]
+                        over = False
+                        if at[thread] == starts[thread + 1]:
+                            is_running[thread] = False
+                            ended[rank] += 1
+                            wakes += 1
+                            moved = True
+                        else:
+                            row = at[thread]
+                            what, a, b, width = steps[row, 0], steps[row, 1], steps[row, 2], steps[row, 3]
+                            if what == MEET:
+                                if inside[thread] == 0:
+                                    inside[thread] = 1
+                                    noted[thread] = met[block]
+                                    meeting[block] += 1
+                                    if meeting[block] == block_threads[block]:
+                                        meeting[block] = 0
+                                        met[block] += 1
+                                        wakes += 1
                                     moved = True
-                    if not moved or outcome >= 0:
-                        break
-                    acted[agent] += 1
-                    went += 1
-                    if acted[agent] >= stops[agent]:
-                        break
-                if outcome >= 0 or went > 0:
-                    if must and acted[agent] > stops[agent]:
-                        stops[agent] = 2**60
+                                over = met[block] > noted[thread]
+                            elif what == BARRIER:
+                                if inside[thread] == 0:
+                                    inside[thread] = 1
+                                    noted[thread] = left[a]
+                                    arrived[a] += 1
+                                    if arrived[a] >= b:
+                                        arrived[a] = 0
+                                        left[a] += 1
+                                        wakes += 1
+                                    moved = True
+                                over = left[a] > noted[thread]
+                            elif what == SIGNAL:
+                                counter[a] += 1
+                                wakes += 1
+                                over = True
+                            elif what == WAIT:
+                                if inside[thread] == 0:
+                                    inside[thread] = 1
+                                    awaited[a] += 1
+                                    noted[thread] = awaited[a]
+                                    moved = True
+                                over = counter[a] >= noted[thread]
+                            elif what == RELEASE:
+                                semaphores[a] += 1
+                                wakes += 1
+                                over = True
+                            elif what == ACQUIRE:
+                                if inside[thread] == 0:
+                                    inside[thread] = 1
+                                    noted[thread] = semaphores[a]
+                                    semaphores[a] -= 1
+                                    moved = True
+                                over = noted[thread] > 0 or semaphores[a] >= noted[thread]
+                            elif what in (PUSH, PUSH_SIGNAL):
+                                queue[a, queued[a], 0] = b if what == PUSH else -2 - b
+                                queue[a, queued[a], 1] = call
+                                queued[a] += 1
+                                wakes += 1
+                                over = True
+                            elif what == FLUSH:
+                                if inside[thread] == 0:
+                                    inside[thread] = 1
+                                    noted[thread] = queued[a]
+                                    moved = True
+                                over = done[a] >= noted[thread]
+                            else:
+                                word = a + b * (call & 1)
+                                if what in (LOAD, ADD):
+                                    for k in range(width):
+                                        if what == LOAD:
+                                            held[thread, k] = memory[word + k]
+                                        else:
+                                            held[thread, k] += memory[word + k]
+                                    over = True
+                                elif what == STORE:
+                                    for k in range(width):
+                                        memory[word + k] = held[thread, k]
+                                    over = True
+                                elif what == STORE_PACKET:
+                                    memory[word] = held[thread, 0]
+                                    memory[word + 1] = call + 1
+                                    wakes += 1
+                                    over = True
+                                elif memory[word + 1] == call + 1:  # the packet of this call is there
+                                    if what == LOAD_PACKET:
+                                        held[thread, 0] = memory[word]
+                                    elif what == ADD_PACKET:
+                                        held[thread, 0] += memory[word]
+                                    over = True
+                            if over:
+                                at[thread] += 1
+                                inside[thread] = 0
+                                moved = True
+                if not moved:
+                    asleep[agent] = wakes  # until somebody does what others may wait for
                     break
-                if must and candidates == 0:
-                    outcome = 2
+                if outcome >= 0:
                     break
-                if not must:
-                    # somebody else; now and then all are asked
-                    if np.random.randint(0, 4) == 0:
-                        must = True
-                    else:
-                        agent = np.random.randint(0, agents)
-                        if acted[agent] >= stops[agent] or np.random.random() >= pace[agent]:
-                            must = True
+                acted[agent] += 1
+                went += 1
+                if acted[agent] > stops[agent]:
+                    stops[agent] = 2**60  # its frost is over
+                elif acted[agent] == stops[agent]:
+                    break
         if outcome > 0:
             return outcome, run
     return 0, -1
