@@ -2,10 +2,10 @@
 
     python -m benchmarks.fuzz_plans [--mutants N] [--runs N] [--seed N] [--only PLAN] [--page]
 
-A mutant is a right plan with one random change (tests/backend/plan_mutations.py). It is *bad* if the runtime would
-refuse it or touch memory that is not meant, or if one of so many random executions, three calls in a row with ranks
-drifting apart, is wrong or hangs (tests/backend/plan_machine.py, and a few of `taccl run`'s). A bad mutant that
-passes verification is *missed*. What execution shows is kept in docs/results/fuzz_plans.jsonl, so that
+A mutant is a right plan with one random change (tests/backend/plan_mutations.py). It is *bad* if the runtime
+would refuse it or touch memory that is not meant, or if one of so many random executions, three calls in a row
+with ranks drifting apart, is wrong or hangs (tests/backend/plan_machine.py, and a few of `taccl run`'s). A bad
+mutant that passes verification is *missed*. What execution shows is kept in docs/results/fuzz_plans.jsonl, so that
 several goes fill one page; verification is asked anew each time.
 """
 
@@ -28,7 +28,6 @@ from typing import Any
 import taccl
 from benchmarks import report
 from taccl.backend.execute_plan import execute_plan
-from taccl.backend.mscclpp import to_json
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan, Operation
 from taccl.backend.verify.report import Report
@@ -297,13 +296,14 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
     ]
     tables.insert(0, report.table(("first finding", "refused", "why execution here does not show it"), told))
     ways = ", ".join(f"{count} {word}" for word, count in bad_as.most_common())
+    sizes = ", ".join(str(16 * each) for each in UNITS)
     intro = (
         f"Right plans ({len(by_plan)}) with one random change each, judged by verification and by {executions} "
         f"random executions in all: up to {arguments.runs} of each mutant, three calls in a row with ranks "
-        f"drifting apart, at chunks of {', '.join(str(16 * each) for each in UNITS)} bytes. *Bad*: an execution "
-        f"was wrong or hung, or the runtime would refuse it or touch memory that is not meant ({ways}). "
-        "*Missed*: bad, and passed by verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and "
-        f"pipelines cut to {_PIPELINE_BYTES} bytes a turn, so that small calls do all that large ones do.\n\n"
+        f"drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong or hung, or the runtime "
+        f"would refuse it or touch memory that is not meant ({ways}). *Missed*: bad, and passed by "
+        "verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
+        f"{_PIPELINE_BYTES} bytes a turn, so that small calls do all that large ones do.\n\n"
         "Refused, though no execution was wrong, by the first finding:"
     )
     report.write("fuzz_plans", "Verification of plans against execution", intro, "\n\n".join(tables))
