@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz_plans [--mutants N] [--runs N] [--seed N] [--only PLAN] [--page]
 
 A mutant is a right plan with one random change (tests/backend/plan_mutations.py). It is *bad* if the runtime
-would refuse it or touch memory that is not meant, or if one of so many random executions, three calls in a row
-with ranks drifting apart, is wrong or hangs (tests/backend/plan_machine.py, and a few of `taccl run`'s). A bad
-mutant that passes verification is *missed*. What execution shows is kept in docs/results/fuzz_plans.jsonl, so that
-several goes fill one page; verification is asked anew each time.
+would refuse it or touch memory that is not meant, or if one of so many random executions, three calls in a
+row with ranks drifting apart, is wrong or hangs (tests/backend/plan_machine.py, and a few of `taccl run`'s).
+A bad mutant that passes verification is *missed*. What execution shows is kept in
+docs/results/fuzz_plans.jsonl, so that several goes fill one page; verification is asked anew each time.
 """
 
 from __future__ import annotations
@@ -298,9 +298,9 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
     ways = ", ".join(f"{count} {word}" for word, count in bad_as.most_common())
     sizes = ", ".join(str(16 * each) for each in UNITS)
     intro = (
-        f"Right plans ({len(by_plan)}) with one random change each, judged by verification and by {executions} "
-        f"random executions in all: up to {arguments.runs} of each mutant, three calls in a row with ranks "
-        f"drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong or hung, or the runtime "
+        f"Right plans ({len(by_plan)}) with one random change each, judged by verification and by "
+        f"{executions} random executions in all: up to {arguments.runs} of each mutant, three calls in a row "
+        f"with ranks drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong or hung, or the runtime "
         f"would refuse it or touch memory that is not meant ({ways}). *Missed*: bad, and passed by "
         "verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
         f"{_PIPELINE_BYTES} bytes a turn, so that small calls do all that large ones do.\n\n"
@@ -310,7 +310,37 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
 
 
 #: Why an execution on a CPU does not show what verification refuses, by rule.
-REASONS: dict[str, str] = {}
+REASONS: dict[str, str] = {
+    "alignment": "tails of sums and packets are addressed wrongly by the kernel",
+    "before-start": "a peer's buffer is read before its kernel runs, and what was read is not used",
+    "block-channel": "a block lists a channel that its rank lacks; its packets need none, setting up does",
+    "channel-number": "the kernel reads past the block's channels",
+    "channel-peer": "a channel to itself or to nobody cannot be set up",
+    "channel-type": "an operation that silently does nothing, where nothing was needed",
+    "double-scratch": "own and remote scratch are shifted unlike from the second call on",
+    "ignored-field": "the runtime takes fields for what they are not",
+    "in-place-addressing": "the runtime takes this rank's offset for its peer's",
+    "mixed-scratch": "packets and chunks lie on each other, and neither is needed afterwards",
+    "nameless-channel": "one end of a channel has no name",
+    "offset-range": "offsets of 32 bits wrap in calls larger than are executed here",
+    "operand-kind": "the kernel takes a peer's buffer number for an offset of its own memory, or the reverse",
+    "outstanding-at-end": "a write that may come when the owner's kernel has ended, of what is there already",
+    "overlapping-fields": "two fields overwrite each other in the runtime's memory",
+    "packet-slot-twice": "a reader may take either packet",
+    "port-target-owner": "a channel that leads to another rank than the target",
+    "race": "two writes without order that write the same, or one that is written again in time",
+    "remote-buffer": "memory that cannot be registered when channels are set up",
+    "reused-buffer": "later calls have other buffers, and peers keep writing into those of the first",
+    "reused-scratch": "larger calls than are executed here have no room",
+    "shared-channel-end": "which of two waits a signal is for is open, and either way was right",
+    "shared-semaphore": "two blocks that acquire one semaphore may both miss a release",
+    "share-too-fine": "the runtime cuts fewer units than parts wrongly",
+    "thread-count": "not whole warps: a launch that fails, or threads that never meet",
+    "unequal-releases": "later calls than are executed here go on too early, or hang",
+    "unequal-signals": "later calls than are executed here go on too early, or hang",
+    "uneven-operands": "parts of ranges of unlike lengths begin at unlike places",
+    "wait-without-end": "nobody can signal there",
+}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python -m benchmarks.mscclpp [--time-limit SECONDS] [--only WORDS] [--full] [--wall SECONDS] [--page]
 
-One search a row; its schedule as a plan (Simple, and LL where calls are small) and as MSCCL-XML, each simulated
-with the machine's costs. `--full` takes all sizes in factors of 4 and not of 32. Rows are kept in
+One search a row; its schedule as a plan (Simple, and LL where calls are small) and as MSCCL-XML, each
+simulated with the machine's costs. `--full` takes all sizes in factors of 4 and not of 32. Rows are kept in
 docs/results/mscclpp.jsonl, so that several goes fill one page; a row that is there is not made again, unless
-`--again`. Beside them: the plans of ../shared/data/mscclpp and ours for the same machine and size, and how long
-a plan of 64 ranks with 10,000 operations takes to verify.
+`--again`. Beside them: the plans of ../shared/data/mscclpp and ours for the same machine and size, and how
+long a plan of 64 ranks with 10,000 operations takes to verify.
 """
 
 from __future__ import annotations
@@ -354,10 +354,11 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
     quicker = sum(each <= 1.0 for each in against)
     seconds = " or ".join(f"{each:g}" for each in limits)
     intro = (
-        f"{len(made)} of {len(rows)} rows have a plan that verifies; the others say why there is none. Each row "
-        f"is one search of {seconds} s, so these are not the best schedules that can be had. *schedule*: by the "
-        "costs of links alone. *plan*: simulated with the machine's costs (docs/simulate.md), Simple, or up to "
-        "2 MB LL where that is faster. *as XML*: the same schedule lowered to MSCCL-XML, with that runtime's "
+        f"{len(made)} of {len(rows)} rows have a plan that verifies; the others say why there is none. "
+        f"Each row is one search of {seconds} s, so these are not the best schedules that can be had. "
+        "*schedule*: by the costs of links alone. *plan*: simulated with the machine's costs "
+        "(docs/simulate.md), Simple, or up to 2 MB LL where that is faster. *as XML*: the same schedule lowered "
+        "to MSCCL-XML, with that runtime's "
         f"costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under whatever "
         "moves these chunks so; bound / plan is the share of it that the plan reaches."
     )
@@ -377,7 +378,7 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
         (
             report.table(header, [_cells(row) for row in rows]),
             "## Beside plans that others wrote",
-            "Of ../shared/data/mscclpp: read, verified, simulated; ours are made for the same machine and size.",
+            "Of ../shared/data/mscclpp: read, verified, simulated; ours are for the same machine and size.",
             report.table(hand_header, by_hand),
             "## A large plan",
             "Every rank puts into every other; see `tests/backend/plan_examples.py`, `all_pairs_allgather`.",

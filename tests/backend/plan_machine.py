@@ -3,7 +3,8 @@
 Agents are the threads of all blocks, the ports and the hosts; every write is visible at once. Hosts wait for
 nothing but their own blocks, save that a port that is still to read a user's buffer gets what is there
 before the host rewrites it (the verifier only warns of those). Orders are unfair on purpose: some agents are
-slow all the time, some freeze at one step until nobody else can go on.
+slow all the time, some freeze at one step until nobody else can go on. Between two calls a host's buffers are
+its own: whoever writes there then is wrong, whatever comes of it.
 """
 
 from dataclasses import dataclass
@@ -147,6 +148,7 @@ def run_many(
     for k in range(len(transfers)):
         longest = max(longest, transfers[k, 4])
     memory = np.zeros(words + 1, dtype=np.int64)
+    owned = np.zeros(words + 1, dtype=np.int64)
     counter = np.zeros(num_ends + 1, dtype=np.int64)
     awaited = np.zeros(num_ends + 1, dtype=np.int64)
     semaphores = np.zeros(len(semaphores_at_first) + 1, dtype=np.int64)
@@ -288,6 +290,19 @@ def run_many(
                             memory[out_first + k] = np.random.randint(-(2**60), 2**60)
                         for k in range(in_words):
                             memory[in_first + k] = given[call, rank * in_words + k]
+                        for k in range(out_words):
+                            owned[out_first + k] = memory[out_first + k]
+                        for k in range(in_words):
+                            owned[in_first + k] = memory[in_first + k]
+                        phase[rank] = 3
+                        moved = True
+                    elif phase[rank] == 3:  # nobody else may have touched them meanwhile
+                        for k in range(out_words):
+                            if memory[out_first + k] != owned[out_first + k]:
+                                outcome = 1
+                        for k in range(in_words):
+                            if memory[in_first + k] != owned[in_first + k]:
+                                outcome = 1
                         for thread in range(rank_threads[rank], rank_threads[rank + 1]):
                             at[thread] = starts[thread]
                             inside[thread] = 0

@@ -120,7 +120,7 @@ def _operations(dice: random.Random, plan: ExecutionPlan) -> tuple[str, Executio
             chosen = dice.choice(sorted(kin))
             barrier = Barrier(0, 1) if chosen is OpName.BARRIER else None
             some[at] = replace(some[at], name=chosen, barrier=some[at].barrier or barrier)
-        done.append(f"{what} {name}")
+        done.append(f"{what} {'a nop' if name == 'nop' else 'an operation'}")
         return f"{what} {at} ({name}) {other}"
 
     done: list[str] = []
