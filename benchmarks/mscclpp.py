@@ -357,8 +357,8 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
         f"{len(made)} of {len(rows)} rows have a plan that verifies; the others say why there is none. "
         f"Each row is one search of {seconds} s, so these are not the best schedules that can be had. "
         "*schedule*: by the costs of links alone. *plan*: simulated with the machine's costs "
-        "(docs/simulate.md), Simple, or up to 2 MB LL where that is faster. *as XML*: the same schedule lowered "
-        "to MSCCL-XML, with that runtime's "
+        "(docs/simulate.md), Simple, or up to 2 MB LL where that is faster. *as XML*: the "
+        "same schedule lowered to MSCCL-XML, with that runtime's "
         f"costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under whatever "
         "moves these chunks so; bound / plan is the share of it that the plan reaches."
     )
