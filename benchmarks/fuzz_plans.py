@@ -300,9 +300,9 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
     intro = (
         f"Right plans ({len(by_plan)}) with one random change each, judged by verification and by "
         f"{executions} random executions in all: up to {arguments.runs} of each mutant, three calls in a row "
-        f"with ranks drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong "
-        f"or hung, or the runtime would refuse it or touch memory that is not meant ({ways}). *Missed*: bad, and passed by "
-        "verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
+        f"with ranks drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong or hung, or "
+        f"the runtime would refuse it or touch memory that is not meant ({ways}). *Missed*: bad, and passed "
+        "by verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
         f"{_PIPELINE_BYTES} bytes a turn, so that small calls do all that large ones do.\n\n"
         "Refused, though no execution was wrong, by the first finding:"
     )

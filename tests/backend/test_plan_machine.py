@@ -1,4 +1,4 @@
-"""The machine that judges the fuzzer's mutants: right plans run right, and what is taken out of them shows."""
+"""The machine that judges mutants: right plans run right, and what is taken out of them shows."""
 
 from dataclasses import replace
 

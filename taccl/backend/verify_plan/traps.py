@@ -313,8 +313,8 @@ def _buffers_begin_their_allocations(subject: Subject) -> None:
             whole = Buffer.OUTPUT if inside is Buffer.INPUT else Buffer.INPUT
             if any(each.buffer is inside for each in operation.sources):
                 message = (
-                    f"sends {inside.value} through a port; in place that begins inside an allocation, and the "
-                    "runtime reads from where the allocation begins"
+                    f"sends {inside.value} through a port; in place that begins inside an allocation, and "
+                    "the runtime reads from where the allocation begins"
                 )
                 subject.operation(
                     at, "port-source-base", message, f"name the same chunks through {whole.value}"
