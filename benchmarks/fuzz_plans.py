@@ -276,7 +276,8 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
             counts["bad"] += bad
             counts[word] += 1
         executions += row.runs
-        bad_as[row.outcome.split(":")[0].split(" ")[0]] += bad
+        if bad:
+            bad_as[row.outcome.split(":")[0].split(" ")[0]] += 1
         if word == "flagged":
             alarms.setdefault(verdict.errors[0].rule, []).append(f"{name} {row.number}, {done}")
         if word == "missed":
