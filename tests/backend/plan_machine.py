@@ -10,7 +10,6 @@ its own: whoever writes there then is wrong, whatever comes of it.
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from plan_steps import (
     ACQUIRE,
     ADD,
@@ -33,6 +32,7 @@ from plan_steps import (
 )
 
 from taccl.backend.plan import ExecutionPlan
+from taccl.compiled import compiled
 
 CALLS = 3
 RIGHT, WRONG, HANGS = range(3)
@@ -116,7 +116,7 @@ def _wanted(plan: ExecutionPlan, given: np.ndarray, root: int) -> np.ndarray:
     return np.concatenate(rows, axis=1)
 
 
-@njit(cache=True)
+@compiled
 def run_many(
     steps,
     starts,
