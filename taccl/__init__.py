@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from taccl.collective import Collective
     from taccl.collectives import make_collective
     from taccl.converted import ConvertedFile, convert_file
+    from taccl.deployed import Deployment, deploy
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
@@ -45,6 +46,7 @@ __all__ = [
     "Bounds",
     "Collective",
     "ConvertedFile",
+    "Deployment",
     "Explanation",
     "Frontier",
     "MachineCheck",
@@ -63,6 +65,7 @@ __all__ = [
     "bounds",
     "check_machine",
     "convert_file",
+    "deploy",
     "explain",
     "fit_measured",
     "json_schema",
@@ -82,6 +85,7 @@ _HOME = {
     "Bounds": "proofs",
     "Collective": "collective",
     "ConvertedFile": "converted",
+    "Deployment": "deployed",
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
@@ -100,6 +104,7 @@ _HOME = {
     "bounds": "proofs",
     "check_machine": "machine_check",
     "convert_file": "converted",
+    "deploy": "deployed",
     "explain": "explained",
     "fit_measured": "measured",
     "json_schema": "schemas",

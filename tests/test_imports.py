@@ -46,6 +46,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 TOP = (
     "testing",
     "files",
+    "folders",
     "collective_file",
     "request",
     "resolved",
@@ -71,6 +72,7 @@ TOP = (
     "frontier",
     "explained",
     "converted",
+    "deployed",
     "probe",
     "fitted",
     "cli",
