@@ -54,7 +54,7 @@ def preferences(
 ) -> tuple[tuple[Preferred, ...], tuple[Predicted, ...]]:
     """For each collective and number of ranks, from small sizes to large; and the times that decided.
 
-    Times are taken at the ends of where plans overlap and at the powers of two between; in between they are
+    Times are taken at the ends of where plans overlap and at the powers of four between; in between they are
     lines, as they are in the cost model where the same ranks and links are the limit.
 
     Parameters
@@ -106,7 +106,7 @@ def _known_times(pairs: Sequence[_Pair], predict: Predict) -> dict[str, Sequence
     plans: dict[str, DeployedPlan] = {}
     for pair in pairs:
         low, high = _overlap(pair)
-        between = {2**k for k in range(low.bit_length(), high.bit_length()) if 2**k < high}
+        between = {4**k for k in range(low.bit_length() // 2 + 1, 32) if low < 4**k < high}
         for plan in pair:
             plans[plan.name] = plan
             sizes.setdefault(plan.name, set()).update(between, (low, high))

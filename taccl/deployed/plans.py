@@ -143,7 +143,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     plan = document.plan
     try:
         window = checked_window(plan)
-        per_node = _ranks_per_node(plan, ranks_per_node)
+        per_node = ranks_per_node_of(plan, ranks_per_node)
     except TacclError as fault:
         fault.path = str(path)
         raise
@@ -170,8 +170,13 @@ def _places(report: Report) -> Iterator[bool]:
         yield False
 
 
-def _ranks_per_node(plan: ExecutionPlan, asked: int | None) -> int:
-    """As asked, else as its channels tell: memory channels join the ranks of a node."""
+def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
+    """As asked, else as its channels tell: memory channels join the ranks of a node.
+
+    Raises
+    ------
+    TacclError : they do not tell, or there are not as many on each node.
+    """
     ranks = plan.num_ranks
     if asked is not None:
         if not is_whole(asked) or asked < 1 or ranks % asked:

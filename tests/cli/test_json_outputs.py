@@ -205,7 +205,7 @@ def inputs(taccl: Taccl) -> Taccl:
     for name, plan in (("ag2", "allgather_2"), ("relay3", "relay_3"), ("ar2", "allreduce_2")):
         shutil.copy(PLANS / f"napkin-{plan}.json", f"{name}.json")
     shutil.copy(PLANS / "repo-allreduce_packet_2.json", "packets2.json")
-    Path("other2.json").write_text(Path("ar2.json").read_text().replace('"name": "', '"name": "other-'))
+    Path("other2.json").write_text(Path("ar2.json").read_text().replace('"ar2"', '"other2"'))
     Path("runs").mkdir()
     program = PATTERNS[0].build(range(2), Protocol.LL, 1)
     Path("runs", "a.xml").write_text(to_xml(program))
