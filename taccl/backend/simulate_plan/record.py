@@ -86,8 +86,9 @@ class Record:
         self._end_us[act] = now_us
 
     def released(self, act: int, by: int) -> None:
-        """An act that waited may go on."""
-        self._released_by[act] = by
+        """An act that waited may go on; for what it did itself, it waits for nobody."""
+        if by != act:
+            self._released_by[act] = by
 
     def moved(self, act: int, link: int, size: float, start_us: float, left_us: float, port: int) -> None:
         """Bytes have left."""
