@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
     from taccl.schemas import json_schema
-    from taccl.simulated import SimulatedFile, simulate_file
+    from taccl.simulated import simulate_file
+    from taccl.simulated_result import SimulatedFile
     from taccl.sketch import Sketch, load_sketch
     from taccl.stated import StatedProblem
     from taccl.topologies import PhysicalTopology, load_topology
@@ -97,7 +98,7 @@ _HOME = {
     "Result": "result",
     "Schedule": "schedule",
     "SearchOptions": "encoding.core.options",
-    "SimulatedFile": "simulated",
+    "SimulatedFile": "simulated_result",
     "Sketch": "sketch",
     "StatedProblem": "stated",
     "TacclError": "errors",

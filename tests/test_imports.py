@@ -68,6 +68,7 @@ TOP = (
     "measured_fit",
     "measured",
     "simulated_subject",
+    "simulated_result",
     "simulated",
     "frontier",
     "explained",

@@ -36,7 +36,7 @@ from taccl.schedule.parquet import MAGIC as PARQUET
 
 if TYPE_CHECKING:
     from taccl.backend.simulate import Simulation
-    from taccl.simulated import SimulatedSize
+    from taccl.simulated_result import SimulatedSize
 
 
 @click.command()

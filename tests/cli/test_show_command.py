@@ -221,8 +221,8 @@ def test_a_plan_has_a_page_and_a_trace(taccl: Taccl) -> None:
         "show", PLAN, "--topology", "switch:3", "--size", "1MB", "--html", "p.html", "--trace", "p.json"
     )
     assert done.exit_code == 0, done.stderr
-    assert "wrote p.html: 5 bars, 2 transfers" in done.stdout
-    assert bars_of(Path("p.html")) == 5
+    assert "wrote p.html: 6 bars, 2 transfers" in done.stdout
+    assert bars_of(Path("p.html")) == 6
     trace = json.loads(Path("p.json").read_text())
     assert trace["otherData"]["lower bound"]
     assert {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"} >= {
