@@ -76,7 +76,8 @@ def deploy(files: tuple[Path, ...], output: Path, as_json: bool, **asked: Any) -
         show_json(made.to_dict(place))
         return
     for line in _lines(made, place):
-        click.echo(line, err=on_stdout)
+        # a plan's name may be any text, also one that moves the cursor
+        click.echo("".join(each if each.isprintable() else "?" for each in line), err=on_stdout)
 
 
 def _lines(made: Deployment, output: Path | None) -> list[str]:

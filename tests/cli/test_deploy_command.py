@@ -1,6 +1,7 @@
 """`taccl deploy`: a module for some plans, and what to type for a first run."""
 
 import ast
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable
@@ -68,6 +69,20 @@ def test_the_order_is_that_of_predicted_times_where_a_machine_is_named(plans: Ta
     assert {each["name"] for each in shown["predicted"]} == {"ar2", "ar2-too"}
     assert all(each["lower_bound_us"] <= each["time_us"] for each in shown["predicted"])
     assert shown["notes"] == []
+
+
+def test_a_name_is_text_and_never_code(plans: Taccl) -> None:
+    name = '"""\n\x1b[31m\\'
+    Path("odd.json").write_text(Path("ar.json").read_text().replace('"ar2"', json.dumps(name)))
+    done = plans("deploy", "odd.json", "-o", "mine.py")
+    assert done.exit_code == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    spec = importlib.util.spec_from_file_location("mine", "mine.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PLANS[0].name == name
 
 
 @pytest.mark.parametrize(
