@@ -10,6 +10,7 @@ from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
 from taccl.backend.lower_plan.translate import COLLECTIVES
+from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.plan import ExecutionPlan
@@ -65,14 +66,8 @@ def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> li
     unit = 16 * message_chunks(plan)
     way = "in place" if plan.in_place else "out of place"
     lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
-    if path is not None and plan.collective != "broadcast":
-        place = " --in_place" if plan.in_place else ""
-        lines.append(
-            f"mscclpp: mpirun -np {plan.num_ranks} python3 python/test/executor_test.py "
-            f"-path {path.resolve()} --size {plan.max_bytes}{place}"
-            + (" --packet_type LL16" if plan.moves_packets else "")
-        )
-    return lines
+    command = None if path is None else executor_test(plan, path.resolve(), plan.max_bytes)
+    return lines if command is None else [*lines, f"mscclpp: {command}"]
 
 
 TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
