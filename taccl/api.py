@@ -165,8 +165,11 @@ def synthesize_request(
     name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
     ways = _ways(output, target, network.topology, lowering)
+    executor = network.topology.executor
     stated = stated_problem(resolved, request.symmetry, network, ways[0].served)
-    is_predicted = _is_predicted(target, stated.problem, network.topology, lowering)
+    is_predicted = _can_be_predicted(target, output, network.topology) and _is_possible(
+        target, stated.problem, lowering
+    )
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
 
@@ -188,7 +191,8 @@ def synthesize_request(
     left = _with_what_is_left(options, began)
     if is_predicted:
         predictor = Predictor(network.topology, lowered)
-        choice = choose_file(searching, predictor, ways, left, MODEL_ERROR, on_progress)
+        error = MODEL_ERROR if target.as_plan is None else 0.0  # of plans none is known
+        choice = choose_file(searching, predictor, ways, left, error, on_progress, executor is not None)
     else:
         choice = unpredicted(searching(ways[0], left, None, on_progress))
     result = Result(
@@ -215,7 +219,7 @@ def synthesize_request(
         blocks_per_gpu=choice.blocks_per_gpu,
         execution=choice.execution,
         files_tried=choice.files_tried,
-        machine=None if network.topology.executor is None else network.topology,
+        machine=None if executor is None else network.topology,
     )
     return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way))
 
@@ -290,17 +294,20 @@ def _ways(
     output: OutputOptions, target: AnyTarget, network: LogicalTopology, lowering: LoweringOptions
 ) -> tuple[Way, ...]:
     """The ways to make the file: as asked, and where that is open and can be predicted, all there are."""
-    if network.executor is None or target.as_program is None:
+    if not _can_be_predicted(target, output, network):
         return (Way(lowering.protocol, lowering.instances, lowering.thread_blocks),)
     return ways_to_try(network.executor, target, output)
 
 
-def _is_predicted(
-    target: AnyTarget, problem: Problem, network: LogicalTopology, lowering: LoweringOptions
-) -> bool:
-    """Whether there are predicted times: of programs of thread blocks, on a machine with an executor."""
-    if network.executor is None or target.as_program is None:
-        return False
+def _can_be_predicted(target: AnyTarget, output: OutputOptions, network: LogicalTopology) -> bool:
+    """Whether files have a time: of thread blocks' programs on a machine with an executor, of plans on any."""
+    if network.executor is not None:
+        return target.as_program is not None or target.as_plan is not None
+    return target.as_plan is not None and output.xml
+
+
+def _is_possible(target: AnyTarget, problem: Problem, lowering: LoweringOptions) -> bool:
+    """Whether nothing is known that keeps a problem from having a file."""
     try:
         target.check_problem(problem, lowering)
     except TacclError:

@@ -154,7 +154,8 @@ class Translation:
     def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
         """A step, and those behind it that become one operation with it.
 
-        A sum is stored where it is copied, if nobody else wants it, and sent on in one pass.
+        A sum is stored where it is copied, if nobody else wants it, and sent on in one pass; but not where
+        another thread block waits for the sum, which would have to wait for its way, too.
         """
         taken = [mine[first]]
         if mine[first].step.op is not Op.REDUCE:
@@ -165,13 +166,19 @@ class Translation:
             is_next = node.step.op in wanted and source(node.step, node.rank, self.names) == place
             if not is_next or node.index in self.acquires:
                 break
-            if node.step.op is Op.SEND and self._end(self.steps.sent[node.index], node)[0] is Channel.PORT:
+            if node.step.op is Op.SEND and (self._is_port(node) or self._is_waited_for(taken)):
                 break
             if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], place):
                 break
             wanted = wanted[wanted.index(node.step.op) + 1 :]
             taken.append(node)
         return taken
+
+    def _is_port(self, send: Node) -> bool:
+        return self._end(self.steps.sent[send.index], send)[0] is Channel.PORT
+
+    def _is_waited_for(self, run: Sequence[Node]) -> bool:
+        return any(node.index in self.releases for node in run)
 
     def _is_wanted_here_only(self, run: Sequence[Node], place: Place) -> bool:
         """Whether nothing but these steps, and what is done before them, reads or writes a place."""
