@@ -30,6 +30,11 @@ MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
 
 
+def has_room(plan: ExecutionPlan) -> bool:
+    """Whether the runtime has room for a plan."""
+    return not any(True for rank in plan.ranks for _ in _findings(rank))
+
+
 def check_plan_fits(plan: ExecutionPlan) -> None:
     """Raise unless the runtime has room for a plan.
 
@@ -91,13 +96,19 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
         for rank in plan.ranks
     )
     most = (MAX_BUFFER_BYTES - 1) // (largest * UNIT_BYTES) * unit
-    low = min(max(1, -(-plan.min_bytes // unit)) * unit, MAX_MIN_BYTES)
+    low = min(max(_parts(plan), -(-plan.min_bytes // unit)) * unit, MAX_MIN_BYTES)
     high = min(plan.max_bytes if plan.max_bytes < NO_LARGEST else most, most) // unit * unit
     if size_bytes is not None and size_bytes % unit:
         raise UnitError(
             f"MSCCL++ serves calls of this plan in multiples of {unit} bytes: {UNIT_BYTES} for each of "
             f"{chunks} chunks",
             hint=f"--size {-(-size_bytes // unit) * unit}, or fewer chunks",
+        )
+    if size_bytes is not None and size_bytes < low:
+        raise UnitError(
+            f"{_parts(plan)} thread blocks share each of {chunks} chunks in units of {UNIT_BYTES} bytes, so "
+            f"MSCCL++ serves calls of this plan from {low} bytes",
+            hint=f"--instances {size_bytes // unit}, or a larger --size",
         )
     if high < low or (size_bytes is not None and size_bytes > most):
         raise UnitError(
@@ -106,6 +117,20 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
             hint="another size, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
+
+
+def _parts(plan: ExecutionPlan) -> int:
+    """Among how many thread blocks ranges are cut, at most."""
+    return max(
+        (
+            operation.share.parts
+            for rank in plan.ranks
+            for block in rank.blocks
+            for operation in block.operations
+            if operation.share is not None
+        ),
+        default=1,
+    )
 
 
 def check_problem_fits(
@@ -119,13 +144,19 @@ def check_problem_fits(
     """
     collective = problem.collective
     sizes = sizes_of(collective, problem.size_bytes, min_bytes, max_bytes)
-    chunks = sizes.chunks_per_loop * instances
+    chunks = sizes.chunks_per_loop
     unit = chunks * UNIT_BYTES
     if problem.size_bytes % unit:
         raise UnitError(
             f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
             f"{problem.size_bytes} bytes are no multiple of {unit}",
             hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-xml",
+        )
+    if problem.size_bytes < unit * instances:
+        raise UnitError(
+            f"{instances} thread blocks cannot share chunks of {problem.size_bytes // chunks} bytes in units of "
+            f"{UNIT_BYTES} bytes",
+            hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
         )
     low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)
     if low > min(high, MAX_MIN_BYTES):

@@ -98,9 +98,13 @@ def translate(
         min_bytes=min(program.min_bytes, 2**31 - 1),
         max_bytes=program.max_bytes,
     )
-    # Plans of one name share their state.
-    digest = hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
-    return replace(plan, name=f"{program.name}_{name}_{program.num_ranks}_{digest}")
+    return named(plan, program.name)
+
+
+def named(plan: ExecutionPlan, begin: str) -> ExecutionPlan:
+    """The plan under a name that no other has: plans of one name share their state."""
+    digest = hashlib.sha256(repr(replace(plan, name="")).encode()).hexdigest()[:8]
+    return replace(plan, name=f"{begin}_{plan.collective}_{plan.num_ranks}_{digest}")
 
 
 def _in_place(program: Program, name: str, asked: bool | None) -> bool:
