@@ -191,7 +191,7 @@ def synthesize_request(
     left = _with_what_is_left(options, began)
     if is_predicted:
         predictor = Predictor(network.topology, lowered)
-        error = MODEL_ERROR if target.as_plan is None else 0.0  # of plans none is known
+        error = MODEL_ERROR if executor is not None else 0.0  # by links alone, what is not faster is no use
         choice = choose_file(searching, predictor, ways, left, error, on_progress, executor is not None)
     else:
         choice = unpredicted(searching(ways[0], left, None, on_progress))

@@ -301,7 +301,8 @@ class _Rounds(Generic[Stated]):
             if each is winner:
                 remark = "chosen"
             elif each.time_us <= fastest_us * (1 + self._error):
-                remark = "no faster within the model's error, and no fewer thread blocks"
+                within = " within the model's error" if self._error else ""
+                remark = f"no faster{within}, and no fewer thread blocks"
             else:
                 remark = "slower"
             yield each.tried(remark)

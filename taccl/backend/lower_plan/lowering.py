@@ -33,7 +33,8 @@ _LIMITS = RuntimeLimits(
 def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
-    Ranks of one node write into each other's memory, others go through ports. Instances are thread blocks
+    Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
+    ports. Instances are thread blocks
     that share each range; where that takes too many operations, each has its part of each chunk.
 
     Raises
@@ -58,7 +59,7 @@ def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan
             max_bytes=sizes.max_bytes,
             name=options.name,
         )
-        return translate(program, problem.topology.node_of.tolist(), packets=options.protocol == "LL")
+        return translate(program, problem.topology.memory_of.tolist(), packets=options.protocol == "LL")
 
     plan = made(1)
     if options.instances > 1:
