@@ -184,9 +184,10 @@ def synthesize_request(
         request=replace(request, target=target, size=resolved.size_bytes),
         resolved=resolved,
         network=network,
-        can_be_used=lowered if output.xml and not is_predicted else None,
+        can_be_used=lowered if output.xml and (not is_predicted or target.as_plan is not None) else None,
         searcher=Alone() if sharing is None else sharing,
         several=is_predicted,
+        chunk_bytes=target.limits.chunk_bytes if output.xml else 1,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:

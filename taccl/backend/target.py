@@ -38,11 +38,13 @@ class TargetLimits:
     max_group : chunks that travel as one send; the problem gets its `max_group` from here.
     ranks : ranks of a program.
     instances : parallel copies of a program.
+    chunk_bytes : chunks are multiples of so many bytes; where their number is open, no others are tried.
     """
 
     max_group: int | None = None
     ranks: int | None = None
     instances: int | None = None
+    chunk_bytes: int = 1
 
 
 #: Whether a thread block may have a peer to send to and one to receive from, or only one of the two.

@@ -68,6 +68,7 @@ class ChunkSearch(Generic[Stated]):
         can_be_used: Callable[[Schedule], object] | None,
         budget: Budget | None = None,
         searcher: Searcher | None = None,
+        chunk_bytes: int = 1,
     ) -> None:
         self._searcher = Alone() if searcher is None else searcher
         self._began = time.monotonic()
@@ -86,7 +87,7 @@ class ChunkSearch(Generic[Stated]):
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
         engine_asked_for(self._instance, options.engine)
-        self._untried = candidates(self._coarsest.problem)
+        self._untried = candidates(self._coarsest.problem, chunk_bytes)
         proved = self._proved()
         self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
         self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again

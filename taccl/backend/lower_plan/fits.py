@@ -28,6 +28,8 @@ UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
 MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
+_FEWER = "fewer chunks"
+_NO_FILE = "a schedule of fewer transfers, or --no-xml for the schedule alone"
 
 
 def has_room(plan: ExecutionPlan) -> bool:
@@ -35,26 +37,60 @@ def has_room(plan: ExecutionPlan) -> bool:
     return not any(True for rank in plan.ranks for _ in _findings(rank))
 
 
-def check_plan_fits(plan: ExecutionPlan) -> None:
-    """Raise unless the runtime has room for a plan.
+def check_plan_fits(
+    plan: ExecutionPlan,
+    most_operations: int | None = None,
+    most_blocks: int | None = None,
+    alone: ExecutionPlan | None = None,
+    chunks: int = 1,
+) -> None:
+    """Raise unless there is room for a plan.
+
+    Parameters
+    ----------
+    most_operations : of all ranks together; None: however many.
+    most_blocks : of a rank on this machine; None: as many as any GPU runs.
+    alone : the same plan with one instance, for what would fit; None: it has one.
+    chunks : of each part of the schedule, likewise.
 
     Raises
     ------
-    ProgramLimitError : the limits exceeded, with the rank and the number that exceeds each.
+    ProgramLimitError : the limits exceeded, with the rank and by how much, and what would fit.
     """
-    findings = [each for rank in plan.ranks for each in _findings(rank)]
+    most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
+    findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks)]
+    operations = _operations(plan)
+    if most_operations is not None and operations > most_operations:
+        findings.insert(0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified")
     if findings:
+        fit = _instances_that_fit(plan if alone is None else alone, most_operations, most_blocks)
+        many = f"{fit} instance{'' if fit == 1 else 's'}"
         raise ProgramLimitError(
-            "the plan is too large for MSCCL++",
+            f"the plan is too large for MSCCL++{f'; with {many} it would fit' if fit else ''}",
             findings=findings[:_FINDINGS],
-            hint="fewer chunks or instances",
+            hint=f"--instances {fit}" if fit else _FEWER if chunks > 1 else _NO_FILE,
         )
 
 
-def _findings(rank: RankPlan) -> Iterator[str]:
+def _operations(plan: ExecutionPlan) -> int:
+    return sum(len(block.operations) for rank in plan.ranks for block in rank.blocks)
+
+
+def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_blocks: int) -> int:
+    """Each takes as many blocks, operations and port channels as one does alone; 0: not even one fits."""
+    if any(True for rank in alone.ranks for _ in _findings(rank, most_blocks)):
+        return 0
+    limits = [(most_blocks, max(len(rank.blocks) for rank in alone.ranks))]
+    limits.append((MAX_PORT_CHANNELS, max(len(rank.peers_of(Channel.PORT)) for rank in alone.ranks)))
+    if most_operations is not None:
+        limits.append((most_operations, _operations(alone)))
+    return min(limit // count for limit, count in limits if count)
+
+
+def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS) -> Iterator[str]:
     who = f"rank {rank.rank}"
-    if len(rank.blocks) > MAX_BLOCKS:
-        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {MAX_BLOCKS}, which all run at once"
+    if len(rank.blocks) > most_blocks:
+        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {most_blocks}, which all run at once"
     for block in rank.blocks:
         for count, limit, what in (
             (len(block.operations), MAX_OPERATIONS, "operations"),

@@ -30,12 +30,18 @@ _LIMITS = RuntimeLimits(
 )
 
 
-def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
+def lower_to_plan(
+    schedule: Schedule, options: LoweringOptions, most_operations: int | None = None
+) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
     Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
     ports. Instances are thread blocks
     that share each range; where that takes too many operations, each has its part of each chunk.
+
+    Parameters
+    ----------
+    most_operations : of all ranks together; None: however many.
 
     Raises
     ------
@@ -61,10 +67,11 @@ def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan
         )
         return translate(program, problem.topology.memory_of.tolist(), packets=options.protocol == "LL")
 
-    plan = made(1)
+    most_blocks = None if options.executor is None else options.executor.thread_blocks
+    plan = alone = made(1)
     if options.instances > 1:
         alike = plan if cuts_alike(plan) else chunk_by_chunk(plan)
         plan = share_out(alike, options.instances) if has_room(alike) else made(options.instances)
         plan = named(plan, options.name)
-    check_plan_fits(plan)
+    check_plan_fits(plan, most_operations, most_blocks, alone, problem.collective.chunks_per_rank)
     return checked_window(plan, problem.size_bytes)

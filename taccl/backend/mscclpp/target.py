@@ -8,7 +8,7 @@ from pathlib import Path
 from taccl import units
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
-from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.fits import UNIT_BYTES, check_problem_fits, message_chunks
 from taccl.backend.lower_plan.translate import COLLECTIVES
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
@@ -16,6 +16,7 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan_document
+from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
 from taccl.collective import Collective
 from taccl.errors import CollectiveError
@@ -45,7 +46,7 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 
 
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
-    return [Lowered(lower_to_plan(schedule, options), (NEWEST.name,))]
+    return [Lowered(lower_to_plan(schedule, options, MOST_ACTS), (NEWEST.name,))]
 
 
 def _verify(
@@ -81,7 +82,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         title="plans for microsoft/mscclpp v0.10 (JSON)",
         format="json",
         runtimes=(NEWEST.name,),
-        limits=TargetLimits(instances=64),
+        limits=TargetLimits(instances=64, chunk_bytes=UNIT_BYTES),
         lower=_lower,
         write=to_json,
         features=FEATURES,
