@@ -176,7 +176,11 @@ def synthesize_request(
     @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
     def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
         made_so = replace(
-            lowering, protocol=way.protocol, instances=way.instances, thread_blocks=way.thread_blocks
+            lowering,
+            protocol=way.protocol,
+            instances=way.instances,
+            thread_blocks=way.thread_blocks,
+            network=network.topology,
         )
         return target.lower(schedule, made_so)
 

@@ -61,7 +61,9 @@ def check_plan_fits(
     findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks)]
     operations = _operations(plan)
     if most_operations is not None and operations > most_operations:
-        findings.insert(0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified")
+        findings.insert(
+            0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified"
+        )
     if findings:
         fit = _instances_that_fit(plan if alone is None else alone, most_operations, most_blocks)
         many = f"{fit} instance{'' if fit == 1 else 's'}"

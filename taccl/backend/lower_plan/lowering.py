@@ -31,7 +31,10 @@ _LIMITS = RuntimeLimits(
 
 
 def lower_to_plan(
-    schedule: Schedule, options: LoweringOptions, most_operations: int | None = None
+    schedule: Schedule,
+    options: LoweringOptions,
+    most_operations: int | None = None,
+    pulls: bool = False,
 ) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
@@ -42,6 +45,7 @@ def lower_to_plan(
     Parameters
     ----------
     most_operations : of all ranks together; None: however many.
+    pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
 
     Raises
     ------
@@ -60,12 +64,17 @@ def lower_to_plan(
             protocol=options.protocol,
             instances=instances,
             thread_blocks=options.thread_blocks,
-            executor=options.executor,
+            executor=None if pulls else options.executor,  # a sum that is pulled is where its message comes
             min_bytes=sizes.min_bytes,
             max_bytes=sizes.max_bytes,
             name=options.name,
         )
-        return translate(program, problem.topology.memory_of.tolist(), packets=options.protocol == "LL")
+        return translate(
+            program,
+            problem.topology.memory_of.tolist(),
+            packets=options.protocol == "LL",
+            pulls=pulls,
+        )
 
     most_blocks = None if options.executor is None else options.executor.thread_blocks
     plan = alone = made(1)

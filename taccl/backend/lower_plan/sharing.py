@@ -94,9 +94,7 @@ def cuts_alike(plan: ExecutionPlan) -> bool:
                 for memory, extent in _ranges(rank, block, operation, operation.targets):
                     touched.setdefault(memory, set()).add(extent)
                     written.setdefault(memory, set()).add(extent)
-    return not any(
-        _is_cut_unlike(mine, touched[memory]) for memory, mine in written.items()
-    )
+    return not any(_is_cut_unlike(mine, touched[memory]) for memory, mine in written.items())
 
 
 def _is_cut_unlike(written: set[_Extent], touched: set[_Extent]) -> bool:
@@ -127,9 +125,7 @@ def _ranges(
 def _shared(rank: RankPlan, parts: int) -> RankPlan:
     return replace(
         rank,
-        blocks=tuple(
-            _part(block, number, parts) for block in rank.blocks for number in range(parts)
-        ),
+        blocks=tuple(_part(block, number, parts) for block in rank.blocks for number in range(parts)),
         channels=tuple(
             replace(row, peers=tuple(peer for peer in row.peers for _ in range(parts)))
             for row in rank.channels
