@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: However long it took to state a problem, so much of the time limit is for the search.
 _LEAST_FOR_SEARCH_S = 1.0
+#: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
+_PLANS_TIE = 0.005
 #: Reasons that are written out.
 _FINDINGS = 8
 
@@ -106,7 +108,8 @@ def synthesize(
         parallel copies of the program share each chunk.
     thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
         All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
-        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
+        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`. Plans for
+        MSCCL++ are predicted on every machine, by its links alone where it says nothing else.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
@@ -196,7 +199,7 @@ def synthesize_request(
     left = _with_what_is_left(options, began)
     if is_predicted:
         predictor = Predictor(network.topology, lowered)
-        error = MODEL_ERROR if executor is not None else 0.0  # by links alone, what is not faster is no use
+        error = MODEL_ERROR if target.as_plan is None else _PLANS_TIE
         choice = choose_file(searching, predictor, ways, left, error, on_progress, executor is not None)
     else:
         choice = unpredicted(searching(ways[0], left, None, on_progress))
@@ -305,7 +308,7 @@ def _ways(
 
 
 def _can_be_predicted(target: AnyTarget, output: OutputOptions, network: LogicalTopology) -> bool:
-    """Whether files have a time: of thread blocks' programs on a machine with an executor, of plans on any."""
+    """Whether files have a time: programs where the machine has an executor, plans on any machine."""
     if network.executor is not None:
         return target.as_program is not None or target.as_plan is not None
     return target.as_plan is not None and output.xml

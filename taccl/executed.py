@@ -1,6 +1,7 @@
 """A program on a machine that says what executing costs: its time, and what no such program can beat.
 
-It knows programs, one-sided plans, problems and bounds; it knows no files. The model is in docs/cost-model.md, "The executor".
+It knows programs, one-sided plans, problems and bounds; it knows no files. The model is in
+docs/cost-model.md, "The executor".
 """
 
 from __future__ import annotations
@@ -87,12 +88,13 @@ def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) ->
     return Execution(time_us, chunk_mb, costs.launch_us, run.rounds, bound)
 
 
-def execute_plan(plan: ExecutionPlan, problem: Problem) -> Execution:
+def execute_plan(plan: ExecutionPlan, problem: Problem, bound: Proof | None = None) -> Execution:
     """One call of a one-sided plan on the problem's network; by links alone where that has no executor.
 
     Parameters
     ----------
     problem : what the plan answers, with chunks as fine as its own, or coarser.
+    bound : its `plan_bound`, where that is known: plans of one protocol have one.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def execute_plan(plan: ExecutionPlan, problem: Problem) -> Execution:
     """
     chunk_mb = problem.size_bytes / MB / message_chunks(plan)
     run = simulate_plan(plan, problem.topology, chunk_mb)
-    return Execution(run.time_us, chunk_mb, run.launch_us or 0.0, 1, plan_bound(problem, plan))
+    return Execution(run.time_us, chunk_mb, run.launch_us or 0.0, 1, bound or plan_bound(problem, plan))
 
 
 def executed_bound(problem: Problem, program: Program, protocol: str) -> Proof:

@@ -15,9 +15,11 @@ import numpy as np
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate_plan import moves_only_packets
 from taccl.backend.target import Lowered, ThreadBlocks
 from taccl.choosing.ways import Way
 from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.executed import Execution, execute, execute_plan
@@ -141,6 +143,7 @@ class Predictor:
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
         self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
+        self._plan_bounds: dict[tuple[bool, bool], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -238,7 +241,7 @@ class Predictor:
             self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * way.instances)
             problem = _as_cut(schedule.problem, self._network, way.instances)
             budget.spend(sum(_EXECUTING * _work(program) for program in programs))
-            runs = [_run(program, problem, way) for program in programs]
+            runs = [self._run(program, problem, way) for program in programs]
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
@@ -248,6 +251,15 @@ class Predictor:
         blocks = max(map(_blocks, programs))
         self.predictions.append(Prediction(way, schedule, blocks, slowest))
         return self.predictions[-1]
+
+
+    def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
+        if not isinstance(program, ExecutionPlan):
+            return execute(program, problem, 1, Protocol(way.protocol))
+        kind = (program.moves_packets, moves_only_packets(program))  # the bound is for any chunks
+        run = execute_plan(program, problem, self._plan_bounds.get(kind))
+        self._plan_bounds[kind] = run.bound
+        return run
 
 
 def most_connections(schedule: Schedule) -> int:
@@ -262,12 +274,6 @@ def _told(fault: TacclError) -> str:
     """Its message, and the first of what was found."""
     findings = fault.findings[:1] if isinstance(fault, CheckError) else ()
     return ": ".join((fault.message, *findings))
-
-
-def _run(program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
-    if isinstance(program, ExecutionPlan):
-        return execute_plan(program, problem)
-    return execute(program, problem, 1, Protocol(way.protocol))
 
 
 def _blocks(program: Program | ExecutionPlan) -> int:

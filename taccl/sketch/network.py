@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from taccl.buildable import MAX_LINKS, check_links
-from taccl.network import FloatArray, IntArray, LogicalTopology
+from taccl.collective import IntArray
+from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import Layout

@@ -192,8 +192,8 @@ def check_problem_fits(
         )
     if problem.size_bytes < unit * instances:
         raise UnitError(
-            f"{instances} thread blocks cannot share chunks of {problem.size_bytes // chunks} bytes in units of "
-            f"{UNIT_BYTES} bytes",
+            f"{instances} thread blocks cannot share chunks of {problem.size_bytes // chunks} bytes in units "
+            f"of {UNIT_BYTES} bytes",
             hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
         )
     low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)

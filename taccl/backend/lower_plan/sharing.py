@@ -1,4 +1,4 @@
-"""Thread blocks that share out what one did: each of them moves a part of every range, on channels of its own.
+"""Thread blocks that share out what one did: each moves a part of every range, on channels of its own.
 
 It knows plans and how the runtime cuts ranges among blocks; where a plan came from it must not know. All
 parts of a block do the same operations, so part i of each waits for parts i of others only, and chunks stay
@@ -42,7 +42,7 @@ def share_out(plan: ExecutionPlan, parts: int) -> ExecutionPlan:
 
 
 def chunk_by_chunk(plan: ExecutionPlan) -> ExecutionPlan:
-    """The same plan with ranges of one chunk each: memory puts of several, and more of all other operations."""
+    """The same plan with ranges of one chunk: puts into memory of several, more of all other operations."""
 
     def cut(block: PlanBlock) -> PlanBlock:
         return replace(
