@@ -252,7 +252,6 @@ class Predictor:
         self.predictions.append(Prediction(way, schedule, blocks, slowest))
         return self.predictions[-1]
 
-
     def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
         if not isinstance(program, ExecutionPlan):
             return execute(program, problem, 1, Protocol(way.protocol))
