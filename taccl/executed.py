@@ -18,9 +18,10 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.simulate.matched import hang
 from taccl.backend.simulate_plan import moves_only_packets, simulate_plan
-from taccl.encoding.bounds import Proof, known_bounds, lower_bound
+from taccl.encoding.bounds import Proof, all_bounds, known_bounds, lower_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError, VerificationError
 from taccl.executor import Executor, ProtocolCosts
@@ -201,7 +202,8 @@ def _fluid_wires(problem: Problem, wire: float) -> Proof:
         occupancy="pipelined",
     )
     whatever_chunks = [bound for bound in known_bounds() if bound.holds_for_any_chunks]
-    return lower_bound(replace(problem, topology=fluid, symmetry=()), bounds=whatever_chunks)
+    every = all_bounds(replace(problem, topology=fluid, symmetry=()), bounds=whatever_chunks)
+    return next((proof for proof in every if proof.holds_for_any_chunks), NOTHING)
 
 
 def _latency(problem: Problem, costs: ProtocolCosts, instances: int = 1) -> Proof:

@@ -9,9 +9,12 @@ import pytest
 from taccl import bounds, synthesize
 from taccl.api import StatedProblem, make_problem
 from taccl.chunking import Choice, candidates, choose_chunks
+from taccl.chunking.books import from_books, numbers_in_books
 from taccl.chunking.trials import merged
+from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.encoding.portfolio.solve import solve as real_solve
@@ -338,3 +341,24 @@ def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list
 def test_other_words_are_refused(chunks: str) -> None:
     with pytest.raises(TacclError, match="a number or auto"):
         synthesize("broadcast", size="3MB", chunks=chunks, **RING)
+
+
+def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
+    """On a torus of nine, rings along both sides at once need two chunks in each part."""
+    torus = {"collective": "allreduce", "topology": "torus:3x3", "size": "9MB"}
+    instances = [Instance(make_problem(chunks=number, **torus).problem) for number in (1, 2)]
+    best = [min(each.makespan_us for _, each in built(each, Budget(60.0))) for each in instances]
+    assert best[1] < 0.95 * best[0]
+    found = list(from_books([1, 2], dict(zip((1, 2), instances, strict=True)).__getitem__, Budget(60.0)))
+    assert found[-1].makespan_us == pytest.approx(min(best))
+    found[-1].check()
+    assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
+
+
+def test_textbooks_leave_large_machines_their_time() -> None:
+    small, large = (
+        Instance(make_problem("allreduce", topology=f"ring:{ranks}", size="25MB").problem)
+        for ranks in (8, 800)
+    )
+    assert numbers_in_books(small, range(1, 10)) == [1, 2, 4, 8]
+    assert numbers_in_books(large, range(1, 10)) == []

@@ -51,6 +51,7 @@ def choose_chunks(
         searching.begin_elsewhere()
         searching.first_round()
         searching.hear_elsewhere()
+        searching.round_of_books()
         searching.second_round()
         searching.last_round()
     except KeyboardInterrupt:

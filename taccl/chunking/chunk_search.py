@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic
 
+from taccl.chunking.books import from_books, numbers_in_books
 from taccl.chunking.numbers import candidates
 from taccl.chunking.quick import quick_engine
 from taccl.chunking.trials import Choice, Stated, Trial
@@ -28,6 +29,8 @@ from taccl.tolerance import OPTIMAL_GAP, contradicts
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
 _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
+#: The part of what is left after the first round for textbook algorithms; on small machines they take less.
+_BOOKS = 0.15
 _FEW = 4
 
 #: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
@@ -88,6 +91,9 @@ class ChunkSearch(Generic[Stated]):
         self._instance = self._known_size(self._coarsest.problem)
         engine_asked_for(self._instance, options.engine)
         self._untried = candidates(self._coarsest.problem, chunk_bytes)
+        self._in_books = numbers_in_books(self._instance, self._untried)
+        self._book: Schedule | None = None
+        self._ahead: dict[int, tuple[Stated, Instance]] = {}
         proved = self._proved()
         self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
         self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again
@@ -125,15 +131,47 @@ class ChunkSearch(Generic[Stated]):
     def hear_elsewhere(self) -> None:
         """Take what others found for each number meanwhile."""
         for number in self._searcher.heard_of():
-            trial = next((each for each in self.trials if each.chunks == number), None)
+            self._take_in(number)
+
+    def round_of_books(self) -> None:
+        """Textbook algorithms with several numbers of chunks: nothing slower may be the answer.
+
+        Short trials have no time for them, and longer ones are about other numbers.
+        """
+        if self._options.engine != "auto" or not self._in_books or not self._goes_on():
+            return
+
+        def stated(number: int) -> Instance:
+            trial = self._trial_of(number)
             if trial is not None:
-                self._improve(trial, _A_MOMENT_S)
-            elif number in self._untried:
-                self._untried.remove(number)
-                self._untried.insert(0, number)
-                self._try_next(_A_MOMENT_S)
+                return trial.instance
+            self._ahead[number] = ahead = self._stated(number)
+            ahead[1].proves(self._any_chunks.value_us)  # so the search of it begins with what is handed over
+            return ahead[1]
+
+        try:
+            for schedule in from_books(self._in_books, stated, self._budget.share(_BOOKS)):
+                self._book = schedule
+        except Exception as fault:  # costs what it would have found
+            self._fails("textbook", fault)
+        if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
+            self._take_in(self._book.problem.collective.chunks_per_rank)
+        self._ahead.clear()
+
+    def _take_in(self, number: int) -> None:
+        """What became known of a number meanwhile, by a search of a moment."""
+        trial = self._trial_of(number)
+        if trial is not None:
+            self._improve(trial, _A_MOMENT_S)
+        elif number in self._untried:
+            self._untried.remove(number)
+            self._untried.insert(0, number)
+            self._try_next(_A_MOMENT_S)
         self._untried.sort()
         self.trials.sort(key=lambda trial: trial.chunks)
+
+    def _trial_of(self, number: int) -> Trial[Stated] | None:
+        return next((each for each in self.trials if each.chunks == number), None)
 
     def first_round(self) -> None:
         """A short trial of each number, coarsest first, until finer ones only get slower."""
@@ -218,8 +256,7 @@ class ChunkSearch(Generic[Stated]):
         """A trial of the coarsest number that was not tried yet; None if it fails."""
         number, began_s = self._untried.pop(0), self._elapsed_s
         try:
-            stated = self._coarsest if number == 1 else self._state(number)
-            instance = self._instance if number == 1 else self._known_size(stated.problem)
+            stated, instance = self._stated(number)
             options = self._options_for(seconds, self._quick, self._known(stated.problem))
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
@@ -231,6 +268,15 @@ class ChunkSearch(Generic[Stated]):
         finest = number * _MOST_TRANSFERS / max(1, len(found.schedule))
         self._untried = [finer for finer in self._untried if finer <= finest]
         return self.trials[-1]
+
+    def _stated(self, number: int) -> tuple[Stated, Instance]:
+        """The problem with so many chunks."""
+        if number == 1:
+            return self._coarsest, self._instance
+        if number in self._ahead:
+            return self._ahead[number]
+        stated = self._state(number)
+        return stated, self._known_size(stated.problem)
 
     def _fail(self, number: int, fault: Exception) -> None:
         """Note what a trial ended with; finer ones need no less memory, and are no less too large."""
@@ -283,11 +329,12 @@ class ChunkSearch(Generic[Stated]):
 
     def _known(self, problem: Problem) -> Schedule | None:
         """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem."""
-        source = self._best_known(problem)
-        if source is None:
-            return None
-        schedule = source.found.schedule
-        return schedule if source.stated.problem is problem else refined(schedule, problem)
+        number, source = problem.collective.chunks_per_rank, self._best_known(problem)
+        known = [] if source is None else [source.found.schedule]
+        if self._book is not None and number % self._book.problem.collective.chunks_per_rank == 0:
+            known.append(self._book)
+        schedule = min(known, key=lambda each: each.makespan_us, default=None)
+        return schedule if schedule is None or schedule.problem is problem else refined(schedule, problem)
 
     def _best_known(self, problem: Problem) -> Trial[Stated] | None:
         number = problem.collective.chunks_per_rank

@@ -7,12 +7,15 @@ without it, the bound is one that holds for any number of equal chunks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from taccl import tolerance
-from taccl.encoding.bounds import Proof, all_bounds, quick_bound
+from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
+from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.instance import Instance
 from taccl.explained.conflict import Conflict, Line
 from taccl.explained.symmetry import broken_without
 from taccl.problem import Problem, Statement
@@ -95,13 +98,13 @@ def _needed(bounds: _Bounds, lines: frozenset[int], target_us: float) -> frozens
     """A set of lines that excludes the target, and does not without any one of them."""
     kept = lines
     for family in bounds.families:
-        if len(family) > 1 and is_above(bounds.of(kept - family), target_us):
+        if len(family) > 1 and bounds.exclude(target_us, kept - family):
             kept -= family
     checked: frozenset[int] | None = None
     while checked != kept:  # a bound is not always larger with more lines, so what is left is asked again
         checked = kept
         for line in sorted(kept):
-            if is_above(bounds.of(kept - {line}), target_us):
+            if bounds.exclude(target_us, kept - {line}):
                 kept -= {line}
     return kept
 
@@ -111,9 +114,10 @@ def _said(bound: Proof) -> str:
 
 
 class _Bounds:
-    """The largest bound with some of the lines; each answer is kept. With all lines it is `asked_bound`.
+    """The largest bound with some of the lines, or whether any excludes a target; each answer is kept.
 
-    When the time is up, a bound counts as one that excludes nothing, and `all_in_time` is false.
+    With all lines it is `asked_bound`. When the time is up, a bound counts as one that excludes nothing, and
+    `all_in_time` is false.
     """
 
     def __init__(
@@ -132,14 +136,29 @@ class _Bounds:
         self.all_in_time = True
         self.everything = frozenset(range(len(self.said)))
         self._found: dict[frozenset[int], Proof] = {self.everything: asked_bound}
+        self._above: set[frozenset[int]] = set()
 
     def of(self, kept: frozenset[int]) -> Proof:
         """The bound with the lines `kept`, by their positions in `said`."""
         if kept not in self._found:
-            self._found[kept] = self._compute(kept)
+            self._found[kept] = self._compute(kept, math.inf)
         return self._found[kept]
 
-    def _compute(self, kept: Collection[int]) -> Proof:
+    def exclude(self, target_us: float, kept: frozenset[int]) -> bool:
+        """Whether the bound with the lines `kept` is above the target; no more is proved than that."""
+        if kept in self._found:
+            return is_above(self._found[kept], target_us)
+        if kept in self._above:
+            return True
+        best = self._compute(kept, target_us)
+        if is_above(best, target_us):
+            self._above.add(kept)
+            return True
+        self._found[kept] = best
+        return False
+
+    def _compute(self, kept: Collection[int], enough_us: float) -> Proof:
+        """The largest bound, or the first that is above `enough_us`."""
         if not self._budget.remaining_s():
             self.all_in_time = False
             return Proof(0.0, "not computed in time", "none")
@@ -147,18 +166,25 @@ class _Bounds:
         logical, limits = self._apart.network(kept, with_nics=with_nics)
         asked = self._asked
         problem = Problem(logical, asked.collective, asked.chunk_mb, limits=limits, max_group=asked.max_group)
-        limit = min(_PROGRAM_S, self._budget.remaining_s())
-        clock = Budget(limit)
-        bounds = all_bounds(problem, limit)
+        clock = Budget(min(_PROGRAM_S, self._budget.remaining_s()))
+        best = NOTHING
+        for proof in self._proved(problem, len(self.said) - 1 in kept, clock):
+            best = max(best, proof, key=lambda each: each.value_us)
+            if is_above(best, enough_us):
+                return best
         if not clock.remaining_s():  # a linear program may have been given up
             self.all_in_time = False
-        if len(self.said) - 1 in kept:
-            return bounds[0]
-        return max(_for_any_chunks(problem, bounds), key=lambda bound: bound.value_us)
+        return best
 
-
-def _for_any_chunks(problem: Problem, bounds: Sequence[Proof]) -> list[Proof]:
-    """What stays true however finely the size is cut: a chunk of no size still takes its way's alphas."""
-    alphas = quick_bound(replace(problem, chunk_mb=0.0))
-    witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"
-    return [replace(alphas, witness=witness), *(bound for bound in bounds if bound.holds_for_any_chunks)]
+    def _proved(self, problem: Problem, is_so_cut: bool, clock: Budget) -> Iterator[Proof]:
+        """What is proved of a problem, the cheapest first; if not `is_so_cut`, of any number of chunks."""
+        if is_so_cut:
+            yield from proofs(Instance(problem), clock)
+            return
+        # A chunk of no size still takes its way's alphas.
+        alphas = quick_bound(replace(problem, chunk_mb=0.0))
+        witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"
+        yield replace(alphas, witness=witness)
+        whatever_chunks = [bound for bound in known_bounds() if bound.holds_for_any_chunks]
+        every = proofs(Instance(problem), clock, whatever_chunks)
+        yield from (proof for proof in every if proof.holds_for_any_chunks)

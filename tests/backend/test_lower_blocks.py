@@ -6,7 +6,9 @@ from strategies import schedules
 from timing import assert_keeps_the_schedules_times
 
 from taccl.backend.lower import lower
+from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op, Program
+from taccl.backend.verify import verify_text
 from taccl.collectives import make_collective
 from taccl.errors import ProgramLimitError, TacclError
 from taccl.schedule import Schedule
@@ -148,3 +150,16 @@ def test_copies_of_own_data_get_a_thread_block_where_all_others_are_full() -> No
         (local,) = [block for block in rank.thread_blocks if block.send == block.recv == -1]
         assert [step.op.value for step in local.steps] == ["nop", "nop", "nop", "cpy"]
         assert len(rank.thread_blocks) == 2 * 4 + 1
+
+
+def test_copies_of_what_arrived_get_other_thread_blocks_where_one_has_too_many() -> None:
+    # Every other chunk of a part comes in one send, and each goes to its own place in the output.
+    evens, odds = tuple(range(0, 130, 2)), tuple(range(1, 130, 2))
+    rows = [(0.0, 0, 1, evens, False), (66.0, 0, 1, odds, False)]
+    rows += [(2.0 * piece, 1, 0, (130 + piece,), False) for piece in range(130)]
+    schedule = by_hand(make_collective("allgather", 2, 130), rows)
+    for lowered in lower(schedule):
+        report = verify_text(to_xml(lowered.program), targets=lowered.readers)
+        assert report.ok, report
+        local = [block for block in lowered.program.ranks[1].thread_blocks if block.send == block.recv == -1]
+        assert sum(step.op is Op.COPY for block in local for step in block.steps) == 130

@@ -11,6 +11,7 @@ from small_problems import custom, machine, ndv2_node, networks, problem
 
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.bound import Bound
+from taccl.encoding.bounds.cuts import node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed
 from taccl.encoding.bounds.late import LATE
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
@@ -22,6 +23,7 @@ from taccl.encoding.bounds.postal import (
     max_informed,
     nearest_us,
 )
+from taccl.encoding.bounds.staged_cut import STAGED_CUT, Entries
 from taccl.encoding.bounds.stages import STAGES
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
@@ -168,3 +170,15 @@ def test_neither_is_above_a_schedule_of_two_nodes(
     found_us = update.schedule.makespan_us
     for bound in (STAGES, LATE):
         assert best(bound, stated, found_us / 2).value_us <= found_us * (1 + 1e-9)
+
+
+def test_no_closer_look_is_taken_at_a_cut_that_proved_far_less_than_is_known() -> None:
+    instance = Instance(problem(behind_one_link(3, 1.0, 1.0), "allgather", 2))
+    (view,) = views(instance)
+    (cut, *_) = node_cuts(view.instance)
+    entered_us = max(proof.value_us for proof in STAGED_CUT.prove(view, 1.0, _plenty()))
+    assert view.instance.once(Entries).may_come_to(cut, 1.1 * entered_us)
+    assert not view.instance.once(Entries).may_come_to(cut, 2 * entered_us)
+    for bound in (STAGES, LATE):
+        known, far_more = (list(bound.prove(view, time_us, _plenty())) for time_us in (1.0, 2 * entered_us))
+        assert len(known) > len(far_more)

@@ -20,6 +20,7 @@ from taccl.encoding.core.routes import Grouping
 from taccl.encoding.engines.forest import forest, serves
 from taccl.encoding.engines.forest.choose import Forest, Shape, _turns, shape_of
 from taccl.encoding.engines.forest.engine import _Search
+from taccl.encoding.engines.forest.pipeline import Pipeline, again
 from taccl.encoding.engines.forest.promise import Promise, _mean_depth, promise_of
 from taccl.encoding.instance import Instance
 from taccl.problem import Problem, RoutingLimits
@@ -150,11 +151,53 @@ def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
         second, last = (root + 1) % 3, (root + 2) % 3
         arc[root, second], arc[root, last] = arc_of[root, second], arc_of[second, last]
     chains = Forest(np.arange(3), arc, np.ones(asked.topology.num_ports))
-    schedule = search._schedule(chains, search._batches(Grouping(1)), 0.0)
+    schedule = search._schedule(search._pipeline(chains, search._batches(Grouping(1)), 0.0), False)
     schedule.check()
     copies = schedule.link[~schedule.reduce]
     beside = [asked.topology.link_index[root, (root + 2) % 3] for root in range(3)]
     assert np.isin(copies, beside).any()
+
+
+def pipelined(asked: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
+    """A search, and a pipeline of it with so many chunks in a send."""
+    search = _Search(Instance(asked), 0)
+    batches = search._batches(Grouping(size))
+    trees = search._trees(batches, least_prices(search), 0)
+    assert trees is not None
+    return search, search._pipeline(trees, batches, 0.6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(networks(), st.integers(1, 3), st.sampled_from([1, 2]))
+def test_a_pipeline_scheduled_again_from_its_end_is_valid_each_time(topology, chunks, size) -> None:
+    asked = problem(topology, "allreduce", chunks, max_group=size)
+    if not serves(Instance(asked)) or not topology.reads_backwards:
+        return
+    search, pipeline = pipelined(asked, size)
+    for is_backwards in (True, False, True):
+        pipeline = again(pipeline)
+        schedule = search._schedule(pipeline, is_backwards)
+        schedule.check()
+        assert schedule.makespan_us == pytest.approx(pipeline.makespan_us)
+
+
+def test_scheduling_again_from_the_end_shortens_a_pipeline_that_ends_as_a_trickle() -> None:
+    _, pipeline = pipelined(of("mesh:4x4", "allreduce", 4))
+    assert again(again(pipeline)).makespan_us < 0.98 * pipeline.makespan_us
+
+
+def test_sums_and_copies_of_a_chunk_may_go_on_trees_of_their_own() -> None:
+    _, pipeline = pipelined(of("mesh:4x4", "allreduce", 4))
+    trees = again(again(pipeline)).trees
+    assert (trees.up != trees.down).any()
+    root = np.arange(len(trees.root)), trees.root
+    assert (trees.up[root] == -1).all()
+    assert (trees.down[root] == -1).all()
+
+
+def test_roots_that_may_be_any_rank_are_spread_over_the_ranks() -> None:
+    _, pipeline = pipelined(of("mesh:4x4", "allreduce", 4))
+    assert len(np.unique(pipeline.trees.root)) > 10
 
 
 def test_batches_that_are_alike_use_the_same_trees_by_turns() -> None:
@@ -247,7 +290,7 @@ def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:
     batches = search._batches(Grouping(4))
     trees = search._trees(batches, least_prices(search), 0)
     assert trees is not None
-    schedule = search._schedule(trees, batches, 0.0)
+    schedule = search._schedule(search._pipeline(trees, batches, 0.0), search.is_backwards)
     assert schedule.sends.count.tolist() == [4, 4]
 
 

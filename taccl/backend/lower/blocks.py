@@ -39,7 +39,8 @@ def make_blocks(
     """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
-    has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first.
+    has to start: sharing delays nothing. Endpoints that hand chunks to each other are matched first. Where
+    copies of what arrived are more than a thread block has steps, others make them.
     """
     endpoints: dict[Endpoint, list[int]] = {}
     for number, action in enumerate(actions):
@@ -58,7 +59,21 @@ def make_blocks(
         if endpoint not in taken:
             free = Block(None, endpoint, numbers) if endpoint.sends else Block(endpoint, None, numbers)
             blocks.append(free)
-    return blocks
+    return blocks + [block for full in blocks for block in _copies_taken_out(actions, full, most_steps)]
+
+
+def _copies_taken_out(actions: Sequence[Action], block: Block, most_steps: int) -> list[Block]:
+    """Blocks for local copies of one that has too many steps, as what arrived may be copied anywhere.
+
+    They are filled to half: the other half is room for the nops that wait for other blocks.
+    """
+    if len(block.actions) <= most_steps:
+        return []
+    copies = [number for number in block.actions if actions[number].op is Op.COPY]
+    taken = set(copies)
+    block.actions = [number for number in block.actions if number not in taken]
+    full = max(1, most_steps // 2)
+    return [Block(None, None, copies[start : start + full]) for start in range(0, len(copies), full)]
 
 
 def _candidates(

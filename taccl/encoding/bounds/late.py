@@ -31,7 +31,7 @@ from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_c
 from taccl.encoding.bounds.first_times import CLOSE, Ends, OutOfBudget, Steps, gathered, is_large
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Layer, held_at_start, nearest_us
-from taccl.encoding.bounds.staged_cut import looks_alike, one_of_each_orbit
+from taccl.encoding.bounds.staged_cut import Entries, looks_alike, one_of_each_orbit
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
@@ -222,7 +222,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     for cut in one_of_each_orbit(instance, node_cuts(instance))[:_MOST_CUTS]:
         if not budget.remaining_s():
             return
-        yield _late_bound(view, cut, known_us, budget.share(_SHARE))
+        if instance.once(Entries).may_come_to(cut, known_us):
+            yield _late_bound(view, cut, known_us, budget.share(_SHARE))
 
 
 LATE = Bound(

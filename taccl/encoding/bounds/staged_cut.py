@@ -67,8 +67,30 @@ _MOST_CUTS_OF_SUMS = 8
 #: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
 #: through again and again to find the least end.
 _PASSES = 30
+#: A closer look at a cut proves at most 1.17 times as much in all that was tried (120 cuts of four machines),
+#: and takes seconds.
+_CLOSER = 1.25
 #: However few groups there are, going through their turns takes as long for each row as so many cells.
 _CELLS_OF_TURNS = 6_000
+
+
+class Entries:
+    """What was proved here of each cut of an instance, for bounds that look closer at the same cuts.
+
+    `instance.once(Entries)`.
+    """
+
+    def __init__(self, _: Instance) -> None:
+        self._proved_us: dict[frozenset[int], float] = {}
+
+    def note(self, cut: Cut, value_us: float) -> None:
+        """So much is proved of a cut; 0: nothing is."""
+        self._proved_us[cut.ranks] = max(value_us, self._proved_us.get(cut.ranks, 0.0))
+
+    def may_come_to(self, cut: Cut, known_us: float) -> bool:
+        """Whether a closer look at a cut may prove more than is known; also where nothing is noted of it."""
+        proved_us = self._proved_us.get(cut.ranks, 0.0)
+        return not proved_us or _CLOSER * proved_us > known_us
 
 
 def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
@@ -299,10 +321,13 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         cuts, prove = cuts[:_MOST_CUTS_OF_SUMS], staged_sums_bound
     else:
         cuts, prove = one_of_each_orbit(instance, node_cuts(instance)), staged_cut_bound
+    entries = instance.once(Entries)
     for cut in cuts:
         if not budget.remaining_s():
             return
-        yield prove(view, cut, known_us, budget)
+        proof = prove(view, cut, known_us, budget)
+        entries.note(cut, proof.value_us)
+        yield proof
 
 
 STAGED_CUT = Bound(

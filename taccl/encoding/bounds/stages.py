@@ -41,6 +41,7 @@ from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, info
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import (
+    Entries,
     disjoint_sets,
     looks_alike,
     on_reversed_links,
@@ -328,7 +329,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     for cut in one_of_each_orbit(instance, cuts)[:_MOST_CUTS]:
         if not budget.remaining_s():
             return
-        yield _stages_bound(view, cut, max(known_us, instance.bound_us), budget.share(_SHARE))
+        least_us = max(known_us, instance.bound_us)
+        if instance.once(Entries).may_come_to(cut, least_us):
+            yield _stages_bound(view, cut, least_us, budget.share(_SHARE))
 
 
 STAGES = Bound(

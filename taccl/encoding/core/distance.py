@@ -5,11 +5,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
+from taccl.compiled import compiled
 from taccl.network import FloatArray, LogicalTopology
+
+#: From so many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
+_MANY = 2**26
 
 
 def distances_us(
@@ -23,6 +28,11 @@ def distances_us(
     """
     from_all = np.full((topology.num_ranks, topology.num_ranks), np.inf)  # [rank reached, source]
     np.fill_diagonal(from_all, 0.0)
+    if topology.num_ranks * topology.num_links >= _MANY:
+        links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
+        while _nearer(topology.src[links], topology.dst[links], weight_us[links], from_all):
+            pass
+        return np.ascontiguousarray(from_all.T)
     batches = list(_by_turn_into_each_rank(topology, usable))
     nearer = bool(batches)
     while nearer:
@@ -35,6 +45,19 @@ def distances_us(
                 nearer = True
                 from_all[topology.dst[links]] = np.minimum(arrival, so_far)
     return np.ascontiguousarray(from_all.T)
+
+
+@compiled
+def _nearer(src: Any, dst: Any, weight_us: Any, from_all: Any) -> bool:
+    """Take each link once, from all ranks; whether anything got nearer."""
+    nearer = False
+    for link in range(len(src)):
+        before, after, weight = from_all[src[link]], from_all[dst[link]], weight_us[link]
+        for source in range(len(after)):
+            if before[source] + weight < after[source]:
+                after[source] = before[source] + weight
+                nearer = True
+    return nearer
 
 
 def _by_turn_into_each_rank(topology: LogicalTopology, usable: BoolArray | None) -> Iterator[IntArray]:

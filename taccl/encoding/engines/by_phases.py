@@ -145,9 +145,9 @@ def _pairs(
     each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read
     backwards.
     """
+    if best is not None and _is_long(best, budget):
+        return
     if parts.reduce_phase is not None and parts.broadcast_phase is None:
-        if best is not None and _is_long(best, budget):
-            return
         incumbent = None if best is None else as_copies(parts.reduce_phase.problem, best)
         for update in engine(parts.reduce_phase, options, budget, incumbent):
             if update.schedule is not None:
@@ -170,7 +170,10 @@ def _pairs(
 
 
 def _is_long(best: Schedule, budget: Budget) -> bool:
-    """Whether to read a schedule backwards takes too much of the time for anybody to find a better one."""
+    """Whether to read a schedule backwards takes too much of the time for anybody to find a better one.
+
+    So does a first schedule of each phase, which is made to its end.
+    """
     return len(best) > _MANY_ROWS and len(best) / _MIRRORED_PER_S > _FOR_MIRROR * budget.remaining_s()
 
 

@@ -13,6 +13,7 @@ from taccl.encoding.engines import (
     orders,
     paths,
     shortest,
+    staged,
     textbook,
     trees,
     windows,
@@ -150,6 +151,13 @@ ENGINES: tuple[Engine, ...] = (
         serves=hierarchical.serves,
         run=hierarchical.hierarchical,
         takes_sums=True,
+    ),
+    Engine(
+        name="staged",
+        about="clusters of small equal nodes: gather, cross and spread, each by constraint programming",
+        features=COPIES_AND_SUMS,
+        serves=staged.serves,
+        run=beginning_with(greedy.greedy, staged.staged),
     ),
     Engine(
         name="flows",

@@ -85,3 +85,8 @@ def knows_phases(instance: Instance) -> bool:
 def has_other_features(instance: Instance) -> Verdict:
     """Whether its phases do not say all there is to say, or why not."""
     return no("other engines know this problem") if knows_phases(instance) else YES
+
+
+def has_two_phases(instance: Instance) -> bool:
+    """Whether sums are copied on."""
+    return instance.phases.reduce_phase is not None and instance.phases.broadcast_phase is not None

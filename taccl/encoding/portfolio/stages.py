@@ -23,6 +23,7 @@ from taccl.encoding.portfolio.conditions import (
     has_one_piece,
     has_other_features,
     has_pieces_or_quotient,
+    has_two_phases,
     is_huge,
     is_small,
     knows_phases,
@@ -69,6 +70,9 @@ _FOR_ROUTES, _FOR_ROUTES_OF_ONE_PIECE = 0.4, 0.1
 _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
+#: A plan of few groups is tried in seconds, and the first ones are mostly the best. What is summed first
+#: crosses twice in it, once in each phase, which is seldom best.
+_FOR_STAGED, _FOR_STAGED_IN_TWO_PHASES = 0.5, 0.15
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,13 @@ class Stage:
 def share_of_combining(instance: Instance) -> float:
     """The part of the time that goes to searching the sequence of few large sends."""
     return _MOST_FOR_COMBINING * instance.latency_fraction**2
+
+
+def share_of_staged(instance: Instance) -> float:
+    """The part of the time for crossing in few groups; of chunks from one rank to one, only small ones."""
+    if has_two_phases(instance):
+        return _FOR_STAGED_IN_TWO_PHASES
+    return _FOR_STAGED * (instance.latency_fraction**2 if _serves("paths")(instance) else 1.0)
 
 
 def _serves(name: str) -> Callable[[Instance], bool]:
@@ -129,6 +140,11 @@ _GREEDY = usually(
 _PIPELINES = usually(
     _FOR_PIPELINES, Case(_FOR_PIPELINES_ON_HUGE, "on larger problems than MILP and CP take", is_huge)
 )
+_STAGED = Share(
+    share_of_staged,
+    f"{percent(_FOR_STAGED)}; {percent(_FOR_STAGED)} times the square of alpha's part {_OF_PAIRS}; "
+    f"{percent(_FOR_STAGED_IN_TWO_PHASES)} where sums are copied on",
+)
 _REST = fixed(1.0)
 
 WHOLE: tuple[Stage, ...] = (
@@ -139,6 +155,7 @@ WHOLE: tuple[Stage, ...] = (
         fixed(_FOR_TEXTBOOK),
     ),
     Stage("hierarchical", "a cluster of equal nodes, parts of all ranks", always, fixed(_FOR_HIERARCHICAL)),
+    Stage("staged", "few small equal nodes, each with one NIC", always, _STAGED),
     Stage(
         "forest",
         f"every chunk comes from all ranks, goes to all, or both; at most {MOST_PLACES:,} outputs",

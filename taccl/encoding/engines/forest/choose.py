@@ -136,7 +136,7 @@ def choose(
     arc = np.full((len(first), len(arcs.first) - 1), -1, dtype=np.int64)
     load = np.zeros(costs.num_ports)
     roots = root[first]
-    many, together = len(first), _together(len(arcs.child))
+    many, together = len(first), _together(len(arcs.child), bool((roots == ANYWHERE).any()))
     for begin in range(0, _ROUNDS * many, together):
         if begin and budget is not None and not budget.remaining_s():
             return Forest(roots[tree], arc[tree], load) if begin >= many else None
@@ -149,9 +149,9 @@ def choose(
     return Forest(roots[tree], arc[tree], load)
 
 
-def _together(num_arcs: int) -> int:
-    """How many trees are chosen between two looks at the budget."""
-    return max(1, _ARCS_BETWEEN_LOOKS // max(num_arcs, 1))
+def _together(num_arcs: int, is_any_free: bool) -> int:
+    """How many trees are chosen between two looks at the budget: several roots are tried where any may be."""
+    return max(1, _ARCS_BETWEEN_LOOKS // max(num_arcs * (_tries(num_arcs) if is_any_free else 1), 1))
 
 
 def _turns(kind: IntArray, root: IntArray, mb: FloatArray, most: int) -> IntArray:
@@ -320,6 +320,12 @@ def _grow(
 
 
 @compiled
+def _tries(num_arcs: int) -> int:
+    """How many roots are tried for a tree whose root may be any rank."""
+    return min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(num_arcs, 1)))
+
+
+@compiled
 def _choose(
     arcs: Any,
     costs: Any,
@@ -338,7 +344,7 @@ def _choose(
 ) -> bool:
     """Fill `root`, `arc` and `load` in turns from `begin` to before `end`; whether all reach all ranks."""
     num_ranks, many = len(arcs.first) - 1, len(root)
-    tries = min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(len(arcs.child), 1)))
+    tries = _tries(len(arcs.child))
     latest = np.full(num_ranks, np.inf)
     price, trial_load, trial_price = np.zeros(len(load)), np.zeros(len(load)), np.zeros(len(load))
     trial, best = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64)
@@ -355,7 +361,7 @@ def _choose(
         least, chosen = np.inf, -1
         for attempt in range(tries if is_free[tree] else 1):
             start = root[tree]
-            turn = (tree + seed) * _GOLDEN + attempt / tries + number * _GOLDEN * _GOLDEN
+            turn = (tree + seed) * _GOLDEN + attempt / tries + (number // many) * _PLASTIC
             if is_free[tree]:
                 start = shape.central[int(turn % 1.0 * len(shape.central))]
             if shape.slack < np.inf:

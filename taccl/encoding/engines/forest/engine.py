@@ -22,7 +22,15 @@ from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.engines.forest.arcs import NO_LINK, arcs_of, spans
 from taccl.encoding.engines.forest.choose import Forest, Shape, choose, choosing_is_compiled, shape_of
 from taccl.encoding.engines.forest.demand import ANYWHERE, spread_of
-from taccl.encoding.engines.forest.pipeline import Batches, mirrored, scheduled, scheduling_is_compiled
+from taccl.encoding.engines.forest.pipeline import (
+    Batches,
+    Network,
+    Pipeline,
+    again,
+    mirrored,
+    scheduled,
+    scheduling_is_compiled,
+)
 from taccl.encoding.engines.forest.promise import Promise, promise_of
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
@@ -44,8 +52,13 @@ _WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
 _WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
 #: Trees by which groupings are compared before all are chosen.
 _SCOUTS = 32
+#: The part of the time that these may take, for each shape.
+_FOR_SCOUTS = 1 / 8
 #: A way that is worse than the best by more than this part with the wave that was best is given up.
 _WORSE = 0.03
+#: A pipeline is scheduled again from its end if it is not worse than the best that was not by more than this
+#: part; until so many times in turn it came out no faster; schedules are made of what gains this part.
+_WORTH_TURNING, _VAIN, _STEP = 0.01, 2, 0.003
 #: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
 _FOR_QUOTIENT = 0.6
 #: How often all ways are tried, with other trees each time.
@@ -130,6 +143,8 @@ class _Search:
     """What all ways of one problem share.
 
     `takes_s` : how long the last schedule took, with its trees if they were new.
+    `both` : whether chunks are summed and copied; `transfers` : of all of them.
+    `is_backwards` : whether pipelines are scheduled on the network reversed, to be read backwards in time.
     """
 
     def __init__(self, instance: Instance, seed: int) -> None:
@@ -137,19 +152,25 @@ class _Search:
         assert spread is not None  # or it is not served
         self.problem, self.spread, self.seed, self.takes_s = instance.problem, spread, seed, 0.0
         self.arcs, self.costs = arcs_of(self.problem.topology, spread), costs_of(self.problem.topology)
-        self.kind, self.allowed = self._kinds()
+        self.kind, allowed = self._kinds()
+        self.network = Network(self.arcs, self.costs, allowed)
+        self.both = spread.sums and spread.copies
+        self.transfers = (
+            self.problem.num_chunks * (self.problem.num_ranks - 1) * (spread.sums + spread.copies)
+        )
+        # What begins all at once and ends as a trickle fills links better than its mirror image.
+        self.is_backwards = not spread.copies and self.problem.topology.reads_backwards
 
     def schedules(self, budget: Budget) -> Iterator[Schedule]:
         """Schedules of all ways, with the waves that promise most; the first even without time.
 
         Of very many transfers none is begun that would not be there in time.
         """
-        best_us = np.inf
-        transfers = self.problem.num_chunks * self.problem.num_ranks * (self.spread.sums + self.spread.copies)
-        is_large = transfers > _MANY
-        self.takes_s = _UNITS * transfers / UNITS_PER_S if is_large else 0.0
-        waves = list(_WAVES_BOTH if self.spread.sums and self.spread.copies else _WAVES_ONE)
-        for grouping, shape, seed in self._ways():
+        best_us = best_first_us = np.inf
+        is_large = self.transfers > _MANY
+        self.takes_s = _UNITS * self.transfers / UNITS_PER_S if is_large else 0.0
+        waves = list(_WAVES_BOTH if self.both else _WAVES_ONE)
+        for grouping, shape, seed in self._ways(budget):
             if best_us < np.inf and budget.remaining_s() <= self.takes_s:
                 return
             began_s = budget.read_s()
@@ -157,23 +178,60 @@ class _Search:
             trees = self._trees(batches, shape, seed, budget)
             if trees is None:
                 return
+            least_us = np.inf
             for wave in list(waves):
                 if (best_us < np.inf or is_large) and budget.remaining_s() <= self.takes_s:
                     return
-                schedule = self._schedule(trees, batches, wave)
-                budget.spend(_UNITS * len(schedule))
-                self.takes_s, began_s = budget.read_s() - began_s, budget.read_s()
-                if schedule.makespan_us < best_us:
-                    best_us = schedule.makespan_us
+                first = self._pipeline(trees, batches, wave)
+                budget.spend(_UNITS * self.transfers)
+                first_us = first.makespan_us
+                schedule = self._schedule(first, self.is_backwards) if first_us < best_us else None
+                self.takes_s = budget.read_s() - began_s
+                if schedule is not None:
+                    best_us = first_us
+                    yield schedule
+                if first_us < min(least_us, best_first_us * (1 + _WORTH_TURNING)):
+                    for schedule in self._turned(first, best_us, budget):
+                        best_us = schedule.makespan_us
+                        yield schedule
+                elif first_us > best_first_us * (1 + _WORSE):
+                    break
+                if first_us < best_first_us:
                     waves.remove(wave)
                     waves.insert(0, wave)
-                    yield schedule
-                    began_s = budget.read_s()
-                elif schedule.makespan_us > best_us * (1 + _WORSE):
-                    break
+                least_us, best_first_us = min(least_us, first_us), min(best_first_us, first_us)
+                began_s = budget.read_s()
 
-    def _ways(self) -> Iterator[tuple[Grouping, Shape, int]]:
-        """How chunks are put together, what promises most first, which trees are preferred, and a seed."""
+    def _turned(self, first: Pipeline, best_us: float, budget: Budget) -> Iterator[Schedule]:
+        """What is faster than the best when a pipeline is scheduled again and again from its end.
+
+        Of many small steps the last is told: rows take as long as the pipeline itself.
+        """
+        if not self.both or not self.problem.topology.reads_backwards:
+            return
+        pipeline, is_backwards, vain, held = first, False, 0, None
+        least_us = first.makespan_us
+        while vain < _VAIN and budget.remaining_s() > self.takes_s:
+            began_s = budget.read_s()
+            pipeline, is_backwards = again(pipeline), not is_backwards
+            budget.spend(_UNITS * self.transfers)
+            vain = 0 if pipeline.makespan_us < least_us - TOLERANCE_US else vain + 1
+            least_us = min(least_us, pipeline.makespan_us)
+            if vain == 0 and least_us < best_us:
+                held = pipeline, is_backwards
+                if least_us < best_us * (1 - _STEP):
+                    best_us, held = least_us, None
+                    schedule = self._schedule(pipeline, is_backwards)
+                    self.takes_s = max(self.takes_s, budget.read_s() - began_s)
+                    yield schedule
+        if held is not None:
+            yield self._schedule(*held)
+
+    def _ways(self, budget: Budget) -> Iterator[tuple[Grouping, Shape, int]]:
+        """How chunks are put together, what promises most first, which trees are preferred, and a seed.
+
+        None where even the trees of a few chunks are not there in time: those of all take longer.
+        """
         most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
         sizes = [1 << power for power in range(most.bit_length())]
         groupings = [
@@ -181,11 +239,13 @@ class _Search:
         ]
         mb = self.problem.chunk_mb
         any_root = bool((self.spread.root == ANYWHERE).any())
-        *shapes, shallow = (
-            shape_of(self.arcs, self.costs, mb, *each, any_root) for each in (*_SHAPES, _SHALLOW)
-        )
-        promise, of_shallow = self._promise(shapes[0]), self._promise(shallow)
-        if promise is not None and of_shallow is not None:
+        shapes = [shape_of(self.arcs, self.costs, mb, *each, any_root) for each in _SHAPES]
+        promise = self._promise(shapes[0], budget.share(_FOR_SCOUTS))
+        if promise is None:
+            return
+        shallow = shape_of(self.arcs, self.costs, mb, *_SHALLOW, any_root)
+        of_shallow = self._promise(shallow, budget.share(_FOR_SCOUTS))
+        if of_shallow is not None:
             is_first = of_shallow.way_us(mb) <= _SHORTER * promise.way_us(mb) and of_shallow.busy_us(
                 mb
             ) <= _BUSIER * promise.busy_us(mb)
@@ -196,13 +256,15 @@ class _Search:
             for grouping, shape in product(groupings, shapes):
                 yield grouping, shape, self.seed + number
 
-    def _promise(self, shape: Shape) -> Promise | None:
-        """What the trees of a few chunks promise."""
+    def _promise(self, shape: Shape, budget: Budget) -> Promise | None:
+        """What the trees of a few chunks promise; None if they do not reach all ranks, or not in time."""
         problem, many = self.problem, self.problem.num_chunks
         some = np.unique(np.linspace(0, many - 1, min(many, _SCOUTS)).astype(np.int64))
         mb = np.full(len(some), problem.chunk_mb)
         root = self.spread.root[some]
-        scouts = choose(self.arcs, self.costs, self.allowed, self.kind[some], root, mb, shape, self.seed)
+        scouts = choose(
+            self.arcs, self.costs, self.network.allowed, self.kind[some], root, mb, shape, self.seed, budget
+        )
         return None if scouts is None else promise_of(scouts, self.arcs, self.costs, problem.chunk_mb, many)
 
     def _kinds(self) -> tuple[IntArray, BoolArray]:
@@ -234,29 +296,21 @@ class _Search:
         first = batches.chunk[batches.first[:-1]]
         mb = np.diff(batches.first) * self.problem.chunk_mb
         root = self.spread.root[first]
-        return choose(self.arcs, self.costs, self.allowed, self.kind[first], root, mb, shape, seed, budget)
+        return choose(
+            self.arcs, self.costs, self.network.allowed, self.kind[first], root, mb, shape, seed, budget
+        )
 
-    def _schedule(self, trees: Forest, batches: Batches, wave: float) -> Schedule:
+    def _pipeline(self, trees: Forest, batches: Batches, wave: float) -> Pipeline:
         problem = self.problem
         period_us = float(trees.load_us.max()) / max(1, problem.num_chunks)
         most = min(problem.max_group, int(np.diff(batches.first).max()))
         kind = self.kind[batches.chunk[batches.first[:-1]]]
-        # What begins all at once and ends as a trickle fills links better than its mirror image.
-        backwards = not self.spread.copies and problem.topology.reads_backwards
-        arcs = self.arcs._replace(up=self.arcs.down, down=self.arcs.up) if backwards else self.arcs
-        rows = scheduled(
-            trees,
-            arcs,
-            self.costs,
-            self.allowed,
-            kind,
-            batches,
-            problem.chunk_mb,
-            wave * period_us,
-            most,
-        )
-        rows = mirrored(rows) if backwards else rows
+        network = self.network.reversed() if self.is_backwards else self.network
+        return scheduled(trees, network, kind, batches, problem.chunk_mb, wave * period_us, most)
+
+    def _schedule(self, pipeline: Pipeline, is_backwards: bool) -> Schedule:
+        rows = mirrored(pipeline.transfers()) if is_backwards else pipeline.transfers()
         _, group = np.unique(rows.leader, return_inverse=True)
         return Schedule(
-            problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()
+            self.problem, rows.chunk, rows.link, rows.start_us, rows.end_us, rows.is_sum, group.ravel()
         ).sorted()

@@ -14,6 +14,12 @@ waits for it, whatever the tree says. So the last chunks fill all links, not onl
 
 Chunks of one batch, which share a tree, travel together where several of them wait for the same link, at most
 `most` at a time: so alpha is paid less often, and nothing waits for company.
+
+Links are full when such a pipeline begins, since leaves of all trees can send at once, and empty when it
+ends. What is read backwards in time fills late and ends full. So an AllReduce may be scheduled `again`, from
+its end to its beginning: what ended last comes first, and sums take the place of copies (forward-backward
+improvement: Li and Willis 1992). Links with nothing to do change the trees of copies when time runs forwards,
+and those of sums when it runs backwards; so the trees of a chunk's sums and of its copies may differ.
 It knows trees and costs; it must not know how the trees were chosen.
 """
 
@@ -70,23 +76,26 @@ class Transfers:
 
 
 class _Trees(NamedTuple):
-    """A forest as the loops see it.
+    """The trees of sums and copies as the loops see them.
 
     Parameters
     ----------
     sums, copies : whether chunks go up, and down.
-    first, children : those of a rank are from `first[tree, rank]` on; shapes (num_trees, num_ranks + 1) and
-        (num_trees, num_ranks).
-    after : how long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks).
+    of : shape (num_chunks,); the number of each chunk's tree, by its place in the batches.
+    root : shape (num_trees,).
+    up, down : shape (num_trees, num_ranks); the arc between each rank and its parent, -1 for the root.
+    first, children : in trees of copies; those of a rank are from `first[tree, rank]` on; shapes (num_trees,
+        num_ranks + 1) and (num_trees, num_ranks).
     """
 
     sums: bool
     copies: bool
+    of: IntArray
     root: IntArray
-    arc: IntArray
+    up: IntArray
+    down: IntArray
     first: IntArray
     children: IntArray
-    after: FloatArray
 
 
 class _State(NamedTuple):
@@ -107,43 +116,96 @@ class _State(NamedTuple):
     there: BoolArray
 
 
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What all pipelines of a search share.
+
+    Parameters
+    ----------
+    allowed : shape (num_kinds, num_arcs); the arcs that chunks of a kind may use.
+    """
+
+    arcs: Arcs
+    costs: Costs
+    allowed: BoolArray
+
+    def reversed(self) -> Network:
+        """The same with time running backwards: what leads up leads down."""
+        return Network(self.arcs._replace(up=self.arcs.down, down=self.arcs.up), self.costs, self.allowed)
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """Chunks on their trees, scheduled.
+
+    Parameters
+    ----------
+    kind : shape (num_chunks,); of each chunk, by its place in the batches.
+    most : chunks in one send.
+    """
+
+    network: Network
+    batches: Batches
+    kind: IntArray
+    chunk_mb: float
+    most: int
+    trees: _Trees
+    state: _State
+
+    @property
+    def makespan_us(self) -> float:
+        """When the last transfer ends."""
+        return float(self.state.end.max(initial=0.0))
+
+    def transfers(self) -> Transfers:
+        """The rows of the schedule."""
+        at = np.nonzero(self.state.start >= 0.0)
+        place, way, _ = at
+        return Transfers(
+            self.batches.chunk[place],
+            self.state.via[at],
+            self.state.start[at],
+            self.state.end[at],
+            way == _UP,
+            self.state.leader[at],
+        )
+
+
 def scheduled(
     forest: Forest,
-    arcs: Arcs,
-    costs: Costs,
-    allowed: BoolArray,
+    network: Network,
     kind: IntArray,
     batches: Batches,
     chunk_mb: float,
     wave_us: float,
     most: int,
-) -> Transfers:
+) -> Pipeline:
     """When every chunk passes every link of its tree.
 
     Parameters
     ----------
-    allowed, kind : shapes (num_kinds, num_arcs) and (num_batches,); the arcs that batches may use.
+    kind : shape (num_batches,); of the chunks of each.
     wave_us : how much later the way of the next chunk may be.
     most : chunks in one send.
     """
-    many, num_ranks = len(batches.chunk), forest.arc.shape[1]
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
-    trees = _trees(forest, arcs, costs, chunk_mb * most)
-    state = _state(many, num_ranks)
-    key = wave_us * np.arange(many)[:, None, None] - trees.after[batch_of]
-    first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if trees.copies else many
-    uses = _uses(forest, arcs, len(costs.alpha_us), allowed, kind[batch_of[first_open:]], batch_of)
-    most_ready = state.start.size + (many - first_open) * len(arcs.child)
-    queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
-    _run(
-        arcs, costs, queues, trees, allowed, kind, batches.first, batch_of, chunk_mb, key, most,
-        first_open, state,
-    )  # fmt: skip
-    at = np.nonzero(state.start >= 0.0)
-    place, kind, _ = at
-    return Transfers(
-        batches.chunk[place], state.via[at], state.start[at], state.end[at], kind == _UP, state.leader[at]
-    )
+    trees = _trees(network.arcs, batch_of, forest.root, forest.arc, forest.arc)
+    after = _rest_of_ways(network.arcs, network.costs, chunk_mb * most, trees)
+    key = wave_us * np.arange(len(batch_of))[:, None, None] - after[batch_of]
+    return _pipeline(network, batches, kind[batch_of], chunk_mb, most, trees, key)
+
+
+def again(before: Pipeline) -> Pipeline:
+    """The same from its end to its beginning, with time running backwards: the last comes first.
+
+    Trees are those on which chunks went, where they left their trees too; sums become copies. So twice again
+    has a chunk's sums and copies where they belong, on trees of their own.
+    """
+    network, trees, state = before.network.reversed(), before.trees, before.state
+    down = _arcs_taken(before.network.arcs.down, state.via[:, _DOWN])
+    turned = _trees(network.arcs, np.arange(len(down)), trees.root[trees.of], down, trees.up[trees.of])
+    key = np.ascontiguousarray((before.makespan_us - state.end)[:, ::-1])
+    return _pipeline(network, before.batches, before.kind, before.chunk_mb, before.most, turned, key)
 
 
 def mirrored(rows: Transfers) -> Transfers:
@@ -159,11 +221,39 @@ def scheduling_is_compiled() -> bool:
     return is_at_hand(_run)
 
 
-def _trees(forest: Forest, arcs: Arcs, costs: Costs, mb: float) -> _Trees:
+def _pipeline(
+    network: Network,
+    batches: Batches,
+    kind: IntArray,
+    chunk_mb: float,
+    most: int,
+    trees: _Trees,
+    key: FloatArray,
+) -> Pipeline:
+    """All transfers by their keys, shape (num_chunks, 2, num_ranks), the least first."""
+    arcs, costs, allowed = network.arcs, network.costs, network.allowed
+    many, num_ranks = len(batches.chunk), trees.up.shape[1]
+    state = _state(many, num_ranks)
+    first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if trees.copies else many
+    uses = _uses(network, trees, kind[first_open:])
+    most_ready = state.start.size + (many - first_open) * len(arcs.child)
+    queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
+    ends = np.repeat(batches.first[1:], np.diff(batches.first))
+    _run(arcs, costs, queues, trees, allowed, kind, ends, chunk_mb, key, most, first_open, state)
+    return Pipeline(network, batches, kind, chunk_mb, most, trees, state)
+
+
+def _trees(arcs: Arcs, of: IntArray, root: IntArray, up: IntArray, down: IntArray) -> _Trees:
     sums, copies = bool((arcs.up != NO_LINK).all()), bool((arcs.down != NO_LINK).all())
-    first, children = _children(arcs, forest.arc)
-    after = _rest_of_ways(arcs, costs, forest.arc, mb, forest.root, first, children, sums, copies)
-    return _Trees(sums, copies, forest.root, forest.arc, first, children, after)
+    first, children = _children(arcs, down)
+    return _Trees(sums, copies, of, root, up, down, first, children)
+
+
+def _arcs_taken(links: IntArray, via: IntArray) -> IntArray:
+    """The arcs whose links were taken; -1 where none was."""
+    arc_of = np.full(int(links.max()) + 2, -1)  # the last for no link
+    arc_of[links] = np.arange(len(links))
+    return arc_of[via]
 
 
 def _state(many: int, num_ranks: int) -> _State:
@@ -178,19 +268,18 @@ def _state(many: int, num_ranks: int) -> _State:
     )
 
 
-def _uses(
-    forest: Forest, arcs: Arcs, num_links: int, allowed: BoolArray, kind_of: IntArray, batch_of: IntArray
-) -> IntArray:
+def _uses(network: Network, trees: _Trees, kind: IntArray) -> IntArray:
     """How many transfers may want each link: those in trees, and the copies of some chunks beside them.
 
-    `kind_of` : of the chunks that may be copied beside their trees, over any arc that is allowed to them.
+    `kind` : of the chunks that may be copied beside their trees, over any arc that is allowed to them.
     """
-    chunks = np.bincount(batch_of, minlength=len(forest.root))
-    batch, rank = np.nonzero(forest.arc >= 0)
-    in_trees = np.bincount(forest.arc[batch, rank], chunks[batch], len(arcs.child))
-    beside = np.bincount(kind_of, minlength=len(allowed)) @ allowed
-    uses = np.zeros(num_links, dtype=np.int64)
-    for links, count in ((arcs.up, in_trees), (arcs.down, in_trees + beside)):
+    arcs = network.arcs
+    chunks = np.bincount(trees.of, minlength=len(trees.root))
+    beside = np.bincount(kind, minlength=len(network.allowed)) @ network.allowed
+    uses = np.zeros(len(network.costs.alpha_us), dtype=np.int64)
+    for links, arc, more in ((arcs.up, trees.up, 0 * beside), (arcs.down, trees.down, beside)):
+        tree, rank = np.nonzero(arc >= 0)
+        count = np.bincount(arc[tree, rank], chunks[tree], len(links)) + more
         used = links != NO_LINK
         np.add.at(uses, links[used], count[used].astype(np.int64))
     return uses
@@ -218,18 +307,14 @@ def _children(arcs: Any, arc: Any) -> Any:
 
 
 @compiled
-def _rest_of_ways(
-    arcs: Any,
-    costs: Any,
-    arc: Any,
-    mb: float,
-    root: Any,
-    child_first: Any,
-    children: Any,
-    sums: bool,
-    copies: bool,
-) -> Any:
-    """How long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks)."""
+def _rest_of_ways(arcs: Any, costs: Any, mb: float, trees: Any) -> Any:
+    """How long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks).
+
+    Of trees that are the same for sums and for copies.
+    """
+    sums, copies, root, arc, child_first, children = (
+        trees.sums, trees.copies, trees.root, trees.down, trees.first, trees.children,
+    )  # fmt: skip
     many, num_ranks = arc.shape
     after = np.zeros((many, 2, num_ranks))
     order = np.zeros(num_ranks, np.int64)
@@ -269,8 +354,7 @@ def _run(
     trees: Any,
     allowed: Any,
     kind_of: Any,
-    first_of_batch: Any,
-    batch_of: Any,
+    ends_of_batch: Any,
     mb: float,
     key: Any,
     most: int,
@@ -278,19 +362,21 @@ def _run(
     state: Any,
 ) -> None:
     """Fill `state`. Copies of chunks from `first_open` on may go beside their trees, over allowed arcs."""
-    root, arc, child_first, children = trees[2:6]
+    of, root, up, down, child_first, children = trees[2:]
     start, end, via, leader, pending, there = state
     sums, copies = trees.sums, trees.copies
-    many, num_ranks = len(batch_of), arc.shape[1]
+    many, num_ranks = len(of), up.shape[1]
     # Numbers of transfers: those in trees by chunk, kind and rank, then copies beside trees by chunk and arc.
     size, total, num_arcs = 2 * num_ranks, many * 2 * num_ranks, len(arcs.child)
     for c in range(many):
-        b = batch_of[c]
-        there[c, root[b]] = not sums
+        t = of[c]
+        there[c, root[t]] = not sums
         for rank in range(num_ranks):
-            pending[c, rank] = child_first[b, rank + 1] - child_first[b, rank] if sums else 0
+            if sums and up[t, rank] >= 0:
+                pending[c, arcs.parent[up[t, rank]]] += 1
+        for rank in range(num_ranks):
             kind = _UP if sums else _DOWN
-            if arc[b, rank] < 0 or pending[c, rank] or not (sums or arcs.parent[arc[b, rank]] == root[b]):
+            if rank == root[t] or pending[c, rank] or not (sums or arcs.parent[down[t, rank]] == root[t]):
                 continue
             offer(queues, key[c, kind, rank], c * size + kind * num_ranks + rank)
     now = 0.0
@@ -299,11 +385,10 @@ def _run(
             urgency, number = take(queues)
             if number < total:
                 c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-                a = arc[batch_of[c], rank]
+                a = up[of[c], rank] if kind == _UP else down[of[c], rank]
             else:
                 c, kind, a = first_open + (number - total) // num_arcs, _DOWN, (number - total) % num_arcs
                 rank = arcs.child[a]
-            b = batch_of[c]
             link = arcs.up[a] if kind == _UP else arcs.down[a]
             gone = start[c, kind, rank] >= 0.0  # with others of its batch, or another way
             if not may_start(queues, costs, link, now, urgency, number, gone):
@@ -311,9 +396,13 @@ def _run(
             together = 1
             while (
                 together < most
-                and c + together < first_of_batch[b + 1]
+                and c + together < ends_of_batch[c]
                 and start[c + together, kind, rank] < 0.0
-                and (pending[c + together, rank] == 0 if kind == _UP else there[c + together, arcs.parent[a]])
+                and (
+                    pending[c + together, rank] == 0 and up[of[c + together], rank] == a
+                    if kind == _UP
+                    else there[c + together, arcs.parent[a]]
+                )
             ):
                 together += 1
             number = c * size + kind * num_ranks + rank
@@ -327,18 +416,18 @@ def _run(
         number = next_arrival(queues, now)
         while number >= 0:
             c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-            b = batch_of[c]
-            while c < first_of_batch[b + 1] and leader[c, kind, rank] == number:
-                at_rank = rank
+            batch_ends = ends_of_batch[c]
+            while c < batch_ends and leader[c, kind, rank] == number:
+                t, at_rank = of[c], rank
                 if kind == _UP:
-                    at_rank = arcs.parent[arc[b, rank]]
+                    at_rank = arcs.parent[up[t, rank]]
                     pending[c, at_rank] -= 1
-                    if pending[c, at_rank] == 0 and at_rank != root[b]:
+                    if pending[c, at_rank] == 0 and at_rank != root[t]:
                         offer(queues, key[c, _UP, at_rank], c * size + _UP * num_ranks + at_rank)
-                if copies and (kind == _DOWN or (at_rank == root[b] and pending[c, at_rank] == 0)):
+                if copies and (kind == _DOWN or (at_rank == root[t] and pending[c, at_rank] == 0)):
                     there[c, at_rank] = True
-                    for place in range(child_first[b, at_rank], child_first[b, at_rank + 1]):
-                        below = children[b, place]
+                    for place in range(child_first[t, at_rank], child_first[t, at_rank + 1]):
+                        below = children[t, place]
                         if start[c, _DOWN, below] < 0.0:
                             turn = c * size + _DOWN * num_ranks + below
                             offer(queues, key[c, _DOWN, below], turn)
@@ -346,9 +435,9 @@ def _run(
                         for a in range(arcs.first[at_rank], arcs.first[at_rank + 1]):
                             below = arcs.child[a]
                             if (
-                                below != root[b]
-                                and allowed[kind_of[b], a]
-                                and arc[b, below] != a
+                                below != root[t]
+                                and allowed[kind_of[c], a]
+                                and down[t, below] != a
                                 and start[c, _DOWN, below] < 0.0
                             ):
                                 later = _LATER_US + key[c, _DOWN, below]

@@ -16,6 +16,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
 from taccl.encoding.engines.hierarchical.composed import lifted, timed
+from taccl.encoding.engines.hierarchical.mixed import mixed
 from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
 from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
@@ -80,7 +81,7 @@ def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterato
     all_rails = rails_of(cluster, topology, both_ways=sums and copies)
     # What other nodes pass on has to have come: where they do, rounds of falling widths wait for it.
     passed_on = any(any(rails.parent) for rails in all_rails)
-    plans = [_falling_plans, _divided_plans]
+    plans = [_mixed_plans, _falling_plans, _divided_plans]
     tried: set[tuple[object, ...]] = set()
     for plans_of in reversed(plans) if passed_on else plans:
         for rails in all_rails:
@@ -100,6 +101,20 @@ def _falling_plans(
     most = min(cluster.gpus * each, cluster.problem.max_group)
     costs = costs_of(cluster, topology, rails, each, most)
     for plan in falling(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), each, most, costs):
+        yield plan, most
+
+
+def _mixed_plans(
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+) -> Iterator[tuple[tuple[Round, ...], int]]:
+    """Rounds over teams of all sizes, and how many chunks may travel together."""
+    most, many = min(cluster.gpus * each, cluster.problem.max_group), len(rails.pairs)
+    costs = {
+        team: costs_of(cluster, topology, rails, each, most, team)
+        for team in range(1, many + 1)
+        if many % team == 0
+    }
+    for plan in mixed(cluster.num_nodes - 1, cluster.gpus, many, each, most, costs):
         yield plan, most
 
 

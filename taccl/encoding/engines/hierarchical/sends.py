@@ -8,8 +8,9 @@ It knows rails, links and chunks; it must not know when anything is sent.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +95,11 @@ class _Planned:
         self.load = np.zeros(topology.num_ports)
         self.last_on: dict[int, tuple[int, ...]] = {}
         self.inside = _links_inside(topology, gpus)
+        self.is_switch = _is_switch(topology, self.inside)
+        receivers = [receiver for _, receiver in rails.pairs]
+        #: All GPUs, those that rails lead to first, and the place of each.
+        self.gpus = [*receivers, *(gpu for gpu in range(gpus) if gpu not in receivers)]
+        self.place = {gpu: place for place, gpu in enumerate(self.gpus)}
 
     def all(self, in_rounds: Sequence[Round]) -> Sends:
         """The sends of these rounds."""
@@ -123,19 +129,27 @@ class _Planned:
         self._spread(came)
         return waiting
 
-    def inside_us(self, chunks: int) -> float:
-        """How long a round of so many chunks keeps the busiest port inside a node busy."""
-        self._spread([_Block(0, receiver, 0, chunks) for _, receiver in self.rails.pairs])
+    def inside_us(self, chunks: int, team: int) -> float:
+        """How long a round of so many chunks, over teams of rails, keeps the busiest port inside busy."""
+        receivers = [receiver for _, receiver in self.rails.pairs]
+        for begin in range(0, len(receivers), team):
+            self._spread(
+                [
+                    _Block(0, receiver, part * chunks, (part + 1) * chunks)
+                    for part, receiver in enumerate(receivers[begin : begin + team])
+                ]
+            )
         return float(self.load.max())
 
     def _spread(self, blocks: Sequence[_Block]) -> None:
         """Send blocks that come together to all other GPUs of their nodes, step by step of all."""
         steps: list[list[tuple[int, _Block]]] = []
-        for block in blocks:
-            for step, link in enumerate(self._tree(block.gpu, block.last - block.first)):
+        for team in self._teams(blocks):
+            in_turn = self._exchanged(team) if len(team) > 1 else self._along_tree(team[0])
+            for step, sends in enumerate(in_turn):
                 if step == len(steps):
                     steps.append([])
-                steps[step].append((link, block))
+                steps[step] += sends
         for link, block in (each for step in steps for each in step):
             # The same link of the block's node.
             ends = (
@@ -144,6 +158,58 @@ class _Planned:
             )
             src, dst = ends
             self._send(self.topology.link_index[src, dst], block.first, block.last)
+
+    def _teams(self, blocks: Sequence[_Block]) -> list[list[_Block]]:
+        """Blocks that can be exchanged with each other, and all others one by one.
+
+        Behind a switch, adjacent blocks of equal size at as many of a node's GPUs as a power of two.
+        """
+        teams: dict[int, list[_Block]] = {}
+        for block in blocks:
+            teams.setdefault(block.node, []).append(block)
+        found = []
+        for team in teams.values():
+            sizes = {block.last - block.first for block in team}
+            is_adjacent = all(one.last == other.first for one, other in pairwise(team))
+            places = {self.place.get(block.gpu, -1) // len(team) for block in team}
+            is_power = len(team) & (len(team) - 1) == 0 and self.cluster.gpus % len(team) == 0
+            if self.is_switch and is_power and is_adjacent and len(sizes) == len(places) == 1:
+                found.append(team)
+            else:
+                found += [[block] for block in team]
+        return found
+
+    def _exchanged(self, team: list[_Block]) -> Iterator[list[tuple[int, _Block]]]:
+        """Sends of blocks that double with each step, until all have all; then each serves GPUs outside."""
+        many, gpus = len(team), [block.gpu for block in team]
+        node = team[0].node
+        reach = 1
+        while reach < many:
+            step = []
+            for number in range(many):
+                begin = number // reach * reach
+                block = _Block(node, gpus[number], team[begin].first, team[begin + reach - 1].last)
+                step.append((self._link_inside(gpus[number], gpus[number ^ reach], block), block))
+            yield step
+            reach *= 2
+        own = self.place[gpus[0]] // many
+        for turn in range(1, len(self.gpus) // many):
+            begin = (own + turn) * many % len(self.gpus)
+            step = []
+            for number, gpu in enumerate(gpus):
+                block = _Block(node, gpu, team[0].first, team[-1].last)
+                step.append((self._link_inside(gpu, self.gpus[begin + number], block), block))
+            yield step
+
+    def _along_tree(self, block: _Block) -> Iterator[list[tuple[int, _Block]]]:
+        for link in self._tree(block.gpu, block.last - block.first):
+            yield [(link, block)]
+
+    def _link_inside(self, gpu: int, other: int, block: _Block) -> int:
+        """The link of node 0 between two GPUs, over which a block is sent."""
+        link = self.topology.link_index[gpu, other]
+        self._carry([link], block.last - block.first)
+        return link
 
     def _send(self, link: int, first: int, last: int, rail: int | None = None) -> None:
         src, dst = int(self.topology.src[link]), int(self.topology.dst[link])
@@ -183,19 +249,25 @@ class _Planned:
                     takes = float(topology.alpha_us[other] + mb * topology.beta_us_per_mb[other])
                     heapq.heappush(heap, (way + takes * price, other, end, deep + 1))
         links = [link for _, _, link in sorted(tree)]
+        self._carry(links, chunks)
+        return links
+
+    def _carry(self, links: list[int], chunks: int) -> None:
+        """Add what so many chunks over each of some links keep ports busy."""
+        topology = self.topology
         _, pair = topology.pairs_of(np.array(links))
         sends, rest = divmod(chunks, self.most)
         for many, size in ((sends, self.most), (1, rest)):
             if many and size:
                 busy = topology.port_busy_us(pair, np.full(len(pair), size * self.chunk_mb))
                 np.add.at(self.load, topology.incidence[1][pair], many * busy)
-        return links
 
 
 def costs_of(
-    cluster: Cluster, topology: LogicalTopology, rails: Rails, chunks_per_gpu: int, most: int
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, chunks_per_gpu: int, most: int, team: int = 1
 ) -> Costs:
-    """What rounds keep busy; of all that is carried over one rail `most` chunks in one send."""
+    """What rounds of teams of rails keep busy; of all that goes over one rail, `most` chunks in a send."""
+    widest = max(1, min(most, cluster.gpus * chunks_per_gpu // team))
     ends = [
         topology.link_index[rails.parent[0] * cluster.gpus + sender, rails.order[0] * cluster.gpus + receiver]
         for sender, receiver in rails.pairs
@@ -203,12 +275,12 @@ def costs_of(
     _, pair = topology.pairs_of(np.array(ends))
     port = cluster.orbit_of_port[topology.incidence[1][pair]]
     across, inside = [], []
-    for chunks in (1, most):
+    for chunks in (1, widest):
         mb = np.full(len(pair), chunks * cluster.problem.chunk_mb)
         across.append(float(np.bincount(port, topology.port_busy_us(pair, mb)).max()))
         planned = _Planned(cluster, topology, rails, chunks_per_gpu, most)
-        inside.append(planned.inside_us(chunks))
-    slopes = [(last - first) / max(1, most - 1) for first, last in (across, inside)]
+        inside.append(planned.inside_us(chunks, team))
+    slopes = [(last - first) / max(1, widest - 1) for first, last in (across, inside)]
     return Costs(across[0] - slopes[0], slopes[0], inside[0] - slopes[1], slopes[1])
 
 
@@ -218,6 +290,22 @@ def _links_inside(topology: LogicalTopology, gpus: int) -> list[list[tuple[int, 
     for link in np.flatnonzero((topology.src < gpus) & (topology.dst < gpus)).tolist():
         inside[int(topology.src[link])].append((link, int(topology.dst[link])))
     return inside
+
+
+def _is_switch(topology: LogicalTopology, inside: list[list[tuple[int, int]]]) -> bool:
+    """Whether all GPUs of node 0 are linked with each other alike, each through one port out and one in."""
+    links = [link for out in inside for link, _ in out]
+    if len(links) != len(inside) * (len(inside) - 1):
+        return False
+    into: dict[int, list[int]] = {}
+    for link in links:
+        into.setdefault(int(topology.dst[link]), []).append(link)
+    shared = (
+        set.intersection(*(set(topology.ports[link]) for link in some))
+        for some in (*([link for link, _ in out] for out in inside), *into.values())
+    )
+    costs = (topology.alpha_us[links], topology.beta_us_per_mb[links])
+    return all(shared) and all(float(np.ptp(cost)) == 0 for cost in costs)
 
 
 def spans_node(topology: LogicalTopology, gpus: int) -> bool:

@@ -8,7 +8,7 @@ and what the time is too short for is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
@@ -42,14 +42,21 @@ _SOON_WRITTEN = 10_000
 _PARTS_AS_WRITTEN, _CHUNKS_AS_TIMED = 30, 4
 #: Sends in columns take so many times less.
 _WIDE_AS_WRITTEN = 6
+#: More sends than this are estimated as columns.
+_FEW_SENDS = 200
 #: Dealing a chunk to its part takes as long as writing down so many sends.
 _DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 _MOST_ROWS = 3_000_000
+#: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
+_FOR_PROMISE = 0.3
 #: The part of the time for writing down.
 _WRITING = 0.5
 #: More batches are tried as long as they promise no more than so many times the time of fewer.
 _PROMISING = 1.3
+#: With more chunks an algorithm may fill its gaps, or deal them evenly to its variants: it is worth a try if
+#: it takes no more than so many times the least, and is among the first so many.
+_WORTH, _MOST_PROMISING = 2.0, 12
 #: After so many sends were timed, the engine ends when so many candidates in a row were no better, or
 #: when the estimate of the next is so many times the best time.
 _BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 40_000, 30, 1.3
@@ -108,7 +115,9 @@ def serves(instance: Instance) -> Verdict:
 
 
 def built(
-    instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+    instance: Instance,
+    budget: Budget,
+    wanted: Callable[[str], bool] = lambda name: True,
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms, the most promising first.
 
@@ -138,14 +147,64 @@ def built(
             yield candidate.name, schedule
 
 
+def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+    """Schedules of the same size cut into different numbers of chunks, each faster than those before.
+
+    `instances` : the coarsest first, which says which algorithms are promising.
+    """
+    promise = _promising(instances[0], budget.share(_FOR_PROMISE))
+    writing, pool = budget.share(_WRITING), list[tuple[Instance, Parts, Candidate]]()
+    for number, instance in enumerate(instances):
+        copying = _copying(instance)
+        if (parts := copying.once(parts_of)) is not None:
+            share = writing.share(1 / (len(instances) - number))
+            every = written(copying.problem, parts, share, promise.__contains__, promise.__getitem__)
+            pool += [(instance, parts, candidate) for candidate in every]
+    best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    for instance, parts, candidate in sorted(pool, key=lambda each: each[2].estimate_us):
+        if candidate.estimate_us > _HOPELESS * best_us:
+            return
+        rows = candidate.algorithm.rows * parts.most_pieces
+        sends = candidate.sends + rows // _CHUNKS_AS_TIMED
+        if rows <= _MOST_ROWS and work.allows(sends):
+            schedule = _schedule(instance.problem, _copying(instance).problem, parts, candidate, seen)
+            work.did(sends)
+            if schedule is not None and schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us = schedule.makespan_us
+                yield compacted(schedule)
+
+
+def _promising(instance: Instance, budget: Budget) -> dict[str, float]:
+    """Names of the algorithms that may be among the fastest, also with more chunks than the instance has.
+
+    Each has its estimate, microseconds.
+    """
+    copying = _copying(instance)
+    parts = copying.once(parts_of)
+    if parts is None:
+        return {}
+    every = list(written(copying.problem, parts, budget))
+    least_us = min((each.estimate_us for each in every), default=0.0)
+    worth = [each for each in every if each.estimate_us <= _WORTH * least_us]
+    worth.sort(key=lambda each: each.estimate_us)
+    return {each.algorithm.name: each.estimate_us for each in reversed(worth[:_MOST_PROMISING])}
+
+
 def written(
-    asked: Problem, parts: Parts, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+    asked: Problem,
+    parts: Parts,
+    budget: Budget,
+    wanted: Callable[[str], bool] = lambda name: True,
+    first: Callable[[str], float] | None = None,
 ) -> Iterator[Candidate]:
-    """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising."""
+    """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising.
+
+    `first` : from the name of an algorithm a key to sort by; None: what is soon written down comes first.
+    """
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     dealt = _DEALT_AS_WRITTEN * len(parts.begin)
     named = (algorithm for algorithm in algorithms(asked, parts) if wanted(algorithm.name))
-    for algorithm in sorted(named, key=_size):
+    for algorithm in sorted(named, key=_size if first is None else lambda each: first(each.name)):
         batches, least_us = 1, float("inf")
         while work.allows(sends := max(_written(algorithm, batches * algorithm.shares), dealt)):
             time_us = _estimate_us(asked, parts, algorithm, batches)
@@ -168,7 +227,12 @@ def _size(algorithm: Algorithm) -> int:
 def _written(algorithm: Algorithm, batches: int) -> int:
     """About how much there is to write down for so many batches, in sends."""
     sends = batches * (algorithm.moves + algorithm.rows // _PARTS_AS_WRITTEN)
-    return sends // _WIDE_AS_WRITTEN if _as_columns(algorithm, batches) else sends
+    return sends // _WIDE_AS_WRITTEN if _is_wide_enough(algorithm, batches) else sends
+
+
+def _is_wide_enough(algorithm: Algorithm, batches: int) -> bool:
+    """Whether so many batches are estimated as columns, which are sooner there and say the same."""
+    return algorithm.wide is not None and batches * algorithm.moves > _FEW_SENDS
 
 
 def _as_columns(algorithm: Algorithm, batches: int) -> bool:
@@ -178,7 +242,7 @@ def _as_columns(algorithm: Algorithm, batches: int) -> bool:
 
 def _estimate_us(asked: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
     """About how long so many batches take; None if they cannot be."""
-    if algorithm.wide is not None and _as_columns(algorithm, batches):
+    if algorithm.wide is not None and _is_wide_enough(algorithm, batches):
         cut = algorithm.cut(parts, batches)
         sends = algorithm.wide(cut)
         return None if sends is None else estimate_wide_us(asked, sends, cut, batches)

@@ -1,0 +1,303 @@
+"""Plans tried one after another: the node's way out, the groups, the spread, and what stays in the node.
+
+For each plan (`crossing`) CP-SAT decides in each node (`model`)
+
+1. how what leaves comes to the way out, and in which group each chunk leaves, for the earliest end of all;
+2. when what came from other nodes is where it is wanted: chunks that want the same travel in few parts first,
+   in more parts later;
+3. how the node's own chunks come to the rest of its ranks, beside these.
+
+Nodes in which all is alike are decided once. Only what ends before the best schedule is searched, so most
+plans are soon refuted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.ticks import ticks_of
+from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.staged.crossing import Crossing, Plan, crossing_of, plans
+from taccl.encoding.engines.staged.fill import filled
+from taccl.encoding.engines.staged.model import Around, Decided, Item, Leaving, decide
+from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
+from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
+from taccl.encoding.instance import Instance
+from taccl.schedule import TOLERANCE_US, Schedule
+
+#: In how many parts chunks travel that came together and want the same, one round after the other.
+_PARTS = (1, 2, 3, 8)
+#: More ways of an item over a link are more than CP-SAT decides in seconds.
+_MOST_WAYS = 1_500
+#: More pairs of places that have links between nodes are too many to try.
+_MOST_PLACES = 64
+#: The part of what is left for each model, and its least and most seconds.
+_SHARE, _LEAST_S, _MOST_S = 0.5, 0.3, 12.0
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether as many chunks cross between any two of few small equal nodes."""
+    verdict = has_equal_nodes(instance)
+    if not verdict:
+        return verdict
+    crossing, nodes = _crossing(instance), _nodes(instance)
+    if not crossing.many:
+        return no("not as many chunks cross from each node to each other")
+    items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
+    if items * len(nodes.inside) > _MOST_WAYS or len(nodes.ways) > _MOST_PLACES:
+        return no("there are too many links in a node, or too many between nodes")
+    return YES
+
+
+def _nodes(instance: Instance) -> Nodes:
+    nodes = instance.once(equal_nodes)
+    assert nodes is not None
+    return nodes
+
+
+def _crossed_in(instance: Instance) -> Crossing:
+    return crossing_of(instance, _nodes(instance))
+
+
+def _crossing(instance: Instance) -> Crossing:
+    return instance.once(_crossed_in)
+
+
+def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+    """Yield better and better schedules until all plans are tried, or the budget is over."""
+    if not serves(instance) or not budget.remaining_s():
+        return
+    search = _Search(instance, options.seed, best.makespan_us)
+    for parts in _PARTS:
+        for plan in search.plans:
+            if not budget.remaining_s() or instance.bound_us >= search.best_us - TOLERANCE_US:
+                return
+            if plan.least_us >= search.best_us - TOLERANCE_US:
+                break
+            schedule = search.tried(plan, parts, budget)
+            if schedule is not None and schedule.makespan_us < search.best_us - TOLERANCE_US:
+                search.best_us = schedule.makespan_us
+                yield Update("staged", schedule)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A group that crosses, and when it is there."""
+
+    decision: Decision
+    node: int
+    start_us: float
+    end_us: float
+
+
+class _Search:
+    """One problem, and what was decided for its nodes so far."""
+
+    def __init__(self, instance: Instance, seed: int, best_us: float) -> None:
+        self._instance, self._problem, self._seed = instance, instance.problem, seed
+        self._nodes, self._crossing = _nodes(instance), _crossing(instance)
+        self.plans, self.best_us = plans(instance, self._crossing), best_us
+        shares = ~one_by_one(self._problem.topology)
+        self._around = Around(
+            self._nodes.inside,
+            self._problem.topology.is_serial,
+            [bool(shares[link]) for link in self._nodes.links[0]],
+            self._problem.max_group,
+            ticks_of(self._problem, best_us),
+        )
+        self._wanted: list[set[int]] = [set() for _ in range(self._problem.num_chunks)]
+        wants = instance.demand.wants
+        for chunk, rank in zip(wants.chunk.tolist(), wants.rank.tolist(), strict=True):
+            self._wanted[chunk].add(rank)
+        self._place = {
+            int(rank): (node, place)
+            for node, ranks in enumerate(self._nodes.ranks)
+            for place, rank in enumerate(ranks)
+        }
+        self._known: dict[object, tuple[float, Decided | None]] = {}
+
+    def tried(self, plan: Plan, parts: int, budget: Budget) -> Schedule | None:
+        """The schedule of a plan; None if none is found that is faster than the best."""
+        self._budget = budget
+        leaving = self._leaving(plan)
+        gathered = []
+        for node in range(self._nodes.num):
+            items = self._items_that_leave(node, parts)
+            decided = self._decided(items, leaving)
+            if decided is None:
+                return None
+            gathered.append((items, decided))
+        groups = self._crossed(plan, gathered)
+        if max(group.end_us for group in groups) >= self.best_us:
+            return None
+        decisions = [(group.start_us, group.end_us, group.decision) for group in groups]
+        for node, (leave, gather) in enumerate(gathered):
+            come = self._items_that_came(groups, node, plan, parts)
+            spread = self._decided(come)
+            if spread is None:
+                return None
+            stay = self._items_that_stay(node, leave, gather)
+            local = Decided(filled(self._around, stay, gather.sends + spread.sends), {}, 0.0)
+            for items, each in ((leave, gather), (come, spread), (stay, local)):
+                decisions += self._decisions(node, items, each)
+        decisions.sort(key=lambda each: each[:2])
+        return without_dead_ends(in_order(self._problem, [decision for _, _, decision in decisions]))
+
+    def _decided(self, items: Sequence[Item], leaving: Leaving | None = None) -> Decided | None:
+        """What CP-SAT finds for a node, once for all nodes in which the same has to be done."""
+        if not items:
+            return Decided((), {}, 0.0)
+        if len(items) * len(self._nodes.inside) > _MOST_WAYS:
+            return None
+        key = (
+            tuple((len(item.chunks), item.starts, item.wanted, item.shifts) for item in items),
+            None if leaving is None else (leaving.place, *leaving.sizes),
+        )
+        before_us, decided = self._known.get(key, (0.0, None))
+        if before_us < self.best_us - TOLERANCE_US:
+            seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
+            decided = self._decided_now(items, leaving, self._budget.at_most(seconds))
+            self._known[key] = self.best_us, decided
+        return decided if decided is not None and decided.end_us < self.best_us - TOLERANCE_US else None
+
+    def _decided_now(self, items: Sequence[Item], leaving: Leaving | None, budget: Budget) -> Decided | None:
+        if leaving is None or len(leaving.sizes) > 1 or not self._around.is_serial:
+            return decide(self._around, items, self.best_us, self._seed, budget, leaving)
+        # One group: read backwards, what it gathers is a spread from where it leaves, and CP-SAT, which
+        # decides what is early first, finds better ones.
+        tail_us = max(leaving.tails_us.values())
+        back = replace(self._around, links=[link.reversed for link in self._around.links])
+        turned = [
+            Item(item.chunks, ((leaving.place, 0.0),), frozenset(place for place, _ in item.starts))
+            for item in items
+        ]
+        found = decide(back, turned, self.best_us - tail_us, self._seed, budget)
+        if found is None:
+            return None
+        end_us = found.end_us
+        sends = tuple(
+            replace(send, start_us=end_us - send.end_us, end_us=end_us - send.start_us)
+            for send in reversed(found.sends)
+        )
+        return Decided(sends, dict.fromkeys(range(len(items)), 0), end_us + tail_us)
+
+    def _leaving(self, plan: Plan) -> Leaving:
+        """How chunks leave every node: what follows each group on its way out."""
+        turns = [(group, shift) for group in range(len(plan.sizes)) for shift in range(1, self._nodes.num)]
+        link = int(self._nodes.ways[plan.out, plan.into][0, 1])
+        topology = self._problem.topology
+        tails, tail = {}, 0.0
+        for group, shift in reversed(turns):
+            body = float(topology.beta_us_per_mb[link] * self._problem.chunk_mb) * plan.sizes[group]
+            tail += body + float(topology.alpha_us[link])
+            tails[group, shift] = tail
+        return Leaving(plan.out, plan.sizes, tails)
+
+    def _items_that_leave(self, node: int, parts: int) -> list[Item]:
+        """The chunks that cross; those that start at a rank and go to the same nodes are in a few parts."""
+        shifts: dict[int, set[int]] = defaultdict(set)
+        for shift in range(1, self._nodes.num):
+            for chunk in self._crossing.chunks[node, shift].tolist():
+                shifts[chunk].add(shift)
+        alike: dict[tuple[int, frozenset[int]], list[int]] = defaultdict(list)
+        for chunk, to in shifts.items():
+            alike[self._source(chunk), frozenset(to)].append(chunk)
+        return [
+            Item(part, ((place, 0.0),), frozenset(), to)
+            for (place, to), chunks in sorted(
+                alike.items(), key=lambda each: (each[0][0], sorted(each[0][1]))
+            )
+            for part in _in_parts(chunks, parts)
+        ]
+
+    def _source(self, chunk: int) -> int:
+        return self._place[int(self._problem.collective.source[chunk])][1]
+
+    def _crossed(self, plan: Plan, gathered: list[tuple[list[Item], Decided]]) -> list[_Group]:
+        """The groups of all nodes, each as soon as its chunks and its ports are there."""
+        ports, links = Ports(self._problem), self._nodes.ways[plan.out, plan.into]
+        found = []
+        for number, size in enumerate(plan.sizes):
+            for shift in range(1, self._nodes.num):
+                for node, (items, decided) in enumerate(gathered):
+                    chosen = [
+                        index
+                        for index, item in enumerate(items)
+                        if shift in item.shifts and decided.group[index] == number
+                    ]
+                    ready = _there_us(items, decided, self._nodes, plan.out)
+                    link = int(links[node, (node + shift) % self._nodes.num])
+                    start = max(ports.ready(link), *(ready[index] for index in chosen))
+                    chunks = tuple(sorted(chunk for index in chosen for chunk in items[index].chunks))
+                    end = ports.place(link, size, start)
+                    to = (node + shift) % self._nodes.num
+                    found.append(_Group(Decision(chunks, link), to, start, end))
+        return found
+
+    def _items_that_came(self, groups: list[_Group], node: int, plan: Plan, parts: int) -> list[Item]:
+        """What came to a node, in a few parts each of what came together and wants the same."""
+        items = []
+        for group in groups:
+            if group.node != node:
+                continue
+            alike: dict[frozenset[int], list[int]] = defaultdict(list)
+            for chunk in group.decision.chunks:
+                alike[self._wanted_in(chunk, node)].append(chunk)
+            for wanted, chunks in sorted(alike.items(), key=lambda each: sorted(each[0])):
+                if wanted - {plan.into}:
+                    starts = ((plan.into, group.end_us),)
+                    items += [Item(part, starts, wanted) for part in _in_parts(chunks, parts)]
+        return items
+
+    def _wanted_in(self, chunk: int, node: int) -> frozenset[int]:
+        places = (self._place[rank] for rank in self._wanted[chunk])
+        return frozenset(place for other, place in places if other == node)
+
+    def _items_that_stay(self, node: int, leave: list[Item], gather: Decided) -> list[Item]:
+        """The node's own chunks that are still wanted inside; they start wherever they already came."""
+        starts: dict[int, dict[int, float]] = {}
+        for chunk in np.flatnonzero(
+            np.isin(self._problem.collective.source, self._nodes.ranks[node])
+        ).tolist():
+            starts[chunk] = {self._source(chunk): 0.0}
+        for send in gather.sends:
+            for index in send.items:
+                for chunk in leave[index].chunks:
+                    starts[chunk][self._nodes.inside[send.link].dst] = send.end_us
+        alike: dict[tuple[tuple[tuple[int, float], ...], frozenset[int]], list[int]] = defaultdict(list)
+        for chunk, places in starts.items():
+            wanted = self._wanted_in(chunk, node) - set(places)
+            if wanted:
+                alike[tuple(sorted(places.items())), wanted].append(chunk)
+        return [Item(tuple(chunks), places, wanted) for (places, wanted), chunks in alike.items()]
+
+    def _decisions(
+        self, node: int, items: list[Item], decided: Decided
+    ) -> Iterator[tuple[float, float, Decision]]:
+        for send in decided.sends:
+            chunks = tuple(sorted(chunk for index in send.items for chunk in items[index].chunks))
+            yield send.start_us, send.end_us, Decision(chunks, int(self._nodes.links[node, send.link]))
+
+
+def _in_parts(chunks: list[int], parts: int) -> list[tuple[int, ...]]:
+    """The chunks in so many parts of about one size, or each alone."""
+    return [tuple(part.tolist()) for part in np.array_split(chunks, min(parts, len(chunks)))]
+
+
+def _there_us(items: list[Item], decided: Decided, nodes: Nodes, place: int) -> list[float]:
+    """When each item is at a place, by what was decided."""
+    ready = [min((when for at, when in item.starts if at == place), default=0.0) for item in items]
+    for send in decided.sends:
+        if nodes.inside[send.link].dst == place:
+            for index in send.items:
+                ready[index] = send.end_us
+    return ready
