@@ -24,7 +24,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taccl.encoding.core.budget import Budget
@@ -58,6 +58,10 @@ class Item:
     wanted: frozenset[int]
     shifts: frozenset[int] = frozenset()
 
+    def later(self, by_us: float) -> Item:
+        """The item, there so much later."""
+        return replace(self, starts=tuple((place, when + by_us) for place, when in self.starts))
+
 
 @dataclass(frozen=True)
 class Leaving:
@@ -86,6 +90,13 @@ class Decided:
     group: dict[int, int]
     end_us: float
 
+    def later(self, by_us: float) -> Decided:
+        """The same, so much later."""
+        sends = tuple(
+            replace(send, start_us=send.start_us + by_us, end_us=send.end_us + by_us) for send in self.sends
+        )
+        return Decided(sends, self.group, self.end_us + by_us)
+
 
 @dataclass(frozen=True)
 class Around:
@@ -96,6 +107,32 @@ class Around:
     shares: Sequence[bool]
     max_group: int
     ticks: Ticks
+
+
+def backwards(around: Around) -> tuple[Around, Sequence[int]]:
+    """The node with its links turned round, and the link that each of its links is when turned back.
+
+    Where the node turned round is the node itself, that is what it says: what is decided for the one, to
+    spread, is so for the other, to gather.
+    """
+    ends = [(link.src, link.dst) for link in around.links]
+    back = replace(around, links=[link.reversed for link in around.links])
+    if len(set(ends)) < len(ends) or _described(back) != _described(around):
+        return back, range(len(ends))
+    return around, [ends.index((dst, src)) for src, dst in ends]
+
+
+def _described(around: Around) -> tuple[set[object], set[object]]:
+    """A node, with each port told by the links that use it."""
+    links = [
+        (link.src, link.dst, link.alpha_us, link.cost_us, shares)
+        for link, shares in zip(around.links, around.shares, strict=True)
+    ]
+    users: dict[int, set[object]] = defaultdict(set)
+    for link, told in zip(around.links, links, strict=True):
+        for port in link.ports:
+            users[port].add(told)
+    return set(links), {frozenset(each) for each in users.values()}
 
 
 @dataclass(eq=False)
@@ -200,12 +237,13 @@ class _Model:
         return int(self._ticks.of(link.alpha_us)), int(self._ticks.of(link.cost_us))
 
     def _mine(self, index: int) -> list[int]:
-        """The items that may go over a link."""
+        """The items that may go over a link; one that needs to go nowhere stays, even where it costs nothing."""
         dst = self._around.links[index].dst
         return [
             number
             for number, item in enumerate(self._items)
-            if all(place != dst for place, _ in item.starts)
+            if self._needs(number)
+            and all(place != dst for place, _ in item.starts)
             and dst in self._head[number]
             and self._around.links[index].src in self._head[number]
             and len(item.chunks) <= self._around.max_group
