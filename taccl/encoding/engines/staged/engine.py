@@ -155,7 +155,7 @@ class _Search:
         decisions = [(group.start_us, group.end_us, group.decision) for group in groups]
         for node, (leave, gather) in enumerate(gathered):
             come = self._items_that_came(groups, node, plan, parts)
-            spread = self._decided(come)
+            spread = self._decided(come, self.best_us)
             if spread is None:
                 return None
             stay = self._items_that_stay(node, leave, gather)
@@ -168,19 +168,21 @@ class _Search:
     def _gathered(self, node: int, plan: Plan, parts: int) -> tuple[list[Item], Decided] | None:
         """How what leaves a node comes to its way out: the best so far, in so many parts or in fewer."""
         key = node, plan.out, plan.sizes
-        items = self._items_that_leave(node, parts)
-        decided = self._decided(items, self._leaving(plan))
-        before = self._best_gathered.get(key)
-        if decided is not None and (before is None or decided.end_us < before[1].end_us):
-            self._best_gathered[key] = before = items, decided
-        return before if before is not None and self._is_in_time(before[1]) else None
+        items, best = self._items_that_leave(node, parts), self._best_gathered.get(key)
+        before_us = self.best_us if best is None else min(best[1].end_us, self.best_us)
+        decided = self._decided(items, before_us, self._leaving(plan))
+        if decided is not None:
+            self._best_gathered[key] = best = items, decided
+        return best if best is not None and best[1].end_us < self.best_us - TOLERANCE_US else None
 
-    def _decided(self, items: Sequence[Item], leaving: Leaving | None = None) -> Decided | None:
-        """What CP-SAT finds for a node, once for all nodes in which the same has to be done."""
+    def _decided(
+        self, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
+    ) -> Decided | None:
+        """What CP-SAT finds for a node before a moment, once for all nodes in which the same has to be done."""
         if not items:
             return Decided((), {}, 0.0)
         if leaving is None or len(leaving.sizes) > 1 or not self._around.is_serial:
-            return self._decided_once(self._around, items, self.best_us, leaving)
+            return self._decided_once(self._around, items, before_us, leaving)
         # One group: read backwards, what it gathers is a spread from where it leaves, and CP-SAT, which
         # decides what is early first, finds better ones.
         tail_us = max(leaving.tails_us.values())
@@ -189,7 +191,7 @@ class _Search:
             Item(item.chunks, ((leaving.place, 0.0),), frozenset(place for place, _ in item.starts))
             for item in (items[number] for number in moving)
         ]
-        found = self._decided_once(self._back, turned, self.best_us - tail_us)
+        found = self._decided_once(self._back, turned, before_us - tail_us)
         if found is None:
             return None
         sends = tuple(
@@ -226,9 +228,6 @@ class _Search:
         if decided is None or decided.end_us >= room_us - TOLERANCE_US:
             return None
         return decided.later(from_us)
-
-    def _is_in_time(self, decided: Decided) -> bool:
-        return decided.end_us < self.best_us - TOLERANCE_US
 
     def _leaving(self, plan: Plan) -> Leaving:
         """How chunks leave every node: what follows each group on its way out."""
