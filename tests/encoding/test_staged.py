@@ -11,13 +11,13 @@ from small_problems import Link, machine
 
 from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.in_node import Around, Item, Leaving, Placed, decide
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.staged import serves, staged
 from taccl.encoding.engines.staged.crossing import crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.model import Around, Item, Leaving, Placed, decide
 from taccl.encoding.engines.staged.nodes import Inside, equal_nodes
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology

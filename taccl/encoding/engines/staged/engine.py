@@ -1,6 +1,6 @@
 """Plans tried one after another: the node's way out, the groups, the spread, and what stays in the node.
 
-For each plan (`crossing`) CP-SAT decides in each node (`model`)
+For each plan (`crossing`) CP-SAT decides in each node (`core.in_node`)
 
 1. how what leaves comes to the way out, and in which group each chunk leaves, for the earliest end of all;
 2. when what came from other nodes is where it is wanted: chunks that want the same travel in few parts first,
@@ -21,6 +21,7 @@ import numpy as np
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.in_node import Around, Decided, Item, Leaving, Placed, backwards, decide
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
@@ -28,7 +29,6 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.staged.crossing import Crossing, Plan, crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.model import Around, Decided, Item, Leaving, Placed, backwards, decide
 from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
 from taccl.encoding.instance import Instance
@@ -178,7 +178,7 @@ class _Search:
     def _decided(
         self, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
     ) -> Decided | None:
-        """What CP-SAT finds for a node before a moment, once for all nodes in which the same has to be done."""
+        """What CP-SAT finds that ends before a moment, once for all nodes that have the same to do."""
         if not items:
             return Decided((), {}, 0.0)
         if leaving is None or len(leaving.sizes) > 1 or not self._around.is_serial:
