@@ -36,6 +36,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: In how many parts chunks travel that came together and want the same, one round after the other.
 _PARTS = (1, 2, 3, 8)
+#: How much later a plan has its turn than the one before it, as a power of its place.
+_LATER = 1.5
 #: More ways of an item over a link are more than CP-SAT decides in seconds.
 _MOST_WAYS = 1_500
 #: More pairs of places that have links between nodes are too many to try.
@@ -95,7 +97,7 @@ def _in_turns(plans: Sequence[Plan]) -> list[tuple[Plan, int]]:
     numbers of parts before the second plan, would use up the time on one of the two.
     """
     turns = [
-        ((rank + 1) * (turn + 1), turn, plan, parts)
+        ((rank + 1) ** _LATER * (turn + 1), turn, plan, parts)
         for rank, plan in enumerate(plans)
         for turn, parts in enumerate(_PARTS)
     ]
