@@ -71,6 +71,7 @@ class ChunkSearch(Generic[Stated]):
         can_be_used: Callable[[Schedule], object] | None,
         budget: Budget | None = None,
         searcher: Searcher | None = None,
+        chunk_bytes: int = 1,
     ) -> None:
         self._searcher = Alone() if searcher is None else searcher
         self._began = time.monotonic()
@@ -89,7 +90,7 @@ class ChunkSearch(Generic[Stated]):
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
         engine_asked_for(self._instance, options.engine)
-        self._untried = candidates(self._coarsest.problem)
+        self._untried = candidates(self._coarsest.problem, chunk_bytes)
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
         self._ahead: dict[int, tuple[Stated, Instance]] = {}
