@@ -178,8 +178,8 @@ def _switch_groups_agree(subject: Subject) -> None:
         if row:
             buffer, group = row[0]
             message = (
-                f"makes the switch channel of the ranks {_listed(group)} on {buffer.value} when not all of them "
-                "make the same: they all wait for ever, or each has other memory there"
+                f"makes the switch channel of the ranks {_listed(group)} on {buffer.value} when not all of "
+                "them make the same: they all wait for ever, or each has other memory there"
             )
             hint = (
                 "list the same ranks in the same order and the same buffer on all members, and channels in "
