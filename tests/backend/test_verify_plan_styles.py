@@ -168,8 +168,8 @@ STYLES = {
     "a pipeline with two places of scratch": Style(
         "allgather",
         (1, 2, 2),
-        "copy i0 > o{me}\npipeline turns=32/1\n  rlxsignal m0\n  rlxwait m0\n  nop\n  put m i0 > R2:0\n  nop\n"
-        "  signal m0\n  wait m0\n  nop\n  copy s0 > o{you}\n  nop",
+        "copy i0 > o{me}\npipeline turns=32/1\n  rlxsignal m0\n  rlxwait m0\n  nop\n  put m i0 > R2:0\n"
+        "  nop\n  signal m0\n  wait m0\n  nop\n  copy s0 > o{you}\n  nop",
         ("  rlxsignal m0\n  rlxwait m0\n", ""),
         "race",
     ),
