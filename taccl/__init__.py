@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from taccl.collective import Collective
     from taccl.collectives import make_collective
     from taccl.converted import ConvertedFile, convert_file
+    from taccl.deployed import Deployment, deploy
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
     from taccl.explained import Explanation, explain
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from taccl.result import Result
     from taccl.schedule import Schedule, read_schedule
     from taccl.schemas import json_schema
-    from taccl.simulated import SimulatedFile, simulate_file
+    from taccl.simulated import simulate_file
+    from taccl.simulated_result import SimulatedFile
     from taccl.sketch import Sketch, load_sketch
     from taccl.stated import StatedProblem
     from taccl.topologies import PhysicalTopology, load_topology
@@ -45,6 +47,7 @@ __all__ = [
     "Bounds",
     "Collective",
     "ConvertedFile",
+    "Deployment",
     "Explanation",
     "Frontier",
     "MachineCheck",
@@ -63,6 +66,7 @@ __all__ = [
     "bounds",
     "check_machine",
     "convert_file",
+    "deploy",
     "explain",
     "fit_measured",
     "json_schema",
@@ -82,6 +86,7 @@ _HOME = {
     "Bounds": "proofs",
     "Collective": "collective",
     "ConvertedFile": "converted",
+    "Deployment": "deployed",
     "Explanation": "explained",
     "Frontier": "frontier",
     "MachineCheck": "machine_check",
@@ -93,13 +98,14 @@ _HOME = {
     "Result": "result",
     "Schedule": "schedule",
     "SearchOptions": "encoding.core.options",
-    "SimulatedFile": "simulated",
+    "SimulatedFile": "simulated_result",
     "Sketch": "sketch",
     "StatedProblem": "stated",
     "TacclError": "errors",
     "bounds": "proofs",
     "check_machine": "machine_check",
     "convert_file": "converted",
+    "deploy": "deployed",
     "explain": "explained",
     "fit_measured": "measured",
     "json_schema": "schemas",

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: However long it took to state a problem, so much of the time limit is for the search.
 _LEAST_FOR_SEARCH_S = 1.0
+#: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
+_PLANS_TIE = 0.005
 #: Reasons that are written out.
 _FINDINGS = 8
 
@@ -106,7 +108,8 @@ def synthesize(
         parallel copies of the program share each chunk.
     thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
         All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
-        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`.
+        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`. Plans for
+        MSCCL++ are predicted on every machine, by its links alone where it says nothing else.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
@@ -165,15 +168,22 @@ def synthesize_request(
     name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
     ways = _ways(output, target, network.topology, lowering)
+    executor = network.topology.executor
     stated = stated_problem(resolved, request.symmetry, network, ways[0].served)
-    is_predicted = _is_predicted(target, stated.problem, network.topology, lowering)
+    is_predicted = _can_be_predicted(target, output, network.topology) and _is_possible(
+        target, stated.problem, lowering
+    )
     if output.xml:  # fail now, and not after the search
         target.check_problem(stated.problem, lowering)
 
     @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
     def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
         made_so = replace(
-            lowering, protocol=way.protocol, instances=way.instances, thread_blocks=way.thread_blocks
+            lowering,
+            protocol=way.protocol,
+            instances=way.instances,
+            thread_blocks=way.thread_blocks,
+            network=network.topology,
         )
         return target.lower(schedule, made_so)
 
@@ -181,14 +191,16 @@ def synthesize_request(
         request=replace(request, target=target, size=resolved.size_bytes),
         resolved=resolved,
         network=network,
-        can_be_used=lowered if output.xml and not is_predicted else None,
+        can_be_used=lowered if output.xml and (not is_predicted or target.as_plan is not None) else None,
         searcher=Alone() if sharing is None else sharing,
         several=is_predicted,
+        chunk_bytes=target.limits.chunk_bytes if output.xml else 1,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:
         predictor = Predictor(network.topology, lowered)
-        choice = choose_file(searching, predictor, ways, left, MODEL_ERROR, on_progress)
+        error = MODEL_ERROR if target.as_plan is None else _PLANS_TIE
+        choice = choose_file(searching, predictor, ways, left, error, on_progress, executor is not None)
     else:
         choice = unpredicted(searching(ways[0], left, None, on_progress))
     result = Result(
@@ -215,7 +227,7 @@ def synthesize_request(
         blocks_per_gpu=choice.blocks_per_gpu,
         execution=choice.execution,
         files_tried=choice.files_tried,
-        machine=None if network.topology.executor is None else network.topology,
+        machine=None if executor is None else network.topology,
     )
     return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way))
 
@@ -290,17 +302,20 @@ def _ways(
     output: OutputOptions, target: AnyTarget, network: LogicalTopology, lowering: LoweringOptions
 ) -> tuple[Way, ...]:
     """The ways to make the file: as asked, and where that is open and can be predicted, all there are."""
-    if network.executor is None or target.as_program is None:
+    if not _can_be_predicted(target, output, network):
         return (Way(lowering.protocol, lowering.instances, lowering.thread_blocks),)
     return ways_to_try(network.executor, target, output)
 
 
-def _is_predicted(
-    target: AnyTarget, problem: Problem, network: LogicalTopology, lowering: LoweringOptions
-) -> bool:
-    """Whether there are predicted times: of programs of thread blocks, on a machine with an executor."""
-    if network.executor is None or target.as_program is None:
-        return False
+def _can_be_predicted(target: AnyTarget, output: OutputOptions, network: LogicalTopology) -> bool:
+    """Whether files have a time: programs where the machine has an executor, plans on any machine."""
+    if network.executor is not None:
+        return target.as_program is not None or target.as_plan is not None
+    return target.as_plan is not None and output.xml
+
+
+def _is_possible(target: AnyTarget, problem: Problem, lowering: LoweringOptions) -> bool:
+    """Whether nothing is known that keeps a problem from having a file."""
     try:
         target.check_problem(problem, lowering)
     except TacclError:

@@ -16,6 +16,7 @@ from taccl.backend.targets import target_of_file
 from taccl.backend.verify_plan import verify_plan_text
 from taccl.errors import TacclError, VerificationError
 from taccl.files import read_bytes, write_atomically
+from taccl.schemas import stamped
 
 _FINDINGS = 5
 
@@ -26,11 +27,12 @@ class ConvertedFile:
 
     Parameters
     ----------
-    program : what is in the file.
+    path, program : the file, and what is in it.
     plan, text : the plan, verified, and its file.
     notes : what it does otherwise than the file says.
     """
 
+    path: str
     program: Program
     plan: ExecutionPlan
     text: str
@@ -39,6 +41,31 @@ class ConvertedFile:
     def write(self, path: str | Path) -> None:
         """Put it into a file: all of it, or nothing at all. Raises `FileError`."""
         write_atomically(path, self.text)
+
+    def to_dict(self, written: str | Path) -> dict[str, object]:
+        """What `taccl convert --json` prints: plain values, in units by their keys.
+
+        Parameters
+        ----------
+        written : the file that it was put into.
+        """
+        plan = self.plan
+        return stamped(
+            "taccl.convert/1",
+            {
+                "file": self.path,
+                "written": str(written),
+                "name": plan.name,
+                "collective": plan.collective,
+                "ranks": plan.num_ranks,
+                "in_place": plan.in_place,
+                "min_bytes": plan.min_bytes,
+                "max_bytes": plan.max_bytes,
+                "thread_blocks": plan.num_blocks,
+                "operations": plan.num_operations,
+                "notes": list(self.notes),
+            },
+        )
 
 
 def convert_file(
@@ -101,7 +128,7 @@ def convert_file(
     notes = list(_notes(program, plan))
     if not report.ok:
         notes.append("the file hangs where queues between ranks are full; a plan has none, and ends")
-    return ConvertedFile(program, plan, text, tuple(notes))
+    return ConvertedFile(str(path), program, plan, text, tuple(notes))
 
 
 def _nodes(ranks: int, per_node: int | None) -> list[int]:

@@ -1,6 +1,7 @@
 """A program on a machine that says what executing costs: its time, and what no such program can beat.
 
-It knows programs, problems and bounds; it knows no files. The model is in docs/cost-model.md, "The executor".
+It knows programs, one-sided plans, problems and bounds; it knows no files. The model is in
+docs/cost-model.md, "The executor".
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.simulate.matched import hang
-from taccl.backend.simulate_plan import moves_only_packets
+from taccl.backend.simulate_plan import moves_only_packets, simulate_plan
 from taccl.encoding.bounds import Proof, all_bounds, known_bounds, lower_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import LATENCY
@@ -85,6 +87,24 @@ def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) ->
         run = prepared.run(executor, protocol.value, size_bytes, rounds=min(run.rounds, _MOST_ROUNDS))
     time_us = run.time_us if run.executed_rounds == run.rounds else max(run.time_us, bound.value_us)
     return Execution(time_us, chunk_mb, costs.launch_us, run.rounds, bound)
+
+
+def execute_plan(plan: ExecutionPlan, problem: Problem, bound: Proof | None = None) -> Execution:
+    """One call of a one-sided plan on the problem's network; by links alone where that has no executor.
+
+    Parameters
+    ----------
+    problem : what the plan answers, with chunks as fine as its own, or coarser.
+    bound : its `plan_bound`, where that is known: plans of one protocol have one.
+
+    Raises
+    ------
+    TopologyError : the executor does not know the protocol, or no link joins two ranks.
+    VerificationError : the plan hangs.
+    """
+    chunk_mb = problem.size_bytes / MB / message_chunks(plan)
+    run = simulate_plan(plan, problem.topology, chunk_mb)
+    return Execution(run.time_us, chunk_mb, run.launch_us or 0.0, 1, bound or plan_bound(problem, plan))
 
 
 def executed_bound(problem: Problem, program: Program, protocol: str) -> Proof:

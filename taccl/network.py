@@ -63,6 +63,8 @@ class LogicalTopology:
         own contribution and those that come. One that cannot passes a part on as it is.
     may_copy : shape (num_ranks,) or None for all; whether a rank can make several of one chunk: keep it and
         pass it on, or pass it on to several. One that cannot does one of these, once.
+    domain_of : shape (num_ranks,) or None for `node_of`; ranks of one number reach each other's memory: what
+        joins them passes no NIC, although they may be of several nodes. Engines know nothing of it.
     executor : what executing costs beside the links, where the machine says so. Engines and the cost model's
         bounds know nothing of it.
 
@@ -86,6 +88,7 @@ class LogicalTopology:
     is_helper: BoolArray | None = None
     may_sum: BoolArray | None = None
     may_copy: BoolArray | None = None
+    domain_of: IntArray | None = None
     executor: Executor | None = None
 
     def __post_init__(self) -> None:
@@ -133,6 +136,11 @@ class LogicalTopology:
         if any(len(set(ports)) < len(ports) for ports in self.ports):
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
         check_occupancy(self.occupancy)
+        if self.domain_of is not None:
+            domain_of = column(self.domain_of, "domain_of", TopologyError, kinds="iu")
+            if len(domain_of) != self.num_ranks:
+                raise TopologyError(f"domain_of of {self.name!r} has not one entry for each rank")
+            object.__setattr__(self, "domain_of", domain_of)
         if self.port_betas is not None:
             self._check_port_betas(self.port_betas)
             if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
@@ -294,6 +302,11 @@ class LogicalTopology:
         position = np.repeat(np.arange(len(many)), many)
         within = np.arange(len(position)) - np.repeat(np.cumsum(many) - many, many)
         return position, first[position] + within
+
+    @property
+    def memory_of(self) -> IntArray:
+        """Shape (num_ranks,); ranks of one number reach each other's memory."""
+        return self.node_of if self.domain_of is None else self.domain_of
 
     @cached_property
     def internode(self) -> BoolArray:

@@ -30,7 +30,7 @@ class OutputOptions:
     thread_blocks : `two-way` blocks may send and receive; of `one-way` blocks each does one of the two.
         All three may be left open, as None or `auto`: then what is predicted fastest is chosen where the
         machine says what executing costs; elsewhere it is the target's usual protocol, 1 instance and
-        `two-way`.
+        `two-way`. Of one-sided plans, protocol and thread blocks are chosen so on every machine.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
     Raises

@@ -59,7 +59,8 @@ class Result:
     asked_for_file : whether there was to be a file.
     protocol, instances, thread_blocks : of the file.
     blocks_per_gpu, execution : the most thread blocks on any GPU, and a call of the file as the machine's
-        executor runs it; None where the machine does not say what executing costs.
+        executor runs it; a plan for MSCCL++ also by links alone. None where nothing is predicted: where the
+        machine does not say what executing costs.
     files_tried : the protocols and instances that were compared, where they were open.
     machine : its network as it is, where the schedule's costs are those of thread blocks.
     scheduler, tasks : the address of the cluster that searched as well, and what became of its tasks.

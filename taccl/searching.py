@@ -35,6 +35,7 @@ class Searching:
     `can_be_used` : raises TacclError where no file can hold a schedule; None: that is found out later.
     `searcher` : who carries out the searches.
     `several` : whether to hand over also what is not the best by the costs of the problem.
+    `chunk_bytes` : where the number of chunks is open, chunks are multiples of so many bytes.
     """
 
     request: Request
@@ -43,6 +44,7 @@ class Searching:
     can_be_used: Callable[[Schedule, Way], object] | None
     searcher: Searcher
     several: bool
+    chunk_bytes: int = 1
 
     def __call__(
         self,
@@ -105,6 +107,7 @@ class Searching:
             None if usable is None else lambda schedule: usable(schedule, way),
             budget,
             self.searcher,
+            self.chunk_bytes,
         )
         return Searched(
             way, choice.stated, choice.found, choice.all_found, choice.tried, self.resolved.notes, choice.note

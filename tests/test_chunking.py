@@ -54,6 +54,7 @@ def test_numbers_are_tried_that_cut_the_size_into_equal_chunks_of_some_size() ->
     assert candidates(stated(1, size=10 * 1025).problem) == [1, 2, 5, 10]
     assert candidates(stated(1, size=5).problem) == [1]
     assert candidates(stated(1, size=4096).problem) == [1, 2, 4]
+    assert candidates(stated(1, size=96 * 1024).problem, 16 * 1024) == [1, 2, 3, 6]
     assert candidates(stated(1, size=2**30, collective="broadcast").problem)[-1] <= 1024
 
 

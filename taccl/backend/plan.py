@@ -254,6 +254,16 @@ class ExecutionPlan:
         return len(self.ranks)
 
     @property
+    def num_blocks(self) -> int:
+        """Thread blocks of all ranks."""
+        return sum(len(rank.blocks) for rank in self.ranks)
+
+    @property
+    def num_operations(self) -> int:
+        """Operations of all ranks; those inside pipelines are not counted."""
+        return sum(len(block.operations) for rank in self.ranks for block in rank.blocks)
+
+    @property
     def moves_packets(self) -> bool:
         """Whether scratch holds packets."""
         return self.protocol == "LL"

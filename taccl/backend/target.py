@@ -16,6 +16,7 @@ from taccl.arguments import shown
 from taccl.collective import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.executor import Executor
+from taccl.network import LogicalTopology
 from taccl.problem import NO_LIMIT, Feature, Problem
 from taccl.schedule import Schedule
 
@@ -38,11 +39,13 @@ class TargetLimits:
     max_group : chunks that travel as one send; the problem gets its `max_group` from here.
     ranks : ranks of a program.
     instances : parallel copies of a program.
+    chunk_bytes : chunks are multiples of so many bytes; where their number is open, no others are tried.
     """
 
     max_group: int | None = None
     ranks: int | None = None
     instances: int | None = None
+    chunk_bytes: int = 1
 
 
 #: Whether a thread block may have a peer to send to and one to receive from, or only one of the two.
@@ -60,6 +63,7 @@ class LoweringOptions:
     instances : parallel copies of the program, which share each chunk.
     thread_blocks : whether a thread block may both send and receive; for files that have thread blocks.
     executor : what executing costs on the machine; None: not known, as if local copies and sums took no time.
+    network : of the machine as it is, for a target that weighs one file against another; None: not known.
     min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
     name : what the program is called.
     """
@@ -68,6 +72,7 @@ class LoweringOptions:
     instances: int = 1
     thread_blocks: ThreadBlocks = "two-way"
     executor: Executor | None = None
+    network: LogicalTopology | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
     name: str = "taccl"

@@ -1,4 +1,4 @@
-"""How a schedule becomes a file on a machine that says what executing costs: by predicted time.
+"""How a schedule becomes a file where files can be predicted: by predicted time.
 
 A protocol and a number of instances set the costs that engines see, and which schedule is best depends on
 these. So a schedule is searched for under the costs of one way to make the file, lowered in every way and

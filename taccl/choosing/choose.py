@@ -100,11 +100,13 @@ def choose_file(
     options: SearchOptions,
     error: float,
     on_progress: Observer | None = None,
+    costs_differ: bool = True,
 ) -> FileChoice[Stated]:
     """The way to make the file, and the schedule for it, with the least predicted time.
 
     Within `error`, the fewest thread blocks win. Budget and gap are those of `options`; the gap is of each
-    search. One way is searched for with all the time, as if it were no choice.
+    search. One way is searched for with all the time, as if it were no choice; so is the first where engines
+    see the same costs whatever the way is (`costs_differ`).
 
     Raises
     ------
@@ -112,6 +114,7 @@ def choose_file(
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
     rounds = _Rounds(search, predictor, ways, options, error, on_progress)
+    rounds.searches_once = len(ways) == 1 or not costs_differ
     try:
         rounds.run()
     except KeyboardInterrupt:
@@ -139,10 +142,11 @@ class _Rounds(Generic[Stated]):
         self._told_us: dict[Way, float] = {}
         self.searches: list[Searched[Stated]] = []
         self.interrupted = False
+        self.searches_once = len(ways) == 1
         self._is_searched = False  # as was asked: the first look is not
 
     def run(self) -> None:
-        if len(self._ways) == 1:
+        if self.searches_once:
             self._search_for(self._ways[0], _ALONE)
             return
         self._look()
@@ -189,7 +193,7 @@ class _Rounds(Generic[Stated]):
 
     def _predict(self, searched: Searched[Stated]) -> None:
         """What the files of a search would take; of the best schedule at least the way it was made for."""
-        budget = self._budget.share(_PREDICT if len(self._ways) > 1 else 1.0)
+        budget = self._budget.share(1.0 if self.searches_once else _PREDICT)
         if not self._predictor.predictions:
             self._predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
         predictor, schedules = self._predictor, _distinct(searched)
@@ -208,8 +212,11 @@ class _Rounds(Generic[Stated]):
     def _worth_it(self, way: Way, schedule: Schedule) -> list[Way]:
         """The ways that are not much slower than the best, those that nothing is known of, and this one.
 
-        What others were too large for is tried again with a schedule that needs less.
+        What others were too large for is tried again with a schedule that needs less. Where engines saw the
+        costs of no way, a schedule that is slow in one may be the best in another: all are tried.
         """
+        if self.searches_once:
+            return list(self._ways)
         best = self._predictor.by_way()
         promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
         promising |= self._predictor.may_fit(schedule)
@@ -231,7 +238,7 @@ class _Rounds(Generic[Stated]):
             told_us = self._told_us.get(way, math.inf)
             improved = progress.time_us is not None and progress.time_us < told_us
             self._told_us[way] = min(told_us, progress.time_us or math.inf)
-            stage = progress.stage if len(self._ways) == 1 else f"{progress.stage}, {way}"
+            stage = progress.stage if self.searches_once else f"{progress.stage}, {way}"
             elapsed_s = start_s + progress.elapsed_s
             answer = self._on_progress(replace(progress, stage=stage, elapsed_s=elapsed_s, improved=improved))
             self.interrupted = self.interrupted or answer == STOP
@@ -294,7 +301,8 @@ class _Rounds(Generic[Stated]):
             if each is winner:
                 remark = "chosen"
             elif each.time_us <= fastest_us * (1 + self._error):
-                remark = "no faster within the model's error, and no fewer thread blocks"
+                within = " within the model's error" if self._error else ""
+                remark = f"no faster{within}, and no fewer thread blocks"
             else:
                 remark = "slower"
             yield each.tried(remark)

@@ -1,6 +1,6 @@
-"""Schedules lowered in several ways, and what each file would take as the machine's executor runs it.
+"""Schedules lowered in several ways, and what each file would take on the machine.
 
-It knows programs and their predicted times; it knows no engine and searches nothing.
+It knows programs, one-sided plans and their predicted times; it knows no engine and searches nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from taccl.backend.lower.instances import cut_in_place
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate_plan import moves_only_packets
 from taccl.backend.target import Lowered, ThreadBlocks
 from taccl.choosing.ways import Way
 from taccl.collectives import COLLECTIVES, make_collective
+from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute
+from taccl.executed import Execution, execute, execute_plan
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -31,6 +34,8 @@ _LOWERING, _EXECUTING = 2e-2, 2e-3
 _EXECUTED_BESIDE = 2.0
 #: Rounds of a call that are executed; the rest goes on as they did.
 _ROUNDS = 128
+#: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
+_EVENTS = 64
 
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
@@ -49,8 +54,8 @@ class FileTried:
     chunks : in each part of the schedule; None, like the times: there is no such file.
     thread_blocks : `two-way` or `one-way`.
     blocks_per_gpu : the most thread blocks on any GPU.
-    predicted_us, lower_bound_us, bound_source : of one call, as the machine's executor runs it, and what no
-        program with this protocol and so many thread blocks beats.
+    predicted_us, lower_bound_us, bound_source : of one call, and what no program with this protocol and so
+        many thread blocks beats (of a one-sided plan: however many).
     remark : what became of it.
     """
 
@@ -125,7 +130,7 @@ class Predictor:
 
     Parameters
     ----------
-    network : of the machine as it is, with its executor.
+    network : of the machine as it is, with its executor if it says one.
     lower : the programs of a schedule, made in one way; raises TacclError where there is no such file.
     """
 
@@ -138,6 +143,7 @@ class Predictor:
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
         self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
+        self._plan_bounds: dict[tuple[bool, bool], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -234,18 +240,25 @@ class Predictor:
             took_s = budget.read_s() - began_s
             self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * way.instances)
             problem = _as_cut(schedule.problem, self._network, way.instances)
-            budget.spend(sum(_EXECUTING * _steps(program) * _ROUNDS for program in programs))
-            protocol = Protocol(way.protocol)
-            runs = [execute(program, problem, 1, protocol) for program in programs]
+            budget.spend(sum(_EXECUTING * _work(program) for program in programs))
+            runs = [self._run(program, problem, way) for program in programs]
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
                 self._too_large.setdefault((id(schedule), way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
-        blocks = max(len(rank.thread_blocks) for program in programs for rank in program.ranks)
+        blocks = max(map(_blocks, programs))
         self.predictions.append(Prediction(way, schedule, blocks, slowest))
         return self.predictions[-1]
+
+    def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
+        if not isinstance(program, ExecutionPlan):
+            return execute(program, problem, 1, Protocol(way.protocol))
+        kind = (program.moves_packets, moves_only_packets(program))  # the bound is for any chunks
+        run = execute_plan(program, problem, self._plan_bounds.get(kind))
+        self._plan_bounds[kind] = run.bound
+        return run
 
 
 def most_connections(schedule: Schedule) -> int:
@@ -262,8 +275,18 @@ def _told(fault: TacclError) -> str:
     return ": ".join((fault.message, *findings))
 
 
-def _steps(program: Program) -> int:
-    return sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
+def _blocks(program: Program | ExecutionPlan) -> int:
+    """The most thread blocks of a rank."""
+    if isinstance(program, ExecutionPlan):
+        return max(len(rank.blocks) for rank in program.ranks)
+    return max(len(rank.thread_blocks) for rank in program.ranks)
+
+
+def _work(program: Program | ExecutionPlan) -> int:
+    """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
+    if isinstance(program, ExecutionPlan):
+        return _EVENTS * sum(len(block.operations) for rank in program.ranks for block in rank.blocks)
+    return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
 
 
 def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Problem:

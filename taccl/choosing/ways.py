@@ -32,12 +32,13 @@ class Way:
         return f"{self.protocol} x {self.instances}{' one-way' if self.thread_blocks == 'one-way' else ''}"
 
 
-def ways_to_try(executor: Executor, target: AnyTarget, asked: OutputOptions) -> tuple[Way, ...]:
+def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptions) -> tuple[Way, ...]:
     """All ways that come into question, by protocol and thread blocks, fewest instances first.
 
     Parameters
     ----------
-    executor : says what protocols cost; one that it does not know cannot be predicted.
+    executor : says what protocols cost; one that it does not know cannot be predicted. None: thread blocks
+        cost nothing, all protocols are known, and one instance is as good as many.
     target : whose protocols there are, the usual one first.
     asked : what the user says of the file; what is open is tried.
 
@@ -45,17 +46,17 @@ def ways_to_try(executor: Executor, target: AnyTarget, asked: OutputOptions) -> 
     ------
     TopologyError : the executor knows no protocol of the target.
     """
-    known = [name for name in target.protocols if name in executor.protocols]
+    known = [name for name in target.protocols if executor is None or name in executor.protocols]
     if asked.asked_protocol is not None:
         known = [target.protocol(asked.asked_protocol)]
-    if not known:
+    if not known and executor is not None:
         raise TopologyError(
             "the machine's executor says nothing about the protocols of the target",
             hint=f"it knows {', '.join(executor.protocols)}; {target.name} has {', '.join(target.protocols)}",
         )
     kind, number = asked.asked_thread_blocks, asked.asked_instances
     kinds = THREAD_BLOCKS if kind is None else (kind,)
-    numbers = (number,) if number is not None else _INSTANCES
+    numbers = (number,) if number is not None else _INSTANCES if executor is not None else (1,)
     most = asked.most_instances(target)
     return tuple(
         Way(name, each, kind) for name in known for kind in kinds for each in numbers if each <= most

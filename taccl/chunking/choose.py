@@ -23,6 +23,7 @@ def choose_chunks(
     can_be_used: Callable[[Schedule], object] | None = None,
     budget: Budget | None = None,
     searcher: Searcher | None = None,
+    chunk_bytes: int = 1,
 ) -> Choice[Stated]:
     """Search the number of chunks, and with most of the time the schedule for the best number.
 
@@ -35,6 +36,7 @@ def choose_chunks(
     can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
     budget : for everything together; None: what the options say.
     searcher : carries out the searches; None: this process alone.
+    chunk_bytes : what a file can hold are chunks of multiples of so many bytes.
 
     Raises
     ------
@@ -44,7 +46,7 @@ def choose_chunks(
     """
     if options.engine != "auto":
         engine_named(options.engine)
-    searching = ChunkSearch(state, options, on_progress, can_be_used, budget, searcher)
+    searching = ChunkSearch(state, options, on_progress, can_be_used, budget, searcher, chunk_bytes)
     try:
         searching.begin_elsewhere()
         searching.first_round()

@@ -10,10 +10,11 @@ _LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
 _MOST_CHUNKS = 1024
 
 
-def candidates(coarsest: Problem) -> list[int]:
+def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
     """1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
 
-    `coarsest` has one chunk where the others have that many.
+    `coarsest` has one chunk where the others have that many; chunks of the others are multiples of so many
+    bytes.
     """
     size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
     least = _LEAST_CHUNK_BYTES[coarsest.topology.occupancy]
@@ -21,6 +22,6 @@ def candidates(coarsest: Problem) -> list[int]:
 
     def cuts_evenly(number: int) -> bool:
         chunk, rest = divmod(size_bytes, number * parts)
-        return number <= _MOST_CHUNKS and not rest and chunk >= least
+        return number <= _MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
 
     return [number for number in numbers if number == 1 or cuts_evenly(number)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from taccl import units
-from taccl.cli.options import FILE
-from taccl.cli.output import claim_outputs, output_name, write_output
+from taccl.cli.options import FILE, json_option
+from taccl.cli.output import claim_outputs, output_name, show_json, write_output
 from taccl.converted import ConvertedFile, convert_file
 
 
@@ -28,7 +28,10 @@ from taccl.converted import ConvertedFile, convert_file
     default=None,
     help="Calls that the plan is for. Default: those of the file; of both, AllReduce and Broadcast in place.",
 )
-def convert(file: Path, output: Path, ranks_per_node: int | None, in_place: bool | None) -> None:
+@json_option
+def convert(
+    file: Path, output: Path, ranks_per_node: int | None, in_place: bool | None, as_json: bool
+) -> None:
     """Make a plan for MSCCL++ (JSON) that does what an MSCCL-XML FILE does.
 
     Both are verified. Exit code 4: FILE is wrong, or the plan is over a limit of MSCCL++; 2: bad input.
@@ -36,21 +39,23 @@ def convert(file: Path, output: Path, ranks_per_node: int | None, in_place: bool
     \b
     taccl convert ag.xml -o ag.json
     """
-    on_stdout = claim_outputs((output,), (file,))
+    on_stdout = claim_outputs((output,), (file,), as_json=as_json)
     converted = convert_file(file, ranks_per_node=ranks_per_node, in_place=in_place)
     write_output(output, converted.text)
+    if as_json:
+        show_json(converted.to_dict(output))
+        return
     for line in _lines(converted, output):
         click.echo(line, err=on_stdout)
 
 
 def _lines(converted: ConvertedFile, output: Path) -> list[str]:
     plan = converted.plan
-    blocks = [block for rank in plan.ranks for block in rank.blocks]
     way = "in place" if plan.in_place else "out of place"
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
     return [
         f"wrote {output_name(output)}: {plan.collective}, {plan.num_ranks} ranks, "
-        f"{len(blocks)} thread blocks, {sum(len(block.operations) for block in blocks)} operations",
+        f"{plan.num_blocks} thread blocks, {plan.num_operations} operations",
         f"  serves calls of {sizes}, {way}",
         *(f"  note: {note}" for note in converted.notes),
     ]

@@ -14,7 +14,7 @@ from taccl.cli.signals import terminated_as_interrupted
 #: loads no solver.
 _COMMANDS = (
     *("synthesize", "explain", "bound", "pareto", "verify"),
-    *("convert", "simulate", "run", "show", "topology", "probe", "sketch", "compile"),
+    *("convert", "deploy", "simulate", "run", "show", "topology", "probe", "sketch", "compile"),
 )
 
 

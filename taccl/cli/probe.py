@@ -11,9 +11,9 @@ from taccl.backend.program import Protocol
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.folders import check_folder
 from taccl.probe import Probe
 from taccl.probe import probe as probe_machine
-from taccl.probe.written import check_folder
 
 
 @click.command()

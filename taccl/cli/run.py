@@ -16,7 +16,7 @@ from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
-from taccl.backend.targets import program_of_file, run_file
+from taccl.backend.targets import plan_of_file, program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
@@ -133,7 +133,14 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     trouble: TacclError | None = None
     calls = []
     try:
-        program = program_of_file(file, read_bytes(file), "run over MPI")
+        content = read_bytes(file)
+        if plan_of_file(file, content) is not None:
+            raise TacclError(
+                "a plan writes into its peers' memory, which processes of MPI do not share",
+                path=file,
+                hint="--ranks-as processes",
+            )
+        program = program_of_file(file, content, "run over MPI")
         calls = [
             make_call(program, **_call_options(options, in_place))
             for in_place in modes_of(program, options["in_place"])

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from taccl import units
+from taccl.backend.execute_plan.run import check_executable
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import (
     Timeline,
     describe_plan,
     describe_program,
     describe_schedule,
+    plan_timeline,
     program_timeline,
     schedule_timeline,
     to_html,
@@ -27,14 +29,14 @@ from taccl.backend.targets import plan_of_file, program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
-from taccl.errors import FileError
+from taccl.errors import FileError, TacclError
 from taccl.files import read_bytes
 from taccl.schedule import is_schedule, read_schedule
 from taccl.schedule.parquet import MAGIC as PARQUET
 
 if TYPE_CHECKING:
     from taccl.backend.simulate import Simulation
-    from taccl.simulated import SimulatedSize
+    from taccl.simulated_result import SimulatedSize
 
 
 @click.command()
@@ -82,23 +84,20 @@ def show(
     size: str | None,
     collective: str | None,
 ) -> None:
-    """Show what FILE does: an MSCCL-XML, a plan for MSCCL++ (as text), or a schedule (JSON or Parquet) that
+    """Show what FILE does: an MSCCL-XML, a plan for MSCCL++, or a schedule (JSON or Parquet) that
     `taccl synthesize --schedule` wrote.
 
     Without --html or --trace it is shown as text. A schedule knows its times; its lower bound is computed
-    again, whatever the file claims. An XML has none: they come
+    again, whatever the file claims. An XML and a plan have none: they come
     from a simulation on --topology or --sketch at --size, or else every step is shown as one unit of time.
     """
     aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
     plan = _plan_in(file)
     if plan is not None:
-        if html is not None or trace is not None:
-            raise click.UsageError("a plan is shown as text; --html and --trace are for an XML or a schedule")
-        for line in _plan_lines(plan, file, machine, rank):
-            click.echo(line)
-        return
-    subject = _schedule(file, machine) if _is_schedule(file) else _program(file, machine)
+        subject = _plan(plan, file, machine)
+    else:
+        subject = _schedule(file, machine) if _is_schedule(file) else _program(file, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):
             click.echo(line)
@@ -158,16 +157,29 @@ def _plan_in(file: Path) -> ExecutionPlan | None:
     return None if content.startswith(PARQUET) else plan_of_file(file, content)
 
 
-def _plan_lines(plan: ExecutionPlan, file: Path, machine: _Machine, rank: int | None) -> Iterable[str]:
+def _plan(plan: ExecutionPlan, file: Path, machine: _Machine) -> _Subject:
     if machine.sketch is None and machine.topology is None:
         if machine != _NOT_GIVEN:
             raise click.UsageError(_NEEDS_MACHINE)
-        return describe_plan(plan, rank)
+        return _Subject(lambda rank: describe_plan(plan, rank), lambda: _untimed(plan, file))
     run, notes = _simulated(file, machine)
-    if not isinstance(run.simulation, PlanSimulation):  # it was written anew since it was read
+    ran = run.simulation
+    if not isinstance(ran, PlanSimulation):  # it was written anew since it was read
         raise FileError("another program writes it", path=file, hint="try again")
-    facts = (*_facts(run, run.simulation), *(("note", note) for note in notes))
-    return describe_plan(plan, rank, run.simulation, facts)
+    facts = _facts(run, ran)
+    told = (*facts, *(("note", note) for note in notes))
+    return _Subject(
+        lambda rank: describe_plan(plan, rank, ran, told), lambda: plan_timeline(plan, ran, facts, notes)
+    )
+
+
+def _untimed(plan: ExecutionPlan, file: Path) -> Timeline:
+    try:
+        check_executable(plan)
+        return plan_timeline(plan)
+    except TacclError as fault:
+        fault.path = str(file)
+        raise
 
 
 def _schedule(file: Path, machine: _Machine) -> _Subject:

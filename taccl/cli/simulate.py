@@ -11,7 +11,8 @@ from taccl.backend.program import Protocol
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, machine_options
 from taccl.cli.output import show_json, show_table
-from taccl.simulated import SimulatedFile, SimulatedSize, simulate_file
+from taccl.simulated import simulate_file
+from taccl.simulated_result import SimulatedFile, SimulatedSize
 
 
 @click.command()

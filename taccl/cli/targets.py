@@ -84,7 +84,7 @@ def protocol_option(command: _Command) -> _Command:
         "--protocol",
         type=_ProtocolName(),
         help="How the runtime moves bytes. Default: auto, what is predicted fastest where the machine has an "
-        "executor, else the target's usual one, Simple for MSCCL-XML.",
+        "executor, and for mscclpp anywhere; else the target's usual one, Simple for MSCCL-XML.",
     )(command)
 
 

@@ -19,9 +19,9 @@ from taccl.backend.verify import verify_text
 from taccl.backend.verify.limits import RUNTIMES
 from taccl.collective import BoolArray
 from taccl.errors import ProgramLimitError, TacclError, TopologyError
+from taccl.folders import write_folder
 from taccl.probe.folder import commands, readme, script
 from taccl.probe.patterns import PATTERNS, Pattern
-from taccl.probe.written import write_folder
 from taccl.schemas import stamped
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.reach import may_reach

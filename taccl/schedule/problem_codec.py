@@ -31,6 +31,7 @@ _TOPOLOGY = (
 )
 #: What is written only where a problem uses it, so files from before are read as they were.
 _PORT_BETAS = "port_betas"
+_DOMAINS = "domain_of"
 _HELPERS = ("is_helper", "may_sum", "may_copy")
 _MOMENTS = ("sizes", "ready_us", "tail_us")
 _LIMITS = ("may_use", "own_first", "link_preference", "spread_load")
@@ -76,7 +77,7 @@ def _topology_values(topology: LogicalTopology) -> dict[str, object]:
         **{name: getattr(topology, name).tolist() for name in _TOPOLOGY[2:7]},
         "ports": [[int(port) for port in ports] for ports in topology.ports],
         "port_names": list(topology.port_names),
-        **_given(topology, _HELPERS),
+        **_given(topology, (*_HELPERS, _DOMAINS)),
     }
     if topology.port_betas is None:
         return values
@@ -84,7 +85,7 @@ def _topology_values(topology: LogicalTopology) -> dict[str, object]:
 
 
 def _topology(fields: Fields) -> LogicalTopology:
-    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS, *_HELPERS))
+    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS, *_HELPERS, _DOMAINS))
     node_of = fields.integers("node_of")
     can = [fields.booleans(name, len(node_of)) if name in fields.values else None for name in _HELPERS]
     src = fields.integers("src")
@@ -105,6 +106,7 @@ def _topology(fields: Fields) -> LogicalTopology:
         is_helper=can[0],
         may_sum=can[1],
         may_copy=can[2],
+        domain_of=fields.integers(_DOMAINS, len(node_of)) if _DOMAINS in fields.values else None,
     )
 
 

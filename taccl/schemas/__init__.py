@@ -23,6 +23,8 @@ SchemaName = Literal[
     "taccl.verify/1",
     "taccl.simulate/1",
     "taccl.run/1",
+    "taccl.convert/1",
+    "taccl.deploy/1",
     "taccl.topology.list/1",
     "taccl.topology.show/1",
     "taccl.topology.check/1",

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from taccl.buildable import MAX_LINKS, check_links
+from taccl.collective import IntArray
 from taccl.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
@@ -55,6 +56,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         port_names=names,
         occupancy=topology.occupancy,
         port_betas=betas,
+        domain_of=_domains(paths, topology, layout),
         executor=topology.executor,
     )
 
@@ -194,6 +196,17 @@ def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
     """The links whose ends both belong to no node."""
     outside = {device.name for device in topology.devices if device.node == NO_NODE}
     return frozenset(number for number, link in enumerate(topology.links) if {link.src, link.dst} <= outside)
+
+
+def _domains(paths: Sequence[Path], topology: PhysicalTopology, layout: Layout) -> IntArray | None:
+    """By rank, its NVLink domain: the nodes that share a switch with its own. None: each node is one."""
+    shared = _into_domains(topology)
+    domain_of = layout.node_of
+    for path in paths if shared else ():
+        here, there = domain_of[path.src_rank], domain_of[path.dst_rank]
+        if here != there and not shared.isdisjoint(path.links):
+            domain_of = np.where(domain_of == max(here, there), min(here, there), domain_of)
+    return None if domain_of is layout.node_of else domain_of
 
 
 def _into_domains(topology: PhysicalTopology) -> frozenset[int]:

@@ -8,6 +8,7 @@ from taccl.backend.plan import (
     Barrier,
     BlockChannels,
     BlockRemotes,
+    Channel,
     ExecutionPlan,
     Operation,
     OpName,
@@ -42,8 +43,9 @@ def without(plan: ExecutionPlan, rank: int, block: int, step: int) -> ExecutionP
 
 
 def mutate(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
-    """What was done, and the plan with that done; perhaps the same, where there was nothing to do."""
-    kind = dice.choice([_operations, _operations, _operations, _operand, _operand, _field, _block, _plan])
+    """What was done (its kind, a colon, and where), and the plan with that done; perhaps the same."""
+    most = [_operations, _operations, _operations, _operand, _operand, _field, _field, _block, _block]
+    kind = dice.choice([*most, _rank, _kinds, _plan])
     return kind(dice, plan)
 
 
@@ -118,10 +120,12 @@ def _operations(dice: random.Random, plan: ExecutionPlan) -> tuple[str, Executio
             chosen = dice.choice(sorted(kin))
             barrier = Barrier(0, 1) if chosen is OpName.BARRIER else None
             some[at] = replace(some[at], name=chosen, barrier=some[at].barrier or barrier)
+        done.append(f"{what} {'a nop' if name == 'nop' else 'an operation'}")
         return f"{what} {at} ({name}) {other}"
 
+    done: list[str] = []
     mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
-    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+    return f"{done[0] if done else 'nothing'}: rank {rank}, block {block}, {' '.join(said)}", mutant
 
 
 def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
@@ -137,11 +141,19 @@ def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPl
         ranges: list[Range] = list(getattr(some[at], key))
         place = dice.randrange(len(ranges))
         each = ranges[place]
-        what = dice.choice(["index", "index", "size", "whose", "order", "fewer"])
+        what = dice.choice(["index", "index", "size", "sizes", "whose", "order", "fewer", "more"])
         if what == "index":
             ranges[place] = replace(each, index=max(0, each.index + dice.choice([-2, -1, 1, 2])))
         elif what == "size":
             ranges[place] = replace(each, size=max(1, each.size + dice.choice([-1, 1])))
+        elif what == "sizes":  # of all ranges alike
+            by = dice.choice([-1, 1])
+            for side in ("sources", "targets"):
+                alike = [replace(one, size=max(1, one.size + by)) for one in getattr(some[at], side)]
+                some[at] = replace(some[at], **{side: tuple(alike)})
+            ranges = list(getattr(some[at], key))
+        elif what == "more":
+            ranges.append(replace(each, index=max(0, each.index + dice.choice([-1, 0, 1]))))
         elif what == "order":
             dice.shuffle(ranges)
         elif what == "fewer" and len(ranges) > 1:
@@ -151,10 +163,12 @@ def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPl
         elif each.remote is not None:
             ranges[place] = replace(each, remote=max(0, each.remote + dice.choice([-1, 1])))
         some[at] = replace(some[at], **{key: tuple(ranges)})
+        done.append(f"{what} of {key}")
         return f"{what} of {key}[{place}] of {at} ({some[at].name.value})"
 
+    done: list[str] = []
     mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
-    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+    return f"{done[0] if done else 'nothing'}: rank {rank}, block {block}, {' '.join(said)}", mutant
 
 
 def _field(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
@@ -183,10 +197,15 @@ def _field(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan
         if each.share is not None and dice.random() < 0.7:
             parts = max(1, each.share.parts + dice.choice([-1, 0, 1]))
             some[at] = replace(some[at], share=Share(dice.randrange(parts), parts))
+        if some[at] != each:
+            names = ("channels", "semaphores", "barrier", "turns", "share")
+            changed = [name for name in names if getattr(some[at], name) != getattr(each, name)]
+            done.append(f"{' and '.join(changed)} of an operation")
         return f"fields of {at} ({each.name.value})"
 
+    done: list[str] = []
     mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
-    return f"rank {rank}, block {block}: {' '.join(said)}", mutant
+    return f"{done[0] if done else 'nothing'}: rank {rank}, block {block}, {' '.join(said)}", mutant
 
 
 def _block(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
@@ -253,13 +272,85 @@ def _block(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan
     else:
         fewer = max(0, chosen.scratch_chunks - 1)
         mutant = _with_rank(plan, rank, replace(chosen, scratch_chunks=fewer))
-    return f"rank {rank}, block {block}: {what}", mutant
+    return f"{what} of a block: rank {rank}, block {block}", mutant
+
+
+def _rank(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    """What a rank says of itself: its channels, its remote buffers, its sizes."""
+    rank = dice.randrange(plan.num_ranks)
+    chosen = plan.ranks[rank]
+    what = dice.choice(
+        ["lose a channel", "add a channel", "peer of a channel", "owner", "access", "chunks", "ids"]
+    )
+    if what.endswith("channel") and chosen.channels:
+        at = dice.randrange(len(chosen.channels))
+        row = chosen.channels[at]
+        peers = list(row.peers)
+        if peers:
+            place = dice.randrange(len(peers))
+            if what == "lose a channel":
+                del peers[place]
+            elif what == "add a channel":
+                peers.insert(place, dice.choice(peers))
+            else:
+                peers[place] = dice.randrange(plan.num_ranks)
+        rows = (*chosen.channels[:at], replace(row, peers=tuple(peers)), *chosen.channels[at + 1 :])
+        chosen = replace(chosen, channels=rows)
+    elif what in ("owner", "access") and chosen.remote_buffers:
+        remotes = list(chosen.remote_buffers)
+        at = dice.randrange(len(remotes))
+        if what == "owner":
+            remotes[at] = replace(remotes[at], rank=dice.randrange(plan.num_ranks))
+        else:
+            remotes[at] = replace(remotes[at], access=dice.choice([(), (Channel.MEMORY,), (Channel.PORT,)]))
+        chosen = replace(chosen, remote_buffers=tuple(remotes))
+    elif what == "chunks":
+        key = dice.choice(["input_chunks", "output_chunks", "scratch_chunks", "scratch_chunks"])
+        chosen = replace(chosen, **{key: max(0, getattr(chosen, key) + dice.choice([-1, 1]))})
+    elif what == "ids":
+        at = dice.randrange(len(chosen.blocks))
+        blocks = list(chosen.blocks)
+        blocks[at] = replace(blocks[at], id=dice.randrange(len(blocks) + 1))
+        chosen = replace(chosen, blocks=tuple(blocks))
+    return f"{what} of a rank: rank {rank}", _with_rank(plan, rank, chosen)
+
+
+def _kinds(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
+    """The kind of channel that an operation names."""
+    rank, block = _somewhere(dice, plan)
+    said: list[str] = []
+
+    def change(some: list[Operation]) -> str:
+        rows = [k for k, each in enumerate(some) if each.channel is not None]
+        if not rows:
+            return "nothing"
+        at = dice.choice(rows)
+        some[at] = replace(
+            some[at], channel=dice.choice([None, Channel.MEMORY, Channel.PORT, Channel.SWITCH])
+        )
+        return f"kind of {at} ({some[at].name.value})"
+
+    mutant = _with_operations(plan, rank, block, _inside(dice, change, said))
+    return f"channel_type of an operation: rank {rank}, block {block}, {' '.join(said)}", mutant
 
 
 def _plan(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:
-    what = dice.choice(["in place", "halves", "protocol"])
-    if what == "in place":
-        return what, replace(plan, in_place=not plan.in_place)
-    if what == "halves":
-        return what, replace(plan, double_scratch=not plan.double_scratch)
-    return what, replace(plan, protocol="Simple" if plan.moves_packets else "LL")
+    """What a plan says of itself as a whole."""
+    what = dice.choice(["inplace", "halves", "protocol", "reuse", "alignment", "threads", "sizes"])
+    if what == "inplace":
+        mutant = replace(plan, in_place=not plan.in_place)
+    elif what == "halves":
+        mutant = replace(plan, double_scratch=not plan.double_scratch)
+    elif what == "protocol":
+        mutant = replace(plan, protocol="Simple" if plan.moves_packets else "LL")
+    elif what == "reuse":
+        mutant = replace(plan, reuse_resources=not plan.reuse_resources)
+    elif what == "alignment":
+        mutant = replace(plan, alignment=dice.choice([0, 4, 8, 32, 64]))
+    elif what == "threads":
+        mutant = replace(plan, threads=dice.choice([0, 31, 32, 100, 512, 2048]))
+    elif dice.random() < 0.5:
+        mutant = replace(plan, min_bytes=dice.choice([2**20, 2**31, -1]))
+    else:
+        mutant = replace(plan, max_bytes=dice.choice([8, 2**20, 2**34]))
+    return f"{what} of the plan:", mutant

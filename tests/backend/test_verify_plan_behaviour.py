@@ -529,3 +529,22 @@ def test_what_is_too_large_to_be_executed_is_said_to_be() -> None:
     assert told(verify_plan(long)) == {"too-large"}
     wide = both("copy i0+4000000 > o0+4000000", (4_000_000, 4_000_000, 0), "custom")
     assert told(verify_plan(wide)) == {"too-large"}
+
+
+# What ports and channels do otherwise than a plan says
+
+
+def test_in_place_a_port_reads_its_source_from_where_the_allocation_begins() -> None:
+    text = "signal p0\nwait p0\nnop\npwsf p0 {source} > R0:{{me}}\nwait p0"
+    for source, rules in (("o{me}", set()), ("i0", {"port-source-base", "wrong-result"})):
+        whole = both(text.format(source=source), (1, 2, 0), in_place=True)
+        report = verify_plan(whole)
+        assert rules <= {each.rule for each in report.errors} and report.ok == (not rules)
+        assert {each.rank for each in report.errors if each.rule == "port-source-base"} <= {1}
+
+
+def test_on_a_memory_channel_a_put_never_signals() -> None:
+    text = HANDSHAKE + "pws m0 i0 > R0:{me}\ncopy i0 > o{me}\n" + CLOSE
+    report = verify_plan(both(text))
+    assert report.ok and "channel-type" in {each.rule for each in report.findings}
+    assert "deadlock" in told(verify_plan(both(text.replace("\nsignal m0", ""))))

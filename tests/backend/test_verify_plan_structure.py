@@ -241,7 +241,7 @@ def test_ten_operands_are_too_many_for_the_oldest_release_alone() -> None:
         ({"g1.b0.o3.channel_ids": [0]}, "port-target-owner"),
         ({"g1.remote_buffers.0.rank": 0}, "port-target-owner"),
         ({"g0.b0.o1.channel_ids": [1]}, "channel-number"),
-        ({"g0.b0.o1.channel_type": "memory"}, "channel-type"),
+        ({"g0.b0.o1.channel_type": "memory"}, "operand-number"),
         ({"g0.b0.o1": op("get", [remote(0)], [own(0)], channel_type="port")}, "channel-type"),
         ({"g0.b0.o2": op("flush", [], [remote(0)] * 2, **PORT)}, "channel-count"),
         ({"g2.b0.o1.channel_type": REMOVED}, "channel-type"),

@@ -237,3 +237,36 @@ def test_files_that_have_no_thread_blocks_are_not_predicted():
     opaque = replace(find_target("all"), as_program=None)
     result = chosen("3KB", target=opaque)
     assert result.protocol == "Simple" and result.execution is None and result.files_tried == ()
+
+
+PLAN = {"topology": "full:3", "effort": 400, "target": "mscclpp", "engine": "greedy", "chunks": 1}
+
+
+def test_plans_are_predicted_by_links_alone_where_a_machine_says_nothing_else() -> None:
+    small, large = (synthesize("allgather", size=size, **PLAN) for size in ("768B", "48MB"))
+    assert (small.protocol, large.protocol) == ("LL", "Simple")
+    assert large.execution is not None and large.execution.bound.value_us <= large.execution.time_us
+    assert large.instances == 1 and large.machine is None
+    assert {tried.protocol for tried in large.files_tried} == {"LL", "Simple"}
+    asked = synthesize("allgather", size="768B", protocol="Simple", **PLAN)
+    assert (asked.protocol, asked.files[0].program.protocol) == ("Simple", "Simple")
+
+
+def test_plans_take_as_many_instances_as_blocks_are_slower_than_links() -> None:
+    made = synthesize("allgather", size="48MB", **(PLAN | {"topology": machine()}))
+    assert made.instances > 1
+    (alone,) = [each for each in made.files_tried if each.name == "Simple x 1"]
+    assert made.execution.time_us < alone.predicted_us
+    shares = {each.share for each in made.files[0].program.ranks[0].blocks[0].operations if each.share}
+    assert {share.parts for share in shares} == {made.instances}
+
+
+def test_sums_are_pulled_where_that_is_predicted_faster() -> None:
+    asked = PLAN | {"topology": machine(), "instances": 4, "thread_blocks": "two-way", "protocol": "Simple"}
+    made = synthesize("reducescatter", size="48MB", **(asked | {"topology": pair()}))
+    plan = made.files[0].program
+    assert {each.name.value for each in plan.ranks[0].blocks[0].operations} >= {"rre"}
+
+
+def pair() -> PhysicalTopology:
+    return parse_topology(MACHINE.replace("gpus: 3", "gpus: 2"))

@@ -42,6 +42,7 @@ NODES = (
     "fabric: {alpha_us: 3, bandwidth_gbps: 25}\n"
 )
 MEASURED = Path(__file__).parents[1] / "data" / "measurements"
+PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: Schemas of commands that print one of several: schema -> command.
 OTHERWISE = {"topology.cluster": "topology.import", "topology.fit.runs": "topology.fit"}
@@ -109,6 +110,12 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
     ),
     "taccl.run/1": (("run", "ag.xml"), ("run", "wrong.xml"), ("run", "ag.xml", "--no-check", "--in-place")),
+    "taccl.convert/1": (("convert", "ag.xml", "-o", "plan.json"),),
+    "taccl.deploy/1": (
+        ("deploy", "ag2.json", "-o", "plans.py"),
+        ("deploy", "relay3.json", "-o", "plans", "--ranks-per-node", "1"),
+        ("deploy", "ar2.json", "other2.json", "-o", "plans.py", "--topology", "pair.yaml"),
+    ),
     "taccl.topology.list/1": (("topology", "list"),),
     "taccl.topology.show/1": (
         ("topology", "show", "ndv2"),
@@ -195,6 +202,10 @@ def inputs(taccl: Taccl) -> Taccl:
     assert made.exit_code == 0, made.stderr
     text = Path("ag.xml").read_text()
     Path("wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
+    for name, plan in (("ag2", "allgather_2"), ("relay3", "relay_3"), ("ar2", "allreduce_2")):
+        shutil.copy(PLANS / f"napkin-{plan}.json", f"{name}.json")
+    shutil.copy(PLANS / "repo-allreduce_packet_2.json", "packets2.json")
+    Path("other2.json").write_text(Path("ar2.json").read_text().replace('"ar2"', '"other2"'))
     Path("runs").mkdir()
     program = PATTERNS[0].build(range(2), Protocol.LL, 1)
     Path("runs", "a.xml").write_text(to_xml(program))

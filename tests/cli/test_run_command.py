@@ -182,3 +182,20 @@ def test_plans_have_no_slots_and_programs_one_call(taccl: Taccl, right: Path) ->
     done = taccl("run", right, "--calls", "2")
     assert done.exit_code == 2
     assert "several calls in a row are for one-sided plans" in done.stderr
+
+
+def test_a_plan_is_not_run_over_mpi(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ranks write into each other's memory, and processes of MPI share none."""
+
+    class Alone:
+        rank = 0
+
+        def agree(self, trouble: Exception | None) -> None:
+            if trouble is not None:
+                raise trouble
+
+    monkeypatch.setattr("taccl.backend.execute.mpi.World", Alone)
+    plan = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allgather_2.json"
+    done = taccl("run", plan, "--backend", "mpi")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--ranks-as processes" in done.stderr

@@ -216,10 +216,27 @@ def test_on_a_machine_the_operations_of_a_plan_have_times(taccl: Taccl) -> None:
     assert "START us" in done.stdout
 
 
-def test_a_plan_has_no_page_and_its_options_are_checked(taccl: Taccl, tmp_path: Path) -> None:
-    done = taccl("show", PLAN, "--html", tmp_path / "page.html")
-    assert done.exit_code == 2
-    assert "a plan is shown as text" in done.stderr
-    assert not list(tmp_path.iterdir())
+def test_a_plan_has_a_page_and_a_trace(taccl: Taccl) -> None:
+    done = taccl(
+        "show", PLAN, "--topology", "switch:3", "--size", "1MB", "--html", "p.html", "--trace", "p.json"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "wrote p.html: 6 bars, 2 transfers" in done.stdout
+    assert bars_of(Path("p.html")) == 6
+    trace = json.loads(Path("p.json").read_text())
+    assert trace["otherData"]["lower bound"]
+    assert {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"} >= {
+        "pwsf i[0] to rank 1 o[0]"
+    }
+    done = taccl("show", PLAN, "--html", "p.html")
+    assert "note: No times are known" in done.stdout
+
+
+def test_the_options_for_a_plan_are_checked(taccl: Taccl) -> None:
     assert taccl("show", PLAN, "--rank", "7").exit_code == 2
     assert taccl("show", PLAN, "--size", "1MB").exit_code == 2
+    assert taccl("show", PLAN, "--rank", "1", "--html", "p.html").exit_code == 2
+    Path("hangs.json").write_text(PLAN.read_text().replace('"signal"', '"nop"', 1))
+    done = taccl("show", "hangs.json", "--html", "p.html")
+    assert (done.exit_code, Path("p.html").exists()) == (4, False)
+    assert "hangs.json: the plan hangs" in done.stderr

@@ -297,3 +297,14 @@ def test_sizes_moments_and_helpers_are_read_back() -> None:
     wrong = text.replace('"sizes": [1.0, 2.0]', '"sizes": [1.0]')
     with pytest.raises(TopologyError, match="sizes must have a number for each chunk: 2, not 1"):
         schedule_from_json(wrong)
+
+
+def test_domains_are_written_where_there_are_any() -> None:
+    plain = broadcast()
+    topology = replace(plain.problem.topology, domain_of=np.array([0, 0, 2]))
+    schedule = replace(plain, problem=replace(plain.problem, topology=topology))
+    text = schedule_to_json(schedule, lower_bound_us=0.0, bound_source="")
+    assert schedule_from_json(text).schedule.problem.topology.memory_of.tolist() == [0, 0, 2]
+    assert "domain_of" not in json.loads(changed("lower_bound_us", 0.0))["topology"]
+    with pytest.raises(TopologyError, match="one entry for each rank"):
+        replace(topology, domain_of=np.array([0]))

@@ -6,7 +6,7 @@ from taccl.errors import CollectiveError, SketchError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.sketch import Internode, Relay, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
-from taccl.topologies import PhysicalTopology, build_topology
+from taccl.topologies import PhysicalTopology, build_topology, parse_topology
 
 
 def applied(sketch: Sketch | str | None, machine: PhysicalTopology, collective: str = "allgather") -> Problem:
@@ -172,3 +172,24 @@ def test_a_sketch_made_in_code_may_name_a_pair_twice() -> None:
     sketch = Sketch("twice", internode=Internode("relay", (Relay(0, (1,)), Relay(0, (1, 2)))))
     network = applied(sketch, build_topology("ndv2", nodes=2)).topology
     assert pairs_between(network) == {(0, 9), (8, 1), (0, 10), (8, 2)}
+
+
+def test_nodes_that_share_a_switch_reach_each_other_s_memory() -> None:
+    machine = parse_topology("""
+name: domains
+nodes: 4
+node:
+  gpus: 2
+  nics: 1
+  switches: [nvs]
+  links:
+    - {from: gpus, to: nvs, alpha_us: 0.5, bandwidth_gbps: 400}
+    - {from: gpus, to: nics, alpha_us: 0.5, bandwidth_gbps: 50}
+fabric: {alpha_us: 2, bandwidth_gbps: 50}
+domain: {switch: nvs, nodes: 2}
+""")
+    network = applied(None, machine).topology
+    assert network.node_of.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert network.memory_of.tolist() == [0, 0, 0, 0, 2, 2, 2, 2]
+    alone = applied(None, build_topology("dgx2", nodes=2)).topology
+    assert alone.domain_of is None and alone.memory_of is alone.node_of

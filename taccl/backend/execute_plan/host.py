@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,11 +88,15 @@ class Host:
             self._prepare(call)
             yield None
             world.started[rank] = call + 1
-            yield Wait(lambda call=call: bool(world.ended[rank] >= self.lanes * (call + 1)))  # type: ignore[misc]
+            yield Wait(partial(self._has_ended, call))
             if self.check and self.answers.is_known:
                 self._compare(call)
             yield Wait(lambda: all(port.is_idle() for port in self.ports))
         self.ended = True
+
+    def _has_ended(self, call: int) -> bool:
+        """Whether all lanes of the rank are through with a call."""
+        return bool(self.world.ended[self.rank] >= self.lanes * (call + 1))
 
     def _prepare(self, call: int) -> None:
         """New inputs, and rubbish wherever the caller says nothing: NaN, or any integers."""

@@ -8,6 +8,7 @@ port. It holds the meaning of every operation once, for all ways of running it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -75,11 +76,14 @@ class Lane:
         during = f" of call {self.call + 1}" if self.world.call.calls > 1 else ""
         return f"{self.block.name()}, operation {self.step}{inside} ({deed.name.value}){during}"
 
+    def _has_started(self, call: int) -> bool:
+        return bool(self.world.started[self.rank] > call)
+
     def run(self) -> Iterator[Wait | None]:
         """All operations, call after call."""
         rank, world = self.rank, self.world
         for call in range(world.call.calls):
-            yield Wait(lambda call=call: bool(world.started[rank] > call))  # type: ignore[misc]
+            yield Wait(partial(self._has_started, call))
             self.call = call
             for step, deed in enumerate(self.block.deeds):
                 self.step = step

@@ -5,12 +5,14 @@ It knows steps and where their messages land; collectives, and what a plan has r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from taccl.backend.lower_plan.emit import Emitter
 from taccl.backend.lower_plan.places import ADDING, Aliases, Landings, Place, source, target, writes
+from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources
 from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
 from taccl.backend.plan import Channel, OpName, PlanBlock, Range, RankPlan
@@ -20,8 +22,16 @@ from taccl.backend.program import Buffer, Op
 class Translation:
     """One translation; `ends` has for each thread block how many operations there are after each step."""
 
-    def __init__(self, steps: Steps, names: Aliases, landings: Landings, node_of: Sequence[int]) -> None:
-        self.steps, self.names, self.landings = steps, names, landings
+    def __init__(
+        self,
+        steps: Steps,
+        names: Aliases,
+        landings: Landings,
+        node_of: Sequence[int],
+        pulls: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """`pulls` : by send, the sum at the receiver that reads what it would send."""
+        self.steps, self.names, self.landings, self.pulls = steps, names, landings, pulls
         self.resources = Resources(steps, node_of)
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
@@ -33,10 +43,18 @@ class Translation:
         self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
         for each in steps.messages:
             self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
+            if each.send in pulls:
+                continue
             self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
         self.runs = [self._runs(block) for block in steps.blocks]
         self.done_with = {node.index: run[0] for runs in self.runs for run in runs for node in run}
         self.handshakes = self._find_handshakes()
+        #: pulled messages whose senders would not hear that they have been read
+        self.asked_back = frozenset(
+            each.send
+            for each in steps.messages
+            if each.send in pulls and not self._is_done_at_end(each.src, steps.nodes[pulls[each.send]])
+        )
         self.ends: list[list[int]] = []
 
     def run(self) -> list[RankPlan]:
@@ -103,7 +121,9 @@ class Translation:
             for wait in self.steps.before[index]:
                 begun[index] |= begun[wait]
             message = self.steps.sent.get(index)
-            if message is None or begun[index] >> message.dst & 1 or self._is_left(message):
+            if message is None or index in self.pulls or begun[index] >> message.dst & 1:
+                continue
+            if self._is_left(message):
                 continue
             asked.add(index)
             begun[index] |= 1 << message.dst
@@ -117,9 +137,14 @@ class Translation:
         place = self.landings.at[message.send]
         if place.buffer is not Buffer.SCRATCH:
             return False
-        last = self.last_knowledge[message.src]
         users = {*self.landings.users(message.dst, place), *self.landing_in.get((message.dst, place), ())}
-        return all(last[node.block] > node.at for node in map(self.done_with.__getitem__, users))
+        users |= {self.pulls[each] for each in users if each in self.pulls}
+        return all(self._is_done_at_end(message.src, self.steps.nodes[each]) for each in users)
+
+    def _is_done_at_end(self, rank: int, node: Node) -> bool:
+        """Whether a rank surely knows when it ends a call that a step is done."""
+        done = self.done_with[node.index]
+        return bool(self.last_knowledge[rank][done.block] > done.at)
 
     def _block(self, block: Block) -> Emitter:
         made = Emitter()
@@ -132,6 +157,9 @@ class Translation:
         for run in self.runs[mine[0].block] if mine else ():
             self._nodes(run, made)
             ends += [len(made.operations)] * len(run)
+        for node in mine:
+            if node.index in self.asked_back:
+                made.wait(*self._end(self.steps.sent[node.index], node))
         made.finish()
         self.ends.append(ends)
         return made
@@ -147,14 +175,19 @@ class Translation:
         runs: list[list[Node]] = []
         at = 0
         while at < len(mine):
-            runs.append(self._run(mine, at))
+            received = self.steps.received.get(mine[at].index)
+            if received is not None and received.send in self.pulls:
+                runs.append([mine[at], *self._run(mine, at + 1)])
+            else:
+                runs.append(self._run(mine, at))
             at += len(runs[-1])
         return runs
 
     def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
         """A step, and those behind it that become one operation with it.
 
-        A sum is stored where it is copied, if nobody else wants it, and sent on in one pass.
+        A sum is stored where it is copied, if nobody else wants it, and sent on in one pass; but not where
+        another thread block waits for the sum, which would have to wait for its way, too.
         """
         taken = [mine[first]]
         if mine[first].step.op is not Op.REDUCE:
@@ -165,13 +198,21 @@ class Translation:
             is_next = node.step.op in wanted and source(node.step, node.rank, self.names) == place
             if not is_next or node.index in self.acquires:
                 break
-            if node.step.op is Op.SEND and self._end(self.steps.sent[node.index], node)[0] is Channel.PORT:
+            if node.step.op is Op.SEND and (self._is_port(node) or self._is_waited_for(taken)):
+                break
+            if node.index in self.pulls:
                 break
             if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], place):
                 break
             wanted = wanted[wanted.index(node.step.op) + 1 :]
             taken.append(node)
         return taken
+
+    def _is_port(self, send: Node) -> bool:
+        return self._end(self.steps.sent[send.index], send)[0] is Channel.PORT
+
+    def _is_waited_for(self, run: Sequence[Node]) -> bool:
+        return any(node.index in self.releases for node in run)
 
     def _is_wanted_here_only(self, run: Sequence[Node], place: Place) -> bool:
         """Whether nothing but these steps, and what is done before them, reads or writes a place."""
@@ -192,13 +233,35 @@ class Translation:
             made.wait(*self._end(received, taken[0]))
         if sending is not None and sending.index in self.handshakes:
             made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
-        if len(taken) > 1:
+        if received is not None and received.send in self.pulls:
+            self._pull(taken, received, sending, made)
+        elif taken[0].index in self.pulls:
+            made.signal(*self._end(self.steps.sent[taken[0].index], taken[0]))
+        elif len(taken) > 1:
             self._sum(taken, sending, made)
         else:
             self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
         releases = [each for node in taken for each in self.releases.get(node.index, ())]
         if releases:
             made.release(releases)
+
+    def _pull(self, taken: Sequence[Node], received: Message, sending: Node | None, made: Emitter) -> None:
+        """A sum of what the rank has and what the sender has, and what becomes of it."""
+        first, last, sent = taken[1], taken[-1], self.steps.nodes[received.send]
+        mine = own_part(first, taken[0], self.names)
+        there = source(sent.step, sent.rank, self.names)
+        number = self.resources.remote(first.rank, first.block, received.src, there.buffer)
+        pulled = [Range(there.index, there.size, remote=number)]
+        stored = target(last.step if last.step.op is Op.COPY else first.step, first.rank, self.names)
+        if sending is None:
+            made.work(OpName.READ_REDUCE, [mine], [stored], (), Channel.MEMORY, pulled=pulled)
+        else:
+            message = self.steps.sent[sending.index]
+            to = [self._remote(sending, message)]
+            made.work(OpName.READ_REDUCE_SEND, [mine], [stored], to, Channel.MEMORY, pulled=pulled)
+            made.signal(*self._end(message, sending))
+        if received.send in self.asked_back:
+            made.signal(*self._end(received, taken[0]))
 
     def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
         """A sum, and what becomes of it, in one operation."""

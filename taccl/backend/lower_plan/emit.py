@@ -71,10 +71,12 @@ class Emitter:
         channel: Channel | None = None,
         *,
         alone: bool = False,
+        pulled: Sequence[Range] = (),
     ) -> None:
         """Move or add up data: from places of the rank to places of the rank, then to peers.
 
-        `alone` : nothing else that the rank or a peer does has to do with it.
+        `alone` : nothing else that the rank or a peer does has to do with it. `pulled` : of peers, what is
+        read behind the places of the rank.
         """
         self._wait_for_blocks()
         has_heard = self._heard_by_first or self._heard_by_others
@@ -83,7 +85,7 @@ class Emitter:
         self._note(reads, writes)
         mine = tuple(own(each) for each in writes)
         self.operations.append(
-            Operation(name, channel, (), tuple(own(each) for each in reads), (*mine, *targets))
+            Operation(name, channel, (), (*(own(each) for each in reads), *pulled), (*mine, *targets))
         )
 
     def packets(

@@ -28,28 +28,71 @@ UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
 MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
+_FEWER = "fewer chunks"
+_NO_FILE = "a schedule of fewer transfers, or --no-xml for the schedule alone"
 
 
-def check_plan_fits(plan: ExecutionPlan) -> None:
-    """Raise unless the runtime has room for a plan.
+def has_room(plan: ExecutionPlan) -> bool:
+    """Whether the runtime has room for a plan."""
+    return not any(True for rank in plan.ranks for _ in _findings(rank))
+
+
+def check_plan_fits(
+    plan: ExecutionPlan,
+    most_operations: int | None = None,
+    most_blocks: int | None = None,
+    alone: ExecutionPlan | None = None,
+    chunks: int = 1,
+) -> None:
+    """Raise unless there is room for a plan.
+
+    Parameters
+    ----------
+    most_operations : of all ranks together; None: however many.
+    most_blocks : of a rank on this machine; None: as many as any GPU runs.
+    alone : the same plan with one instance, for what would fit; None: it has one.
+    chunks : of each part of the schedule, likewise.
 
     Raises
     ------
-    ProgramLimitError : the limits exceeded, with the rank and the number that exceeds each.
+    ProgramLimitError : the limits exceeded, with the rank and by how much, and what would fit.
     """
-    findings = [each for rank in plan.ranks for each in _findings(rank)]
+    most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
+    findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks)]
+    operations = _operations(plan)
+    if most_operations is not None and operations > most_operations:
+        findings.insert(
+            0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified"
+        )
     if findings:
+        fit = _instances_that_fit(plan if alone is None else alone, most_operations, most_blocks)
+        many = f"{fit} instance{'' if fit == 1 else 's'}"
         raise ProgramLimitError(
-            "the plan is too large for MSCCL++",
+            f"the plan is too large for MSCCL++{f'; with {many} it would fit' if fit else ''}",
             findings=findings[:_FINDINGS],
-            hint="fewer chunks or instances",
+            hint=f"--instances {fit}" if fit else _FEWER if chunks > 1 else _NO_FILE,
         )
 
 
-def _findings(rank: RankPlan) -> Iterator[str]:
+def _operations(plan: ExecutionPlan) -> int:
+    return sum(len(block.operations) for rank in plan.ranks for block in rank.blocks)
+
+
+def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_blocks: int) -> int:
+    """Each takes as many blocks, operations and port channels as one does alone; 0: not even one fits."""
+    if any(True for rank in alone.ranks for _ in _findings(rank, most_blocks)):
+        return 0
+    limits = [(most_blocks, max(len(rank.blocks) for rank in alone.ranks))]
+    limits.append((MAX_PORT_CHANNELS, max(len(rank.peers_of(Channel.PORT)) for rank in alone.ranks)))
+    if most_operations is not None:
+        limits.append((most_operations, _operations(alone)))
+    return min(limit // count for limit, count in limits if count)
+
+
+def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS) -> Iterator[str]:
     who = f"rank {rank.rank}"
-    if len(rank.blocks) > MAX_BLOCKS:
-        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {MAX_BLOCKS}, which all run at once"
+    if len(rank.blocks) > most_blocks:
+        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {most_blocks}, which all run at once"
     for block in rank.blocks:
         for count, limit, what in (
             (len(block.operations), MAX_OPERATIONS, "operations"),
@@ -91,13 +134,19 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
         for rank in plan.ranks
     )
     most = (MAX_BUFFER_BYTES - 1) // (largest * UNIT_BYTES) * unit
-    low = min(max(1, -(-plan.min_bytes // unit)) * unit, MAX_MIN_BYTES)
+    low = min(max(_parts(plan), -(-plan.min_bytes // unit)) * unit, MAX_MIN_BYTES)
     high = min(plan.max_bytes if plan.max_bytes < NO_LARGEST else most, most) // unit * unit
     if size_bytes is not None and size_bytes % unit:
         raise UnitError(
             f"MSCCL++ serves calls of this plan in multiples of {unit} bytes: {UNIT_BYTES} for each of "
             f"{chunks} chunks",
             hint=f"--size {-(-size_bytes // unit) * unit}, or fewer chunks",
+        )
+    if size_bytes is not None and size_bytes < low:
+        raise UnitError(
+            f"{_parts(plan)} thread blocks share each of {chunks} chunks in units of {UNIT_BYTES} bytes, so "
+            f"MSCCL++ serves calls of this plan from {low} bytes",
+            hint=f"--instances {size_bytes // unit}, or a larger --size",
         )
     if high < low or (size_bytes is not None and size_bytes > most):
         raise UnitError(
@@ -106,6 +155,20 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
             hint="another size, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
+
+
+def _parts(plan: ExecutionPlan) -> int:
+    """Among how many thread blocks ranges are cut, at most."""
+    return max(
+        (
+            operation.share.parts
+            for rank in plan.ranks
+            for block in rank.blocks
+            for operation in block.operations
+            if operation.share is not None
+        ),
+        default=1,
+    )
 
 
 def check_problem_fits(
@@ -119,13 +182,19 @@ def check_problem_fits(
     """
     collective = problem.collective
     sizes = sizes_of(collective, problem.size_bytes, min_bytes, max_bytes)
-    chunks = sizes.chunks_per_loop * instances
+    chunks = sizes.chunks_per_loop
     unit = chunks * UNIT_BYTES
     if problem.size_bytes % unit:
         raise UnitError(
             f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
             f"{problem.size_bytes} bytes are no multiple of {unit}",
             hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-xml",
+        )
+    if problem.size_bytes < unit * instances:
+        raise UnitError(
+            f"{instances} thread blocks cannot share chunks of {problem.size_bytes // chunks} bytes in units "
+            f"of {UNIT_BYTES} bytes",
+            hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
         )
     low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)
     if low > min(high, MAX_MIN_BYTES):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.lowering import lower_within
 from taccl.backend.lower.sizes import sizes_of
-from taccl.backend.lower_plan.fits import check_plan_fits, checked_window
-from taccl.backend.lower_plan.translate import translate
+from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
+from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_out
+from taccl.backend.lower_plan.translate import named, translate
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
 from taccl.schedule import Schedule
@@ -29,10 +30,22 @@ _LIMITS = RuntimeLimits(
 )
 
 
-def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
+def lower_to_plan(
+    schedule: Schedule,
+    options: LoweringOptions,
+    most_operations: int | None = None,
+    pulls: bool = False,
+) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
-    Ranks of one node write into each other's memory, others go through ports.
+    Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
+    ports. Instances are thread blocks
+    that share each range; where that takes too many operations, each has its part of each chunk.
+
+    Parameters
+    ----------
+    most_operations : of all ranks together; None: however many.
+    pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
 
     Raises
     ------
@@ -42,18 +55,32 @@ def lower_to_plan(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan
     """
     problem = schedule.problem
     sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
-    program = lower_within(
-        schedule,
-        _LIMITS,
-        spelling=problem.collective.name,
-        protocol=options.protocol,
-        instances=options.instances,
-        thread_blocks=options.thread_blocks,
-        executor=options.executor,
-        min_bytes=sizes.min_bytes,
-        max_bytes=sizes.max_bytes,
-        name=options.name,
-    )
-    plan = translate(program, problem.topology.node_of.tolist(), packets=options.protocol == "LL")
-    check_plan_fits(plan)
+
+    def made(instances: int) -> ExecutionPlan:
+        program = lower_within(
+            schedule,
+            _LIMITS,
+            spelling=problem.collective.name,
+            protocol=options.protocol,
+            instances=instances,
+            thread_blocks=options.thread_blocks,
+            executor=None if pulls else options.executor,  # a sum that is pulled is where its message comes
+            min_bytes=sizes.min_bytes,
+            max_bytes=sizes.max_bytes,
+            name=options.name,
+        )
+        return translate(
+            program,
+            problem.topology.memory_of.tolist(),
+            packets=options.protocol == "LL",
+            pulls=pulls,
+        )
+
+    most_blocks = None if options.executor is None else options.executor.thread_blocks
+    plan = alone = made(1)
+    if options.instances > 1:
+        alike = plan if cuts_alike(plan) else chunk_by_chunk(plan)
+        plan = share_out(alike, options.instances) if has_room(alike) else made(options.instances)
+        plan = named(plan, options.name)
+    check_plan_fits(plan, most_operations, most_blocks, alone, problem.collective.chunks_per_rank)
     return checked_window(plan, problem.size_bytes)

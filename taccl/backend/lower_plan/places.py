@@ -7,8 +7,9 @@ after the receiver has heard of it. In place, input and output are one buffer, u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from taccl.backend.lower_plan.steps import Message, Steps
@@ -125,9 +126,12 @@ class Landings:
         return {node for cell in place.cells() for node in self.touching.get((rank, *cell), ())}
 
 
-def find_landings(steps: Steps, names: Aliases) -> Landings:
-    """A landing for each message. Scratch is used again where its last use surely is over."""
-    return _Search(steps, names).run()
+def find_landings(steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> Landings:
+    """A landing for each message. Scratch is used again where its last use surely is over.
+
+    `pulls` : by send, the step that reads what the sender has; such a message lands nowhere.
+    """
+    return _Search(steps, names, pulls).run()
 
 
 def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
@@ -154,8 +158,8 @@ def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[i
 
 
 class _Search:
-    def __init__(self, steps: Steps, names: Aliases) -> None:
-        self.steps, self.names = steps, names
+    def __init__(self, steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> None:
+        self.steps, self.names, self.pulls = steps, names, pulls
         self.touching: dict[Cell, list[int]] = {}
         for node in steps.nodes:
             places = []
@@ -173,7 +177,7 @@ class _Search:
 
     def run(self) -> Landings:
         for index in self.steps.order:
-            if index not in self.steps.sent:
+            if index not in self.steps.sent or index in self.pulls:
                 continue
             message = self.steps.sent[index]
             node = self.steps.nodes[message.receive]
@@ -194,7 +198,7 @@ class _Search:
             if node != message.receive
         }
         return all(
-            self.steps.is_before(other, message.send)
+            self.steps.is_before(self.pulls.get(other, other), message.send)
             or self.steps.is_before(message.receive, self._first_touch(other))
             for other in others
         )

@@ -16,8 +16,9 @@ from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
 from taccl.backend.lower_plan.packets import PacketTranslation
 from taccl.backend.lower_plan.places import aliases, find_landings, find_packet_landings, writes
+from taccl.backend.lower_plan.pulls import find_pulls
 from taccl.backend.lower_plan.steps import Steps, read_steps
-from taccl.backend.plan import ExecutionPlan
+from taccl.backend.plan import ExecutionPlan, RankPlan
 from taccl.backend.program import Buffer, Program
 from taccl.errors import CollectiveError
 
@@ -48,6 +49,7 @@ def translate(
     *,
     in_place: bool | None = None,
     packets: bool = False,
+    pulls: bool = False,
 ) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
 
@@ -57,6 +59,7 @@ def translate(
     node_of : by rank, the node that it is in; None: all are in one.
     in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
         where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
+    pulls : whether ranks read what they add where others have it, inside of nodes.
     packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
@@ -81,12 +84,17 @@ def translate(
             landings, made_at = find_packet_landings(steps, names)
             translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
         else:
-            translation = Translation(steps, names, find_landings(steps, names), where)
+            pulled = find_pulls(steps, names, where) if pulls else {}
+            translation = Translation(steps, names, find_landings(steps, names, pulled), where, pulled)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:
             break
         cuts = more
+    if not packets:
+        ranks = [
+            replace(rank, scratch_chunks=used) for rank, used in zip(ranks, _used_scratch(ranks), strict=True)
+        ]
     sizes = [part if is_cut else program.chunks_per_loop for is_cut in _CUT[name]]
     plan = ExecutionPlan(
         name="",
@@ -98,9 +106,29 @@ def translate(
         min_bytes=min(program.min_bytes, 2**31 - 1),
         max_bytes=program.max_bytes,
     )
-    # Plans of one name share their state.
-    digest = hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
-    return replace(plan, name=f"{program.name}_{name}_{program.num_ranks}_{digest}")
+    return named(plan, program.name)
+
+
+def _used_scratch(ranks: Sequence[RankPlan]) -> list[int]:
+    """By rank, how much of its scratch is named at all: fused steps and pulled messages leave some aside."""
+    used = [0] * len(ranks)
+    for rank in ranks:
+        for block in rank.blocks:
+            for operation in block.operations:
+                for each in (*operation.sources, *operation.targets):
+                    owner, buffer = rank.rank, each.buffer
+                    if each.remote is not None and operation.channel is not None:
+                        remote = rank.remote_buffers[block.remotes_of(operation.channel)[each.remote]]
+                        owner, buffer = remote.rank, remote.buffer
+                    if buffer is Buffer.SCRATCH:
+                        used[owner] = max(used[owner], each.index + each.size)
+    return used
+
+
+def named(plan: ExecutionPlan, begin: str) -> ExecutionPlan:
+    """The plan under a name that no other has: plans of one name share their state."""
+    digest = hashlib.sha256(repr(replace(plan, name="")).encode()).hexdigest()[:8]
+    return replace(plan, name=f"{begin}_{plan.collective}_{plan.num_ranks}_{digest}")
 
 
 def _in_place(program: Program, name: str, asked: bool | None) -> bool:

@@ -8,17 +8,21 @@ from pathlib import Path
 from taccl import units
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
-from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.fits import UNIT_BYTES, check_problem_fits, message_chunks
 from taccl.backend.lower_plan.translate import COLLECTIVES
+from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
-from taccl.backend.plan import ExecutionPlan
+from taccl.backend.plan import ExecutionPlan, OpName
+from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan_document
+from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
 from taccl.collective import Collective
 from taccl.errors import CollectiveError
+from taccl.network import LogicalTopology
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
@@ -45,7 +49,28 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 
 
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
-    return [Lowered(lower_to_plan(schedule, options), (NEWEST.name,))]
+    plan = lower_to_plan(schedule, options, MOST_ACTS)
+    network = options.network
+    if network is not None and network.executor is not None and not plan.moves_packets:
+        pulled = lower_to_plan(schedule, options, MOST_ACTS, pulls=True)
+        plan = _faster(plan, pulled, network, schedule.problem.size_bytes)
+    return [Lowered(plan, (NEWEST.name,))]
+
+
+def _faster(
+    pushed: ExecutionPlan, pulled: ExecutionPlan, network: LogicalTopology, size_bytes: int
+) -> ExecutionPlan:
+    """What is pulled takes no pass over what has landed, but is not sent while others are added up."""
+    if not any(
+        operation.name in (OpName.READ_REDUCE, OpName.READ_REDUCE_SEND)
+        for rank in pulled.ranks
+        for block in rank.blocks
+        for operation in block.operations
+    ):
+        return pushed
+    chunk_mb = size_bytes / units.MB / message_chunks(pushed)
+    times = [simulate_plan(plan, network, chunk_mb).time_us for plan in (pushed, pulled)]
+    return pulled if times[1] < times[0] else pushed
 
 
 def _verify(
@@ -65,14 +90,8 @@ def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> li
     unit = 16 * message_chunks(plan)
     way = "in place" if plan.in_place else "out of place"
     lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
-    if path is not None and plan.collective != "broadcast":
-        place = " --in_place" if plan.in_place else ""
-        lines.append(
-            f"mscclpp: mpirun -np {plan.num_ranks} python3 python/test/executor_test.py "
-            f"-path {path.resolve()} --size {plan.max_bytes}{place}"
-            + (" --packet_type LL16" if plan.moves_packets else "")
-        )
-    return lines
+    command = None if path is None else executor_test(plan, path.resolve(), plan.max_bytes)
+    return lines if command is None else [*lines, f"mscclpp: {command}"]
 
 
 TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
@@ -81,7 +100,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         title="plans for microsoft/mscclpp v0.10 (JSON)",
         format="json",
         runtimes=(NEWEST.name,),
-        limits=TargetLimits(instances=64),
+        limits=TargetLimits(instances=64, chunk_bytes=UNIT_BYTES),
         lower=_lower,
         write=to_json,
         features=FEATURES,

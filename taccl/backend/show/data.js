@@ -37,7 +37,7 @@ data.arrows[0].forEach((sent, i) => {
   partner[data.arrows[1][i]] = sent;
 });
 
-const moves = { transfer: true, send: true, "receive and send": true };
+const moves = { transfer: true, send: true, "receive and send": true, read: true };
 const sendsData = (bar) => moves[data.kinds[bars.kind[bar]]] === true;
 
 // The first chunk of a contiguous send stands for all of it: one use of link and ports.

@@ -115,12 +115,13 @@ def _span(times: _Times, rank: int, block: int, step: int) -> tuple[str, str]:
 
 
 def _cells(rank: RankPlan, block: PlanBlock, operation: Operation) -> tuple[str, str, str, str]:
-    sources = ", ".join(_range(rank, block, operation, each) for each in operation.sources)
-    targets = ", ".join(_range(rank, block, operation, each) for each in operation.targets)
-    return operation.name.value, sources, targets, ", ".join(_details(rank, block, operation))
+    sources = ", ".join(range_words(rank, block, operation, each) for each in operation.sources)
+    targets = ", ".join(range_words(rank, block, operation, each) for each in operation.targets)
+    return operation.name.value, sources, targets, ", ".join(detail_words(rank, block, operation))
 
 
-def _range(rank: RankPlan, block: PlanBlock, operation: Operation, each: Range) -> str:
+def range_words(rank: RankPlan, block: PlanBlock, operation: Operation, each: Range) -> str:
+    """`i[0..3]`, `rank 2 o[4]`."""
     last = f"..{each.index + each.size - 1}" if each.size > 1 else ""
     if each.buffer is not None:
         whose = each.buffer.value
@@ -134,7 +135,8 @@ def _range(rank: RankPlan, block: PlanBlock, operation: Operation, each: Range) 
     return f"{whose}[{each.index}{last}]"
 
 
-def _details(rank: RankPlan, block: PlanBlock, operation: Operation) -> Iterator[str]:
+def detail_words(rank: RankPlan, block: PlanBlock, operation: Operation) -> Iterator[str]:
+    """Channels with who is at their other ends, shares, barriers, semaphores."""
     kind = operation.channel
     if kind in (Channel.MEMORY, Channel.PORT) and operation.channels:
         ids, peers = block.channels_of(kind), rank.peers_of(kind)

@@ -1,7 +1,8 @@
 // Lanes of bars: rank by rank, thread block by thread block or link by link.
 
 const TOP = 22;
-const RECEIVE = data.kinds.indexOf("receive");
+const [RECEIVE, WAIT] = ["receive", "wait"].map((kind) => data.kinds.indexOf(kind));
+const isPale = (bar) => bars.kind[bar] === RECEIVE || bars.kind[bar] === WAIT;
 const timeline = document.getElementById("timeline");
 const lanes = { top: 0, height: 16, visible: 1 };
 const shown = { critical: true, source: -2, hover: -1 };
@@ -86,13 +87,13 @@ function drawLane(pen, width, lane, look) {
     const wanted = look.of(bar);
     if (wanted.fill !== style) pen.fillStyle = style = wanted.fill;
     const gap = w > 4 ? 0.5 : 0;
-    if (h >= 5 && bars.kind[bar] === RECEIVE) {
+    if (h >= 5 && isPale(bar)) {
       pen.fillRect(x + gap, y, w - 2 * gap, 2);
       pen.fillStyle = style = wanted.pale;
     }
     pen.fillRect(x + gap, y, w - 2 * gap, Math.max(0.75, h > 3 ? h - 0.5 : h));
     if (w > 24 && h >= 9) {
-      pen.fillStyle = style = bars.kind[bar] === RECEIVE ? look.ink : wanted.text;
+      pen.fillStyle = style = isPale(bar) ? look.ink : wanted.text;
       pen.fillText(String(bars.number[bar]), Math.max(x, GUTTER) + 4, y + h / 2 + 0.5);
     }
   }

@@ -10,9 +10,10 @@ import numpy as np
 from taccl.collective import BoolArray, IntArray
 from taccl.network import FloatArray, LogicalTopology
 
-#: What a bar stands for. A `transfer` is both ends at once; `send` and `receive` are one end each.
-KINDS = ("transfer", "send", "receive", "receive and send", "copy", "reduce")
-TRANSFER, SEND, RECEIVE, RELAY, COPY, REDUCE = range(len(KINDS))
+#: What a bar stands for. A `transfer` is both ends at once; `send` and `receive` are one end each. Who
+#: reads fetches by himself, who waits does nothing else.
+KINDS = ("transfer", "send", "receive", "receive and send", "copy", "reduce", "read", "wait")
+TRANSFER, SEND, RECEIVE, RELAY, COPY, REDUCE, READ, WAIT = range(len(KINDS))
 
 Unit = Literal["us", "step"]
 
@@ -68,12 +69,13 @@ class Timeline:
     notes : sentences that the reader must not miss.
     unit : of all times: microseconds, or steps where no times are known.
     span : where the time axis ends; 0 if nothing moves.
-    transfers : chunks sent from rank to rank.
+    transfers : chunks sent from rank to rank; of a plan, how often something went over a link.
     node_of : shape (num_ranks,).
     lane_rank, lane_name : the lanes in order, those of a rank together.
     bars : the bars; rows by lane and start.
     labels : see `Bars.label`.
-    arrows : two columns of bars, from a send to the receive that takes it. Empty where one bar is both.
+    arrows : two columns of bars, from a send to the receive that takes it, or to the wait that it ends.
+        Empty where one bar is both.
     topology : what `Bars.link` refers to; None if it is not known.
     """
 

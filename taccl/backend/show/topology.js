@@ -7,9 +7,11 @@ const MOST_UNUSED = 800;
 function findLoads() {
   const loads = new Map();
   for (const bar of sends) {
-    const src = data.lanes.rank[bars.lane[bar]];
-    const key = src * numRanks + bars.peer[bar];
-    if (!loads.has(key)) loads.set(key, { src, dst: bars.peer[bar], load: 0, sends: 0, link: bars.link[bar] });
+    const link = bars.link[bar];
+    const src = link < 0 ? data.lanes.rank[bars.lane[bar]] : topology.src[link];
+    const dst = link < 0 ? bars.peer[bar] : topology.dst[link];
+    const key = src * numRanks + dst;
+    if (!loads.has(key)) loads.set(key, { src, dst, load: 0, sends: 0, link });
     const one = loads.get(key);
     one.sends++;
     one.load += topology ? bars.end[bar] - bars.start[bar] : 1;

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from taccl.backend.execute_plan.memory import End
 
 if TYPE_CHECKING:
-    from taccl.backend.simulate_plan.simulator import Run
+    from taccl.backend.simulate_plan.run import Run
 
 
 @dataclass(frozen=True, slots=True)
 class _Pushed:
-    """What a port channel does next: a transfer, or a signal (no size)."""
+    """What a port channel does next, asked by an act: a transfer, or a signal (no size)."""
 
+    by: int
     ready_us: float
     link: int | None = None
     size: float = 0.0
@@ -31,11 +33,14 @@ class Port:
         self.pushed = self.done = 0
         self.is_busy = False
 
-    def push(self, link: int | None, size: float, packets: tuple[int, float, float] | None = None) -> None:
+    def push(
+        self, by: int, link: int | None, size: float, packets: tuple[int, float, float] | None = None
+    ) -> None:
+        """Ask for a transfer, or for a signal after all that was asked before."""
         run, rank = self.run, self.end.rank
         ready_us = max(run.clock.now_us, run.proxy_free_us[rank]) + run.proxy_us
         run.proxy_free_us[rank] = ready_us
-        self.queue.append(_Pushed(ready_us, link, size, packets))
+        self.queue.append(_Pushed(by, ready_us, link, size, packets))
         self.pushed += 1
         self._next()
 
@@ -48,24 +53,31 @@ class Port:
 
     def _begin(self, asked: _Pushed) -> None:
         if asked.link is None:
-            self.run.signal(self.end)
-            self._over(0.0)
+            self.run.signal(self.end, asked.by)
+            self._over(asked.by, 0.0)
         else:
-            self.run.clock.move(asked.link, asked.size, None, lambda: self._sent(asked))
+            sent = partial(self._sent, asked, asked.link, self.run.clock.now_us)
+            self.run.clock.move(asked.link, asked.size, None, sent)
 
-    def _sent(self, asked: _Pushed) -> None:
-        alpha_us = self.run.alpha_us(self.end.rank, self.end.peer)
-        self.run.lands(alpha_us)
+    def _sent(self, asked: _Pushed, link: int, start_us: float) -> None:
+        run = self.run
+        alpha_us = run.alpha_us(self.end.rank, self.end.peer)
+        run.record.moved(asked.by, link, asked.size, start_us, run.clock.now_us, self.end.number)
+        run.lands(asked.by, alpha_us)
         if asked.packets is not None:
-            self.run.store_packets(*asked.packets, alpha_us)
-        self._over(alpha_us)
+            run.store_packets(*asked.packets, alpha_us, asked.by)
+        self._over(asked.by, alpha_us)
 
-    def _over(self, told_after_us: float) -> None:
+    def has_done(self, count: int) -> bool:
+        """Whether so much of what was asked is over."""
+        return self.done >= count
+
+    def _over(self, by: int, told_after_us: float) -> None:
         """The next may begin; who flushes is told that this has arrived."""
 
         def told() -> None:
             self.done += 1
-            self.run.changed(("port", self.end.number))
+            self.run.changed(("port", self.end.number), by)
 
         self.run.clock.at(self.run.clock.now_us + told_after_us, told)
         self.is_busy = False

@@ -18,6 +18,7 @@ from taccl.backend.verify_plan.signatures import (
     SWITCH_OPERANDS,
     SYNCHRONIZING,
     Operand,
+    only_puts,
     signature_of,
     uses_channels,
 )
@@ -63,7 +64,12 @@ def _the_channel_is_of_a_kind_that_works(subject: Subject) -> None:
         if not looks or operation.channel in signature.channels:
             continue
         words = " or ".join(kind.value for kind in signature.channels)
-        if operation.channel is None:
+        if only_puts(operation):
+            message = "is on memory channels, on which it puts and never signals"
+            subject.operation(
+                at, "channel-type", message, f"use {words} channels, or put and signal", severity="warning"
+            )
+        elif operation.channel is None:
             does = "does nothing, silently" if operation.name in SYNCHRONIZING else "is refused"
             refusal: Refusal | None = None if operation.name in SYNCHRONIZING else "load"
             message = f"has no channel_type, and so {does}"
@@ -77,8 +83,6 @@ def _the_channel_is_of_a_kind_that_works(subject: Subject) -> None:
 
 def _on(operation: Operation) -> str:
     """What comes of a channel of the wrong kind."""
-    if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
-        return ", on which it puts and never signals"
     if operation.name in SYNCHRONIZING:
         return ", on which it does nothing, silently"
     return ", whose numbers the kernel takes for those of another kind"
@@ -126,7 +130,7 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
         operation = at.operation
         block = subject.plan.ranks[at.rank].blocks[at.block]
         channels = signature_of(operation).channels
-        if channels and operation.channel not in (None, *channels):
+        if channels and operation.channel not in (None, *channels) and not only_puts(operation):
             continue  # told as that
         if operation.channel is not None and uses_channels(operation.name, operation.channel):
             count = len(block.channels_of(operation.channel))

@@ -155,3 +155,9 @@ def uses_channels(name: OpName, channel: Channel | None) -> bool:
     if name in SYNCHRONIZING:
         return True
     return channel is Channel.PORT and name in (*LANES, OpName.FLUSH)
+
+
+def only_puts(operation: Operation) -> bool:
+    """Whether it should put and signal, and on a channel of its kind only puts."""
+    signals = operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH)
+    return signals and operation.channel is Channel.MEMORY

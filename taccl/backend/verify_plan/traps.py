@@ -305,6 +305,20 @@ def _touched_elsewhere(subject: Subject) -> Iterator[tuple[At, str, int, Buffer]
 
 def _buffers_begin_their_allocations(subject: Subject) -> None:
     """Port puts find their source from the beginning of the allocation that holds it."""
+    plan = subject.plan
+    inside = {"allgather": Buffer.INPUT, "reducescatter": Buffer.OUTPUT}.get(plan.collective)
+    for at in subject.operations():
+        operation = at.operation
+        if plan.in_place and at.rank and inside is not None and _reads_user_memory(operation):
+            whole = Buffer.OUTPUT if inside is Buffer.INPUT else Buffer.INPUT
+            if any(each.buffer is inside for each in operation.sources):
+                message = (
+                    f"sends {inside.value} through a port; in place that begins inside an allocation, and "
+                    "the runtime reads from where the allocation begins"
+                )
+                subject.operation(
+                    at, "port-source-base", message, f"name the same chunks through {whole.value}"
+                )
     count = sum(_reads_user_memory(at.operation) for at in subject.operations())
     if count:
         message = (

@@ -174,8 +174,8 @@ class _BlockReader:
         if not extents or extents[0].start >= extents[0].end:
             return None
         cells = [
-            self._cells(operation, operand, layout.cell(extent.start))
-            for operand, extent in zip((*sources, *targets), extents, strict=True)
+            self._cells(operation, operand, layout.cell(extent.start), place < len(sources))
+            for place, (operand, extent) in enumerate(zip((*sources, *targets), extents, strict=True))
         ]
         return Move(
             sources=tuple(each for some in cells[: len(sources)] for each in some),
@@ -198,14 +198,22 @@ class _BlockReader:
         extent = part_of(Extent(start, start + operand.size * chunk), operation.share, alignment)
         return extent if turn is None else slice_of(extent, turn.turn, turn.unit_bytes)
 
-    def _cells(self, operation: Operation, operand: _Operand, start: int) -> list[Cells]:
-        """Where an operand is: one place, or of a switch channel one at each member."""
+    def _cells(self, operation: Operation, operand: _Operand, start: int, is_source: bool) -> list[Cells]:
+        """Where an operand is: one place, or of a switch channel one at each member.
+
+        Ports find their sources from the beginning of the allocation, where in place a buffer need not begin.
+        """
         layout = self.unfolded.layout
         packets = operand.kind in PACKET_OPERANDS
+        from_allocation = (
+            layout.in_place and is_source and operation.channel is Channel.PORT and operation.name in PUTTING
+        )
         found = []
         for owner, buffer in self._owners(operation, operand):
             column = (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH).index(buffer)
             base = int(layout.packets[owner] if packets else layout.base[owner, column])
+            if from_allocation and buffer is not Buffer.SCRATCH:
+                base = int(layout.user[owner, 0])
             shift = int(layout.half[owner]) if buffer is Buffer.SCRATCH else 0
             found.append(Cells(base + start, base + start + shift, packets, buffer is Buffer.INPUT))
         return found

@@ -22,7 +22,7 @@ def check_folder(folder: Path) -> None:
         raise _cannot_write(folder, failure) from failure
 
 
-def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
+def write_folder(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     """Put texts into files of these names in a new or empty folder; if one fails, all are removed again.
 
     Raises

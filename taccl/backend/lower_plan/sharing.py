@@ -1,0 +1,154 @@
+"""Thread blocks that share out what one did: each moves a part of every range, on channels of its own.
+
+It knows plans and how the runtime cuts ranges among blocks; where a plan came from it must not know. All
+parts of a block do the same operations, so part i of each waits for parts i of others only, and chunks stay
+as large as they were: a plan takes no more operations, scratch or lowering for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from taccl.backend.plan import (
+    BlockChannels,
+    Channel,
+    ExecutionPlan,
+    Operation,
+    OpName,
+    PlanBlock,
+    Range,
+    RankPlan,
+    Share,
+)
+from taccl.backend.program import Buffer
+
+#: First chunk and number of chunks.
+_Extent: TypeAlias = tuple[int, int]
+#: Sources, and targets, of an operation, whatever the release.
+MAX_OPERANDS = 8
+_COUNTING = frozenset({OpName.RELEASE, OpName.ACQUIRE})
+
+
+def share_out(plan: ExecutionPlan, parts: int) -> ExecutionPlan:
+    """The same plan with every thread block `parts` times.
+
+    Parameters
+    ----------
+    plan : one without barriers, pipelines and shares, for which `cuts_alike` holds.
+    """
+    return replace(plan, ranks=tuple(_shared(rank, parts) for rank in plan.ranks))
+
+
+def chunk_by_chunk(plan: ExecutionPlan) -> ExecutionPlan:
+    """The same plan with ranges of one chunk: puts into memory of several, more of all other operations."""
+
+    def cut(block: PlanBlock) -> PlanBlock:
+        return replace(
+            block, operations=tuple(each for whole in block.operations for each in _single_chunks(whole))
+        )
+
+    return replace(
+        plan, ranks=tuple(replace(rank, blocks=tuple(map(cut, rank.blocks))) for rank in plan.ranks)
+    )
+
+
+def _single_chunks(operation: Operation) -> Iterator[Operation]:
+    size = max((each.size for each in (*operation.sources, *operation.targets)), default=1)
+    if size == 1:
+        yield operation
+        return
+    pieces = [
+        replace(
+            operation,
+            sources=tuple(replace(each, index=each.index + at, size=1) for each in operation.sources),
+            targets=tuple(replace(each, index=each.index + at, size=1) for each in operation.targets),
+        )
+        for at in range(size)
+    ]
+    if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
+        yield from (replace(piece, name=OpName.PUT) for piece in pieces[:-1])
+        yield pieces[-1]
+    elif operation.name is OpName.PUT and operation.channel is Channel.MEMORY:
+        for first in range(0, size, MAX_OPERANDS):
+            together = pieces[first : first + MAX_OPERANDS]
+            yield replace(
+                operation,
+                sources=tuple(each for piece in together for each in piece.sources),
+                targets=tuple(each for piece in together for each in piece.targets),
+            )
+    else:
+        yield from pieces
+
+
+def cuts_alike(plan: ExecutionPlan) -> bool:
+    """Whether what one range writes no other range has a part of only: then all cut it in the same places."""
+    written: dict[tuple[int, Buffer], set[_Extent]] = {}
+    touched: dict[tuple[int, Buffer], set[_Extent]] = {}
+    for rank in plan.ranks:
+        for block in rank.blocks:
+            for operation in block.operations:
+                for memory, extent in _ranges(rank, block, operation, operation.sources):
+                    touched.setdefault(memory, set()).add(extent)
+                for memory, extent in _ranges(rank, block, operation, operation.targets):
+                    touched.setdefault(memory, set()).add(extent)
+                    written.setdefault(memory, set()).add(extent)
+    return not any(_is_cut_unlike(mine, touched[memory]) for memory, mine in written.items())
+
+
+def _is_cut_unlike(written: set[_Extent], touched: set[_Extent]) -> bool:
+    """Whether a written extent overlaps another one."""
+    end, last_is_written = 0, False
+    for extent in sorted(touched):
+        is_written = extent in written
+        if extent[0] < end and (is_written or last_is_written):
+            return True
+        if extent[0] >= end:
+            last_is_written = False
+        end, last_is_written = max(end, sum(extent)), last_is_written or is_written
+    return False
+
+
+def _ranges(
+    rank: RankPlan, block: PlanBlock, operation: Operation, ranges: tuple[Range, ...]
+) -> Iterator[tuple[tuple[int, Buffer], _Extent]]:
+    """The memory behind each, and which chunks of it."""
+    for each in ranges:
+        if each.buffer is not None:
+            yield (rank.rank, each.buffer), (each.index, each.size)
+        elif each.remote is not None and operation.channel is not None:
+            remote = rank.remote_buffers[block.remotes_of(operation.channel)[each.remote]]
+            yield (remote.rank, remote.buffer), (each.index, each.size)
+
+
+def _shared(rank: RankPlan, parts: int) -> RankPlan:
+    return replace(
+        rank,
+        blocks=tuple(_part(block, number, parts) for block in rank.blocks for number in range(parts)),
+        channels=tuple(
+            replace(row, peers=tuple(peer for peer in row.peers for _ in range(parts)))
+            for row in rank.channels
+        ),
+        semaphores=tuple(value for value in rank.semaphores for _ in range(parts)),
+    )
+
+
+def _part(block: PlanBlock, number: int, parts: int) -> PlanBlock:
+    share = Share(number, parts)
+
+    def own(operation: Operation) -> Operation:
+        if operation.name in _COUNTING:
+            mine = tuple(each * parts + number for each in operation.semaphores)
+            return replace(operation, semaphores=mine)
+        return replace(operation, share=share) if operation.sources or operation.targets else operation
+
+    return replace(
+        block,
+        id=block.id * parts + number,
+        operations=tuple(map(own, block.operations)),
+        channels=tuple(
+            BlockChannels(row.kind, tuple(each * parts + number for each in row.ids))
+            for row in block.channels
+        ),
+    )

@@ -1,0 +1,135 @@
+"""A call while it happens: who waits for what, signals and packets under way.
+
+It knows what blocks and ports tell each other; what they do it must not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from taccl.backend.execute_plan.memory import End, ends_of
+from taccl.backend.plan import Channel, ExecutionPlan
+from taccl.backend.simulate_plan.flows import Clock, Done
+from taccl.backend.simulate_plan.ports import Port
+from taccl.backend.simulate_plan.record import Record
+from taccl.backend.simulate_plan.work import Packets
+from taccl.errors import TopologyError
+from taccl.executor import ProtocolCosts
+from taccl.network import LogicalTopology
+
+#: Whoever waits hands over what is to be called when it may go on.
+Arrange = Callable[[Done], None]
+
+
+class Run:
+    """What blocks and ports have in common."""
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        topology: LogicalTopology,
+        chunk: float,
+        costs: ProtocolCosts | None,
+        proxy_us: float,
+    ) -> None:
+        self.plan, self.topology, self.chunk = plan, topology, chunk
+        self.costs, self.proxy_us = costs, proxy_us
+        self.executor = topology.executor if costs is not None else None
+        self.clock = Clock(topology, 0.0 if costs is None else costs.block_us_per_byte)
+        self.ends = ends_of(plan)
+        count = sum(map(len, self.ends.values()))
+        self.come, self.awaited = [0] * count, [0] * count
+        self.semaphores = [list(rank.semaphores) for rank in plan.ranks]
+        self.barriers: dict[tuple[int, int], list[tuple[int, Done]]] = {}
+        self.packets = [Packets() for _ in plan.ranks]
+        self.ports = {
+            end.number: Port(self, end)
+            for (_, kind), ends in self.ends.items()
+            if kind is Channel.PORT
+            for end in ends
+        }
+        self.proxy_free_us = [0.0] * plan.num_ranks
+        self.waiting: dict[object, list[tuple[int, Callable[[], bool], Done]]] = {}
+        self.record = Record()
+
+    def resume(self, acts: Iterator[Arrange]) -> None:
+        """Go on with what a block does, until it has to wait."""
+        arrange = next(acts, None)
+        if arrange is not None:
+            arrange(lambda: self.resume(acts))
+
+    def alpha_us(self, source: int, target: int) -> float:
+        """From the end of what one rank sends until another sees it."""
+        links = self.topology.link_index
+        link = links.get((source, target), links.get((target, source)))
+        if source == target:
+            return 0.0
+        if link is None:
+            raise self.no_link(source, target)
+        hop_us = 0.0 if self.costs is None else self.costs.hop_us
+        return float(self.topology.alpha_us[link]) + hop_us
+
+    def link(self, source: int, target: int) -> int:
+        """The link from one rank to another."""
+        link = self.topology.link_index.get((source, target))
+        if link is None:
+            raise self.no_link(source, target)
+        return int(link)
+
+    def no_link(self, source: int, target: int) -> TopologyError:
+        """What is told where ranks are not joined."""
+        return TopologyError(
+            f"the plan moves data from rank {source} to rank {target}, but {self.topology.name} has no link "
+            "between them",
+            hint="the topology that the plan was made for; without a sketch, all its links are there",
+        )
+
+    def wait_for(self, act: int, key: object, is_over: Callable[[], bool]) -> Arrange:
+        """Until something is over, which changes of `key` may bring about."""
+
+        def arrange(go_on: Done) -> None:
+            if is_over():
+                self.clock.at(self.clock.now_us, go_on)
+            else:
+                self.waiting.setdefault(key, []).append((act, is_over, go_on))
+
+        return arrange
+
+    def changed(self, key: object, by: int) -> None:
+        """Let those go on whose waits are over."""
+        for act, is_over, go_on in self.waiting.pop(key, []):
+            if is_over():
+                self.record.released(act, by)
+                self.clock.at(self.clock.now_us, go_on)
+            else:
+                self.waiting.setdefault(key, []).append((act, is_over, go_on))
+
+    def signal(self, end: End, by: int) -> None:
+        """Send a signal to the other end."""
+        other = end.other
+        if other is None:
+            return
+
+        def arrives() -> None:
+            self.come[other] += 1
+            self.changed(("signal", other), by)
+
+        self.clock.at(self.clock.now_us + self.alpha_us(end.rank, end.peer), arrives)
+
+    def has_come(self, end: int, count: int) -> bool:
+        """Whether so many signals have come to an end."""
+        return self.come[end] >= count
+
+    def store_packets(self, rank: int, first: float, size: float, delay_us: float, by: int) -> None:
+        """Packets are there for whoever reads them, after a while."""
+
+        def arrives() -> None:
+            self.record.lands(by, self.clock.now_us)
+            self.packets[rank].add(first, first + size)
+            self.changed(("packets", rank), by)
+
+        self.clock.at(self.clock.now_us + delay_us, arrives)
+
+    def lands(self, by: int, delay_us: float) -> None:
+        """The last byte of something comes after a while."""
+        self.record.lands(by, self.clock.now_us + delay_us)

@@ -1,0 +1,96 @@
+"""Instances of a plan: thread blocks that share every range of what one would do alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from taccl.backend.execute_plan import execute_plan
+from taccl.backend.lower_plan import lower_to_plan
+from taccl.backend.lower_plan.fits import check_plan_fits
+from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_out
+from taccl.backend.plan import ExecutionPlan, OpName, Share
+from taccl.backend.target import LoweringOptions
+from taccl.backend.verify_plan import verify_plan
+from taccl.errors import ProgramLimitError, UnitError
+from taccl.schedule import Schedule
+from tests.backend.small_schedules import relayed_alltoall, ring_allgather, ring_allreduce
+from tests.backend.test_lower_plan import on_nodes
+
+
+def lowered(schedule: Schedule, **changes: object) -> ExecutionPlan:
+    return lower_to_plan(schedule, replace(LoweringOptions(), **changes))
+
+
+def sizes(plan: ExecutionPlan) -> set[int]:
+    return {
+        each.size
+        for rank in plan.ranks
+        for block in rank.blocks
+        for operation in block.operations
+        for each in (*operation.sources, *operation.targets)
+    }
+
+
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize("node_of", [(0, 0, 0), (0, 0, 1)])
+def test_instances_are_thread_blocks_with_a_part_of_each_range(
+    protocol: str, node_of: tuple[int, ...]
+) -> None:
+    schedule = on_nodes(ring_allreduce(3), *node_of)
+    alone, shared = (lowered(schedule, protocol=protocol, instances=n) for n in (1, 3))
+    assert verify_plan(shared).ok
+    assert execute_plan(replace(shared, min_bytes=0), size_bytes=4800, calls=2, seed=1).wrong == 0
+    for one, three in zip(alone.ranks, shared.ranks, strict=True):
+        assert len(three.blocks) == 3 * len(one.blocks)
+        assert (three.input_chunks, three.scratch_chunks) == (one.input_chunks, one.scratch_chunks)
+        assert len(three.semaphores) == 3 * len(one.semaphores)
+        for block in three.blocks:
+            shares = {each.share for each in block.operations if each.sources}
+            assert shares == {Share(block.id % 3, 3)}
+
+
+def test_ranges_that_overlap_in_part_are_cut_chunk_by_chunk_before_they_are_shared() -> None:
+    schedule = on_nodes(relayed_alltoall(True), 0, 0, 1, 1)
+    alone, shared = (lowered(schedule, instances=n) for n in (1, 2))
+    assert not cuts_alike(alone) and cuts_alike(chunk_by_chunk(alone))
+    assert max(sizes(alone)) > 1 and sizes(shared) == {1}
+    assert verify_plan(shared).ok
+    assert not verify_plan(share_out(alone, 2)).ok
+
+
+def test_a_group_of_chunks_goes_through_a_port_as_several_puts_and_one_signal() -> None:
+    alone = lowered(on_nodes(ring_allgather(2, 3), 0, 1))
+    words = [each.name for each in chunk_by_chunk(alone).ranks[0].blocks[0].operations]
+    put = words.index(OpName.PUT)
+    assert words[put : put + 3] == [OpName.PUT, OpName.PUT, OpName.PUT_SIGNAL_FLUSH]
+    assert verify_plan(chunk_by_chunk(alone)).ok
+
+
+def test_a_group_of_chunks_in_memory_stays_one_put() -> None:
+    alone = lowered(ring_allgather(2, 3))
+    cut = chunk_by_chunk(alone)
+    (put,) = [each for each in cut.ranks[0].blocks[0].operations if each.name is OpName.PUT]
+    assert [each.index for each in put.sources] == [0, 1, 2]
+    assert verify_plan(cut).ok
+
+
+def test_parts_have_whole_units() -> None:
+    schedule = ring_allgather(2)
+    assert lowered(schedule, instances=3, min_bytes=32).min_bytes == 2 * 16 * 3
+    tiny = replace(schedule, problem=replace(schedule.problem, chunk_mb=32 / 2**20))
+    with pytest.raises(UnitError, match="3 thread blocks share each of 2 chunks") as caught:
+        lowered(tiny, instances=3)
+    assert "--instances 2" in str(caught.value.hint)
+
+
+def test_what_does_not_fit_is_refused_with_what_would() -> None:
+    with pytest.raises(ProgramLimitError, match="with 304 instances it would fit") as caught:
+        lowered(ring_allgather(2), instances=400)
+    assert "400 thread blocks; the limit is 304" in caught.value.findings[0]
+    plan = lowered(ring_allgather(2), instances=9)
+    with pytest.raises(ProgramLimitError, match="too large for MSCCL") as caught:
+        check_plan_fits(plan, most_operations=100)
+    assert (caught.value.hint, "to be verified" in caught.value.findings[0]) == (
+        "a schedule of fewer transfers, or --no-xml for the schedule alone",
+        True,
+    )
