@@ -1,6 +1,6 @@
 """What making, reading, verifying and simulating a file takes as its transfers grow in number.
 
-    python -m benchmarks.files [--most TRANSFERS]
+    python -m benchmarks.files [--most TRANSFERS] [--note TEXT]
 
 Each row is a process of its own, so its memory is its own, too. Writes docs/results/files.md.
 """
@@ -48,7 +48,9 @@ def main() -> None:
     """Measure all rows and write docs/results/files.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--most", type=int, default=2**31, help="leave out rows of more transfers")
-    most = parser.parse_args().most
+    parser.add_argument("--note", default="", help="a sentence under the table that the rows do not tell")
+    options = parser.parse_args()
+    most = options.most
     rows = []
     context = multiprocessing.get_context("spawn")
     measure = [row for row in ROWS if row[-1] <= most]
@@ -59,7 +61,12 @@ def main() -> None:
             continue
         rows.append(cells)
         print(*cells, sep="  ", file=sys.stderr, flush=True)
-    report.write("files", "Files of many transfers", INTRO, report.table(HEADER, rows))
+    report.write(
+        "files",
+        "Files of many transfers",
+        INTRO,
+        "\n\n".join(filter(None, (report.table(HEADER, rows), options.note))),
+    )
 
 
 def measured(machine: str, collective: str, chunks: int, target: str) -> list[str]:

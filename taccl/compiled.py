@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,24 @@ def is_at_hand(function: Any) -> bool:
     return folder is not None and any(path.name.startswith(name) for path in Path(folder).glob("*.nbi"))
 
 
+#: Where set: every loop is machine code, however few its rows, and says whether it was at hand before.
+_ahead: ContextVar[dict[Loop, bool] | None] = ContextVar("_ahead", default=None)
+
+
+@contextmanager
+def ahead_of_time() -> Iterator[dict[Loop, bool]]:
+    """Every loop called in here becomes machine code.
+
+    Yields the loops that were called, and whether each was machine code before it was.
+    """
+    called = dict[Loop, bool]()
+    token = _ahead.set(called)
+    try:
+        yield called
+    finally:
+        _ahead.reset(token)
+
+
 class Loop:
     """A function over columns: machine code where rows are many, and run as it stands where they are few.
 
@@ -64,7 +84,10 @@ class Loop:
 
     def __call__(self, rows: int, /, **values: Any) -> Any:
         """What the function makes of the values; `rows` says how long its columns are."""
-        if rows >= _WORTH_COMPILING:
+        called = _ahead.get()
+        if called is not None and self not in called:
+            called[self] = is_at_hand(self._machine_code)
+        if called is not None or rows >= _WORTH_COMPILING:
             return self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
 

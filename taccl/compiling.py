@@ -1,7 +1,7 @@
-"""Making machine code of the engines' loops ahead of time, so that no search has to wait for it.
+"""Making machine code of loops ahead of time, so that no search and no file has to wait for it.
 
-It knows which engines have loops, and a problem small enough to run each on; what the loops compute it must
-not know.
+It knows which engines and which stages of a file have loops, and a problem small enough to run each on; what
+the loops compute it must not know.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from taccl.api import make_problem
+from taccl.api import make_problem, synthesize
+from taccl.backend.lower import lower
+from taccl.backend.msccl_xml.reader import parse_document
+from taccl.backend.msccl_xml.writer import to_xml
+from taccl.backend.simulate import simulate_program
+from taccl.backend.verify.verifier import verify_document
+from taccl.compiled import ahead_of_time
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES
@@ -38,3 +44,23 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
         if not was_there and served is not None:
             deque(engine.run(Instance(served), SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
         yield engine.name, was_there
+
+
+def compile_stages() -> Iterator[tuple[str, bool]]:
+    """Compile the loops that long files need, once on a computer: lowering, verifying, simulating.
+
+    Yields the stage's name, and whether all its loops were machine code already.
+    """
+    # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
+    schedule = synthesize(
+        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, engine="greedy", effort=_WORK, xml=False
+    ).schedule
+    with ahead_of_time() as loops:
+        program = lower(schedule, runtimes="msccl")[0].program
+    yield "lower", all(loops.values())
+    with ahead_of_time() as loops:
+        verify_document(parse_document(to_xml(program)), targets=None)
+    yield "verify", all(loops.values())
+    with ahead_of_time() as loops:
+        simulate_program(program, schedule.problem.topology, schedule.problem.chunk_mb)
+    yield "simulate", all(loops.values())

@@ -1,11 +1,14 @@
-"""The engines' loops are made ahead of time: each engine that has any is run once, unless it is ready."""
+"""Loops are made ahead of time: an engine that has any is run once, unless it is ready, and so is a file."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
-from taccl.compiling import compile_engines
+from taccl import compiled
+from taccl.compiled import Loop
+from taccl.compiling import compile_engines, compile_stages
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named
 
@@ -38,3 +41,18 @@ def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
     toys = tuple(replace(each, run=runs(each.name), is_compiled=lambda: False) for each in with_loops)
     monkeypatch.setattr("taccl.compiling.ENGINES", toys)
     assert [name for name, _ in compile_engines()] == ran == ["forest", "paths"]
+
+
+def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = set[Loop]()
+
+    def machine_code(loop: Loop) -> Callable[..., object]:
+        ran.add(loop)
+        return loop.function
+
+    monkeypatch.setattr(Loop, "_machine_code", property(machine_code))
+    monkeypatch.setattr(compiled, "is_at_hand", lambda function: "_clocks" not in function.__name__)
+    stages = [("lower", True), ("verify", False), ("simulate", True)]  # verifying fills clocks
+    assert list(compile_stages()) == stages
+    rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]
+    assert ran == {each for room in rooms for each in vars(room).values() if isinstance(each, Loop)}

@@ -1,23 +1,25 @@
-"""`taccl compile`: make machine code of the engines' loops, so that the first search need not."""
+"""`taccl compile`: make machine code of the loops, so that no search and no file has to wait for it."""
 
 from __future__ import annotations
 
 import time
+from itertools import chain
 
 import click
 
-from taccl.compiling import compile_engines
+from taccl.compiling import compile_engines, compile_stages
 
 
 @click.command("compile")
 def compile() -> None:  # the command's name: nothing here needs the function that it hides
-    """Compile the engines' loops, once after installing.
+    """Compile the loops of engines and files, once after installing.
 
     Some engines run loops over millions of rows as machine code. It is made when it is first needed, which
     takes some ten seconds for an engine; a search with less time goes on without that engine, and says so.
+    Lowering, verifying and simulating files of many steps run such loops, too.
     """
     began = time.monotonic()
-    for name, was_there in compile_engines():
+    for name, was_there in chain(compile_engines(), compile_stages()):
         now = time.monotonic()
         click.echo(f"{name:12} {'at hand' if was_there else f'compiled in {now - began:.1f} s'}")
         began = now
