@@ -96,6 +96,22 @@ class _Work:
         self._budget.spend(sends / self._per_s * UNITS_PER_S)
 
 
+class _Known:
+    """The algorithms for an instance, and what was estimated of them so far."""
+
+    def __init__(self, copying: Instance) -> None:
+        self._asked, self._parts = copying.problem, copying.once(parts_of)
+        self.algorithms = () if self._parts is None else tuple(algorithms(self._asked, self._parts))
+        self.estimates_us = dict[tuple[Algorithm, int], float | None]()
+
+    def estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
+        """About how long so many batches take; None if they cannot be."""
+        key = algorithm, batches
+        if self._parts is not None and key not in self.estimates_us:
+            self.estimates_us[key] = _estimate_us(self._asked, self._parts, algorithm, batches)
+        return self.estimates_us.get(key)
+
+
 def textbook(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
@@ -127,7 +143,7 @@ def built(
     parts, asked = copying.once(parts_of), copying.problem
     if parts is None:
         return
-    every = written(asked, parts, budget.share(_WRITING), wanted)
+    every = written(copying, parts, budget.share(_WRITING), wanted)
     candidates = sorted(every, key=lambda each: each.estimate_us)
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
     in_vain = 0
@@ -158,7 +174,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
         copying = _copying(instance)
         if (parts := copying.once(parts_of)) is not None:
             share = writing.share(1 / (len(instances) - number))
-            every = written(copying.problem, parts, share, promise.__contains__, promise.__getitem__)
+            every = written(copying, parts, share, promise.__contains__, promise.__getitem__)
             pool += [(instance, parts, candidate) for candidate in every]
     best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
     for instance, parts, candidate in sorted(pool, key=lambda each: each[2].estimate_us):
@@ -183,7 +199,7 @@ def _promising(instance: Instance, budget: Budget) -> dict[str, float]:
     parts = copying.once(parts_of)
     if parts is None:
         return {}
-    every = list(written(copying.problem, parts, budget))
+    every = list(written(copying, parts, budget))
     least_us = min((each.estimate_us for each in every), default=0.0)
     worth = [each for each in every if each.estimate_us <= _WORTH * least_us]
     worth.sort(key=lambda each: each.estimate_us)
@@ -191,7 +207,7 @@ def _promising(instance: Instance, budget: Budget) -> dict[str, float]:
 
 
 def written(
-    asked: Problem,
+    copying: Instance,
     parts: Parts,
     budget: Budget,
     wanted: Callable[[str], bool] = lambda name: True,
@@ -199,15 +215,23 @@ def written(
 ) -> Iterator[Candidate]:
     """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising.
 
+    What was once estimated is known to the instance: a second search of it goes on where the first ended.
+
     `first` : from the name of an algorithm a key to sort by; None: what is soon written down comes first.
     """
+    known = copying.once(_Known)
     work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
     dealt = _DEALT_AS_WRITTEN * len(parts.begin)
-    named = (algorithm for algorithm in algorithms(asked, parts) if wanted(algorithm.name))
+    named = (algorithm for algorithm in known.algorithms if wanted(algorithm.name))
     for algorithm in sorted(named, key=_size if first is None else lambda each: first(each.name)):
         batches, least_us = 1, float("inf")
-        while work.allows(sends := max(_written(algorithm, batches * algorithm.shares), dealt)):
-            time_us = _estimate_us(asked, parts, algorithm, batches)
+        while True:
+            sends = max(_written(algorithm, batches * algorithm.shares), dealt)
+            if (algorithm, batches) in known.estimates_us:
+                sends = 0
+            if not work.allows(sends):
+                break
+            time_us = known.estimate_us(algorithm, batches)
             if time_us is None or time_us > _PROMISING * least_us:
                 break
             work.did(sends)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -99,13 +100,17 @@ def spread(plan: Plan, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
             blocks = [have[rank] for rank in line]
             for step, carries in zip(stage, moves, strict=True):
                 for src, dst, carried in carries:
-                    units = tuple(unit for block in carried for unit in blocks[block])
-                    if units:
+                    if units := _together(blocks, carried):
                         step.append(Transfer(line[src], line[dst], units))
-            every = tuple(unit for block in blocks for unit in block)
+            every = tuple(chain.from_iterable(blocks))
             have.update(dict.fromkeys(line, every))
         steps += stage
     return steps
+
+
+def _together(blocks: Sequence[tuple[int, ...]], carried: Sequence[int]) -> tuple[int, ...]:
+    """The units of the blocks that are carried, one block after the other."""
+    return tuple(chain.from_iterable([blocks[block] for block in carried]))
 
 
 def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
@@ -180,12 +185,12 @@ def _into_shares(plan: Plan, owned: _Owned, holds: dict[int, int], explicit: boo
             have = [[holds[rank]] * len(line) for rank in line]
             for step, carries in zip(stage, reversed(moves), strict=True):
                 for dst, src, carried in carries:
-                    units = tuple(unit for block in carried for unit in blocks[block])
-                    sums = tuple(have[src][block] for block in carried for _ in blocks[block])
+                    units = _together(blocks, carried)
+                    sums = [repeat(have[src][block], len(blocks[block])) for block in carried]
                     for block in carried:
                         have[dst][block] |= have[src][block]
                     if units:
-                        named = sums if explicit else None
+                        named = tuple(chain.from_iterable(sums)) if explicit else None
                         step.append(Transfer(line[src], line[dst], units, True, named))
             every = 0
             for rank in line:
