@@ -84,7 +84,8 @@ class OutputOptions:
 
         Raises
         ------
-        TacclError : the target has no such protocol, not so many instances, or files for both ways to call.
+        TacclError : the target has no such protocol, not so many instances, or no files for calls in place
+            alone.
         """
         if self.in_place is not None and not target.one_way_to_call:
             raise TacclError(

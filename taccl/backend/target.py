@@ -116,7 +116,7 @@ class Target(Generic[ProgramT, DocumentT]):
         that uses more is refused.
     reasons : for features that it lacks, why: half a sentence.
     protocols : the words for how bytes are moved, the usual one first.
-    one_way_to_call : whether a file is for calls in place or for those out of place, and a user may say which.
+    one_way_to_call : whether a file is for calls in place or for others, never both; users may say which.
     readers_of : the runtimes of each file that a collective of this name takes. Raises `CollectiveError` if
         none knows it.
     refuse : raises a `TacclError` for a problem that it has no file for, whatever the schedule is.
