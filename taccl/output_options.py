@@ -89,7 +89,7 @@ class OutputOptions:
         """
         if self.in_place is not None and not target.one_way_to_call:
             raise TacclError(
-                f"files for {target.name} say themselves which calls they serve, in place, out of place or both",
+                f"files for {target.name} say themselves which calls they serve: in place, others or both",
                 hint="--in-place and --out-of-place are for --target mscclpp",
             )
         most, instances, kind = self.most_instances(target), self.asked_instances, self.asked_thread_blocks
