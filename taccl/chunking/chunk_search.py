@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import Generic
 
 from taccl.chunking.books import from_books, numbers_in_books
+from taccl.chunking.coarser import carry_over, known_for
 from taccl.chunking.numbers import candidates
+from taccl.chunking.proved import Proved
 from taccl.chunking.quick import quick_engine
-from taccl.chunking.trials import Choice, Stated, Trial
-from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
-from taccl.encoding.bounds.stream import NOTHING
+from taccl.chunking.trials import Choice, Stated, Trial, by_time
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.refine import refined
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Failure, told
 from taccl.encoding.portfolio.solve import engine_asked_for
@@ -24,7 +23,7 @@ from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.problem import Problem
 from taccl.schedule import TOLERANCE_US, Schedule
 from taccl.search import STOP, Alone, Answer, Found, Observer, Progress, Searcher, relative_gap, status_of
-from taccl.tolerance import OPTIMAL_GAP, contradicts
+from taccl.tolerance import OPTIMAL_GAP
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
@@ -47,9 +46,6 @@ _A_MOMENT_S = 0.05
 #: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
 #: whether finer chunks are faster.
 _MOST_TRANSFERS = 10_000_000
-#: Larger schedules are not refined only to be told.
-_MOST_CARRIED = 100_000
-
 #: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
 _AHEAD, _MOST_CELLS = 0.05, 5_000_000
 
@@ -94,21 +90,8 @@ class ChunkSearch(Generic[Stated]):
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
         self._ahead: dict[int, tuple[Stated, Instance]] = {}
-        proved = self._proved()
-        self._any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
-        self._coarsest_bound = proved[0]  # the instance knows it, so no search of it tells it again
+        self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
         self._quick = quick_engine(self._instance) or options.engine
-
-    def _proved(self) -> list[Proof]:
-        """What is proved of one chunk in each part, largest first; a bound that breaks down is noted."""
-        budget = self._budget.share(_ANY_CHUNKS)
-        proved = [quick_bound(self._instance)]
-        for bound in known_bounds(lambda name, fault: self._fails(f"bound {name}", fault)):
-            try:
-                proved += proofs(self._instance, budget, (bound,))
-            except Exception as fault:
-                self._fails(f"bound {bound.name}", fault)
-        return sorted(proved, key=lambda proof: -proof.value_us)
 
     def begin_elsewhere(self) -> None:
         """Let others try each number meanwhile, where there are others."""
@@ -146,14 +129,15 @@ class ChunkSearch(Generic[Stated]):
             if trial is not None:
                 return trial.instance
             self._ahead[number] = ahead = self._stated(number)
-            ahead[1].proves(self._any_chunks.value_us)  # so the search of it begins with what is handed over
+            # So that the search of it begins with what is handed over.
+            ahead[1].proves(self._proved.any_chunks.value_us)
             return ahead[1]
 
         try:
             for schedule in from_books(self._in_books, stated, self._budget.share(_BOOKS)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
-            self._fails("textbook", fault)
+            self._fails("textbook", told(fault))
         if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
             self._take_in(self._book.problem.collective.chunks_per_rank)
         self._ahead.clear()
@@ -185,7 +169,7 @@ class ChunkSearch(Generic[Stated]):
             slower = slower + 1 if trial and trial.time_us > _MUCH_SLOWER * self._best_us else 0
             in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
             self._finer_is_slower = slower == _PATIENCE or in_vain == _MOST_IN_VAIN
-            if self.interrupted or self._finer_is_slower or not self._can_win(self._any_chunks.value_us):
+            if self.interrupted or self._finer_is_slower or not self._a_number_can_win():
                 break
         for trial in self._by_time()[_FEW:]:
             trial.forget_derived()
@@ -221,7 +205,7 @@ class ChunkSearch(Generic[Stated]):
     def choice(self) -> Choice[Stated]:
         """The fastest schedule that can be used; the fastest at all where none can."""
         for trial in self.trials:
-            self._carry_over(trial)
+            carry_over(self.trials, trial)
         best = next((trial for trial in self._by_time() if self._is_usable(trial)), self._by_time()[0])
         passed_s = time.monotonic() - self._began
         failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
@@ -240,7 +224,7 @@ class ChunkSearch(Generic[Stated]):
             stated=best.stated,
             found=chosen,
             tried=tuple(trial.tried(best) for trial in self.trials),
-            any_chunks=self._any_chunks,
+            any_chunks=self._proved.any_chunks,
             all_found=((best.stated, chosen), *((each.stated, each.found) for each in others)),
         )
 
@@ -257,7 +241,9 @@ class ChunkSearch(Generic[Stated]):
         number, began_s = self._untried.pop(0), self._elapsed_s
         try:
             stated, instance = self._stated(number)
-            options = self._options_for(seconds, self._quick, self._known(stated.problem))
+            options = self._options_for(
+                seconds, self._quick, known_for(stated.problem, self.trials, self._book)
+            )
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
             self._fail(number, fault)
@@ -284,14 +270,14 @@ class ChunkSearch(Generic[Stated]):
         if isinstance(fault, CollectiveError | MemoryError):
             self._untried.clear()
         if not isinstance(fault, CollectiveError | NoScheduleInTime):
-            self._fails(f"chunks {number}", fault)
+            self._fails(f"chunks {number}", told(fault))
 
-    def _fails(self, name: str, fault: Exception) -> None:
-        self._failures.append(Failure(name, told(fault)))
+    def _fails(self, name: str, why: str) -> None:
+        self._failures.append(Failure(name, why))
 
     def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""
-        began_s, known = self._elapsed_s, self._known(trial.stated.problem)
+        began_s, known = self._elapsed_s, known_for(trial.stated.problem, self.trials, self._book)
         options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)
@@ -312,33 +298,6 @@ class ChunkSearch(Generic[Stated]):
         if was_usable and not self._is_usable(trial):
             trial.found = replace(trial.found, schedule=before.schedule, note=before.note)
             trial.usable = True
-
-    def _carry_over(self, trial: Trial[Stated]) -> None:
-        """What was found for a coarser cut after this one was tried holds for this one too."""
-        source = self._best_known(trial.stated.problem)
-        if source is None or source is trial:
-            return
-        pieces = trial.chunks // source.chunks
-        is_large = len(source.found.schedule) * pieces > _MOST_CARRIED
-        if is_large or source.time_us >= trial.time_us - TOLERANCE_US:
-            return
-        known = refined(source.found.schedule, trial.stated.problem)
-        if known.makespan_us < trial.time_us - TOLERANCE_US:
-            known.check()
-            trial.found, trial.usable = replace(trial.found, schedule=known), None
-
-    def _known(self, problem: Problem) -> Schedule | None:
-        """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem."""
-        number, source = problem.collective.chunks_per_rank, self._best_known(problem)
-        known = [] if source is None else [source.found.schedule]
-        if self._book is not None and number % self._book.problem.collective.chunks_per_rank == 0:
-            known.append(self._book)
-        schedule = min(known, key=lambda each: each.makespan_us, default=None)
-        return schedule if schedule is None or schedule.problem is problem else refined(schedule, problem)
-
-    def _best_known(self, problem: Problem) -> Trial[Stated] | None:
-        number = problem.collective.chunks_per_rank
-        return next((trial for trial in self._by_time() if number % trial.chunks == 0), None)
 
     def _search(
         self, instance: Instance, options: SearchOptions, seconds: float, began_s: float | None = None
@@ -374,24 +333,11 @@ class ChunkSearch(Generic[Stated]):
 
         found = self._searcher.search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
-        self._forget_wrong_bounds(instance, found.schedule.makespan_us)
-        known = self._coarsest_bound if instance is self._instance else self._any_chunks
+        self._proved.forget_wrong(instance, found.schedule.makespan_us)
+        known = self._proved.of(instance)
         if found.lower_bound_us >= known.value_us:
             return found
         return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
-
-    def _forget_wrong_bounds(self, instance: Instance, time_us: float) -> None:
-        """A bound above a valid schedule is a mistake of whoever proved it, and must not pass for a proof."""
-        wrong = [self._any_chunks] if contradicts(self._any_chunks.value_us, time_us) else []
-        if instance is self._instance and contradicts(self._coarsest_bound.value_us, time_us):
-            wrong.append(self._coarsest_bound)
-        for proof in wrong:
-            text = (
-                f"{proof.value_us:.6f} us ({proof.witness}) stands above a valid schedule of {time_us:.6f} us"
-            )
-            self._failures.append(Failure(f"bound {proof.kind}", text))
-        self._any_chunks = NOTHING if self._any_chunks in wrong else self._any_chunks
-        self._coarsest_bound = NOTHING if self._coarsest_bound in wrong else self._coarsest_bound
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
         """What is asked of a part of the search; where work is counted, the budget alone says how long."""
@@ -410,7 +356,7 @@ class ChunkSearch(Generic[Stated]):
 
     def _goes_on(self) -> bool:
         """Whether there is something to gain by another number, and time for it."""
-        return self._left_s > _A_MOMENT_S and self._can_win(self._any_chunks.value_us)
+        return self._left_s > _A_MOMENT_S and self._a_number_can_win()
 
     def _may_win(self, trial: Trial[Stated]) -> bool:
         return trial.usable is not False and self._can_win(trial.found.lower_bound_us)
@@ -427,7 +373,7 @@ class ChunkSearch(Generic[Stated]):
         return trial.usable
 
     def _by_time(self) -> list[Trial[Stated]]:
-        return sorted(self.trials, key=lambda trial: trial.time_us)
+        return by_time(self.trials)
 
     @property
     def _best_us(self) -> float:
@@ -437,6 +383,9 @@ class ChunkSearch(Generic[Stated]):
     def _can_win(self, bound_us: float) -> bool:
         """Whether what has this bound could beat the best by more than the gap asked for."""
         return bound_us < self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
+
+    def _a_number_can_win(self) -> bool:
+        return self._can_win(self._proved.any_chunks.value_us)
 
     @property
     def _elapsed_s(self) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from taccl.arguments import shown
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import target_of_file
 from taccl.backend.verify import Facts, Report
@@ -17,6 +18,9 @@ from taccl.cli.targets import target_option
 from taccl.collective_file import load_collective
 from taccl.errors import CheckError
 from taccl.files import read_bytes
+
+#: Words of a file are shown as they are up to so many letters.
+LONGEST_WORD = 60
 
 
 @click.command()
@@ -73,7 +77,10 @@ def _show(path: Path, report: Report) -> None:
 def _rows(facts: Facts) -> list[tuple[str, str]]:
     root = "" if facts.root is None else f" (root {facts.root})"
     rows = [
-        ("collective", f"{facts.collective}{root}, {facts.num_ranks} ranks, {facts.protocol}"),
+        (
+            "collective",
+            f"{_word(facts.collective)}{root}, {facts.num_ranks} ranks, {_word(facts.protocol)}",
+        ),
         ("program", f"{facts.num_thread_blocks} thread blocks, {facts.num_steps} steps"),
         ("in place", facts.in_place),
         ("out of place", facts.out_of_place),
@@ -93,3 +100,8 @@ _READS = {
     "never": "loads it, but never selects it",
     "launch": "loads it, but refuses at launch",
 }
+
+
+def _word(said: str) -> str:
+    """A word of the file; one that would upset a terminal, or is no word, is cut and quoted."""
+    return said if said.isprintable() and len(said) <= LONGEST_WORD else shown(said)

@@ -22,6 +22,7 @@ Step = Callable[[], bool] | None  # what a thread waits for; None: nothing
 
 PAIRED = {OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH, OpName.PUT_PACKETS, OpName.GET}
 ONE_TARGET = {OpName.COPY, OpName.REDUCE, OpName.READ_REDUCE, OpName.REDUCE_PACKETS}
+ONE_SOURCE = {OpName.COPY, OpName.COPY_TO_PACKETS, OpName.COPY_FROM_PACKETS}
 PACKETS_READ = {  # the first source that is packets
     OpName.COPY_FROM_PACKETS: 0,
     OpName.READ_PUT_PACKETS: 0,
@@ -210,6 +211,8 @@ class Machine:
             return [([a], [b]) for a, b in zip(sources, targets, strict=False)]
         if operation.name in ONE_TARGET:  # the runtime looks at no more
             targets = targets[:1]
+        if operation.name in ONE_SOURCE:
+            sources = sources[:1]
         return [(sources, targets)]
 
     def units_of(

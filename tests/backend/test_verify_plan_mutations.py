@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plan_examples import PLANS
 from plan_mutations import mutate, without
@@ -30,6 +30,7 @@ def test_random_runs_show_what_leaving_an_operation_out_does() -> None:
 
 
 @given(st.sampled_from(sorted(SMALL)), st.integers(0, 2**32), st.integers(1, 3))
+@example("napkin-allgather_2", 3, 1)  # a copy with two sources: the runtime looks at the first
 @settings(max_examples=25, deadline=None)
 def test_no_damage_that_ever_shows_passes(name: str, seed: int, units: int) -> None:
     done, mutant = mutate(random.Random(seed), SMALL[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from engine_runs import checked
@@ -11,14 +13,14 @@ from small_problems import Link, machine
 
 from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.in_node import Around, Inside, Item, Leaving, Placed, backwards, decide, least_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.staged import serves, staged
 from taccl.encoding.engines.staged.crossing import crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.model import Around, Item, Leaving, Placed, decide
-from taccl.encoding.engines.staged.nodes import Inside, equal_nodes
+from taccl.encoding.engines.staged.nodes import equal_nodes
 from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
@@ -143,3 +145,27 @@ def test_what_stays_goes_through_the_gaps_of_what_is_decided() -> None:
     first, second = filled(around(), [item], taken)
     assert (first.link, first.start_us, first.end_us) == (0, 3.0, 5.0)
     assert (second.link, second.start_us, second.end_us) == (2, 5.0, 7.0)
+
+
+def test_what_is_on_its_way_to_a_rank_is_not_sent_on_from_there_before() -> None:
+    """It comes to place 1 at 9 us: from there it goes on, and not at 2 us by one more way to place 1."""
+    item = Item((0,), ((0, 0.0), (1, 9.0)), frozenset({2}))
+    (only,) = filled(around(), [item], [])
+    assert (only.link, only.start_us, only.end_us) == (2, 9.0, 11.0)
+
+
+def test_no_spread_in_a_node_is_sooner_than_the_least() -> None:
+    """Two chunks down a line of two hops: 2 us for one, a turn of 2 us each, and 3 us for both as a group."""
+    both = [Item((chunk,), ((0, 0.0),), frozenset({2})) for chunk in range(2)]
+    assert least_us(around(), both, 20.0, 0, Budget.of_work(1_000)) == pytest.approx(6.0)
+    assert least_us(around(), both, 5.0, 0, Budget.of_work(1_000)) == 5.0
+
+
+def test_a_node_that_is_itself_turned_round_gathers_as_it_spreads() -> None:
+    same, turned = backwards(around())
+    assert same == around()
+    assert list(turned) == [1, 0, 3, 2]
+    one_way = replace(around(), links=[*LINE[:3], replace(LINE[3], alpha_us=2.0)])
+    back, links = backwards(one_way)
+    assert back.links == [link.reversed for link in one_way.links]
+    assert list(links) == [0, 1, 2, 3]

@@ -169,3 +169,20 @@ class Unfolded:
         rank, number = self.blocks[block]
         said = f"{self.place(block, act)} {message}"
         return Finding(layer, severity, rule, said, rank, number, act.step, hint=hint)
+
+
+def signals_in_no_order(unfolded: Unfolded) -> set[tuple[int, int, int]]:
+    """Signals of several lanes to one end with no meeting between, as (block, place of the act, lane)."""
+    found = set()
+    for block, acts in enumerate(unfolded.acts):
+        sent: dict[int, list[tuple[int, int, int]]] = {}
+        for place, act in enumerate(acts):
+            if act.kind in (Kind.MEET, Kind.BARRIER):
+                sent.clear()
+            ends = act.ends if act.kind is Kind.SIGNAL else ()
+            for lane, end in enumerate(ends or [push.end for push in act.pushes if push.signals]):
+                some = sent.setdefault(end, [])
+                some.append((block, place, lane))
+                if len({each[-1] for each in some}) > 1:
+                    found.update(some)
+    return found

@@ -28,7 +28,7 @@ from taccl.collective import Collective
 CALLS = 3
 #: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
 MOST_ACTS = 100_000
-MOST_ACCESSES = 20_000_000
+MOST_ACCESSES = 8_000_000
 #: The most acts of a plan that is also executed as it does not say that it is called.
 MOST_ACTS_THE_OTHER_WAY = 2_000
 #: The largest chunk, in bytes.

@@ -13,8 +13,10 @@ from taccl.backend.mscclpp.values import Fault
 from taccl.backend.verify.report import Collector, Finding
 
 _PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
-#: So many of each are told; finding their lines is a walk through the text.
+#: So many of each are told in full; finding their lines is a walk through the text.
 _TOLD = 100
+#: So many faults are looked at; where there are more, the file is none that could be corrected one by one.
+_MOST = 10_000
 
 
 def check_document(document: PlanDocument, collector: Collector) -> None:
@@ -23,12 +25,12 @@ def check_document(document: PlanDocument, collector: Collector) -> None:
     lines = document.lines(
         [fault.place for fault in faults[:_TOLD]] + [each.place for each in ignored[:_TOLD]]
     )
-    for fault in faults:
+    for fault in faults[:_MOST]:
         finding = _finding(fault.place, _rule(fault), f"{fault.place} {fault.message}", lines)
         hint = fault.hint or "correct it"
         collector.add(replace(finding, hint=hint, refusal="load" if fault.guessed else None), fault.guessed)
-    for each in ignored:
-        near = difflib.get_close_matches(each.key[:100], KNOWN_KEYS, n=1)
+    for number, each in enumerate(ignored):
+        near = difflib.get_close_matches(each.key[:100], KNOWN_KEYS, n=1) if number < _TOLD else []
         message = f"{each.place or 'the plan'} has a key {shown(each.key)}, which the runtime skips"
         hint = f"write {near[0]} if that is meant" if near else "remove it"
         finding = _finding(each.place, "ignored-key", message, lines)

@@ -22,7 +22,7 @@ from taccl.backend.verify_plan.accesses import (
     When,
     Who,
 )
-from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded
+from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded, signals_in_no_order
 from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
@@ -88,7 +88,7 @@ class _Run:
         self.transfers: list[dict[tuple[int, int], list[Queued]]] = [{} for _ in range(num_ends)]
         self.transfer_column: dict[tuple[int, int, int], int] = {}
         self.semaphores = Semaphores(unfolded, later)
-        self.in_no_order = _signals_in_no_order(unfolded)
+        self.in_no_order = signals_in_no_order(unfolded)
         self.at_barrier: dict[tuple[int, int], list[Block]] = {}
         self.meeting: dict[int, int] = {}
         self.segments = 0
@@ -390,20 +390,3 @@ class _Run:
 
 def _has_packets(move: Move) -> bool:
     return any(each.packets for each in (*move.sources, *move.targets))
-
-
-def _signals_in_no_order(unfolded: Unfolded) -> set[tuple[int, int, int]]:
-    """Signals of several lanes to one end with no meeting between, as (block, place of the act, lane)."""
-    found = set()
-    for block, acts in enumerate(unfolded.acts):
-        sent: dict[int, list[tuple[int, int, int]]] = {}
-        for place, act in enumerate(acts):
-            if act.kind in (Kind.MEET, Kind.BARRIER):
-                sent.clear()
-            ends = act.ends if act.kind is Kind.SIGNAL else ()
-            for lane, end in enumerate(ends or [push.end for push in act.pushes if push.signals]):
-                some = sent.setdefault(end, [])
-                some.append((block, place, lane))
-                if len({each[-1] for each in some}) > 1:
-                    found.update(some)
-    return found

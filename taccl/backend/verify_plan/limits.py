@@ -12,7 +12,7 @@ from taccl.backend.verify_plan.header import VECTOR, largest_chunk, smallest_chu
 from taccl.backend.verify_plan.operands import ranges
 from taccl.backend.verify_plan.signatures import moves_packets
 from taccl.backend.verify_plan.subject import At, Rule, Subject
-from taccl.backend.verify_plan.versions import OPERANDS
+from taccl.backend.verify_plan.versions import NEWEST, OPERANDS
 
 #: Of a thread block, those inside pipelines counted too.
 MAX_OPERATIONS = 64
@@ -67,18 +67,25 @@ def _operands_fit(subject: Subject) -> None:
                 f"names {channels} channels; there is room for {MAX_CHANNELS_PER_OPERATION}, and the others "
                 "overwrite memory"
             )
-            subject.operation(at, "channel-ids-limit", message, "split the operation")
+            subject.operation(at, "channel-ids-limit", message, "split the operation", fatal=True)
         most = max(len(operation.sources), len(operation.targets))
         for room, releases in OPERANDS.items():
             if most > room:
                 message = (
                     f"has {most} operands on one side; there is room for {room}, and more overwrite memory"
                 )
-                subject.operation(at, "operand-limit", message, "split the operation", runtimes=releases)
+                subject.operation(
+                    at,
+                    "operand-limit",
+                    message,
+                    "split the operation",
+                    fatal=room == NEWEST.operands,
+                    runtimes=releases,
+                )
         if len(operation.semaphores) > MAX_SEMAPHORES_PER_OPERATION:
             count, room = len(operation.semaphores), MAX_SEMAPHORES_PER_OPERATION
             message = f"names {count} semaphores; there is room for {room}, and more overwrite memory"
-            subject.operation(at, "semaphore-limit", message, "split the operation")
+            subject.operation(at, "semaphore-limit", message, "split the operation", fatal=True)
 
 
 def _semaphores_are_there(subject: Subject) -> None:

@@ -18,6 +18,8 @@ from taccl.backend.verify_plan.wanted import Wanted
 from taccl.collective import BoolArray
 
 Seen = set[tuple[object, ...]]
+#: So many wrong pieces of a rank are put into words; a report shows fewer.
+_TOLD = 100
 
 
 def check_meaning(
@@ -97,8 +99,9 @@ class _Teller:
         wrong = 0
         for rank in _ranks(expectation):
             values, writers = self.trace.outputs[call][rank]
-            for cell, row in _wrong(self.unfolded, self.trace, expectation, call, rank):
-                wrong += 1
+            found = _wrong(self.unfolded, self.trace, expectation, call, rank)
+            wrong += len(found)
+            for cell, row in found[:_TOLD]:
                 chunk = cell // len(self.unfolded.layout.cuts)
                 if ("wrong-result", rank, chunk) in self.seen:
                     continue

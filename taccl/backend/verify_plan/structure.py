@@ -158,7 +158,7 @@ def _end(rank: RankPlan, kind: Channel, channel: int) -> tuple[int, int]:
 def _switch_groups_agree(subject: Subject) -> None:
     ranks = subject.plan.ranks
     for number, rank in subject.ranks():
-        for group in _groups(rank):
+        for _, group in _groups(rank):
             are_ranks = all(0 <= member < len(ranks) for member in group)
             if not are_ranks or len(set(group)) < len(group) or number not in group:
                 message = f"has a switch channel of the ranks {_listed(group)}"
@@ -170,24 +170,28 @@ def _switch_groups_agree(subject: Subject) -> None:
     while ready:
         ready = False
         for row in waiting:
-            while row and all(waiting[member] and waiting[member][0] == row[0] for member in row[0]):
+            while row and all(waiting[member] and waiting[member][0] == row[0] for member in row[0][1]):
                 ready = True
-                for member in row[0]:
+                for member in row[0][1]:
                     waiting[member].popleft()
     for number, row in enumerate(waiting):
         if row:
+            buffer, group = row[0]
             message = (
-                f"makes the switch channel of the ranks {_listed(row[0])} when not all of them make the  "
-                "all wait for ever"
+                f"makes the switch channel of the ranks {_listed(group)} on {buffer.value} when not all of "
+                "them make the same: they all wait for ever, or each has other memory there"
             )
             hint = (
-                "list the same ranks in the same order on all members, and channels in one order everywhere"
+                "list the same ranks in the same order and the same buffer on all members, and channels in "
+                "one order everywhere"
             )
             subject.rank(number, "switch-group", message, hint, refusal="launch", fatal=True)
 
 
-def _groups(rank: RankPlan) -> Iterator[tuple[int, ...]]:
-    return (group for row in rank.channels if row.kind is Channel.SWITCH for group in row.groups)
+def _groups(rank: RankPlan) -> Iterator[tuple[Buffer, tuple[int, ...]]]:
+    """The switch channels of a rank: the buffer that each spans, and its members."""
+    rows = (row for row in rank.channels if row.kind is Channel.SWITCH)
+    return ((row.buffer or Buffer.INPUT, group) for row in rows for group in row.groups)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

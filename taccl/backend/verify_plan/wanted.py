@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taccl.arguments import shown
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.expected import (
     MAX_CELLS,
@@ -59,7 +60,7 @@ def what_is_wanted(
     if collective is not None:
         return _as_given(plan, collective, known, collector)
     if not known:
-        message = f"the collective is {plan.collective!r}, which does not say what the outputs must hold"
+        message = f"the collective is {shown(plan.collective)}, which does not say what the outputs must hold"
         said = f"{message}; only accesses to memory and endless waits were looked for"
         collector.add(Finding("meaning", "warning", "unknown-result", said, hint=_FREE))
         return unknown
@@ -151,7 +152,9 @@ def _as_given(plan: ExecutionPlan, collective: Collective, known: bool, collecto
     if collective.num_ranks != plan.num_ranks:
         problem = f"the plan has {plan.num_ranks} ranks, the collective {collective.num_ranks}"
     elif known and plain_name(plan.collective) != name:
-        problem = f"the plan says {plan.collective!r}, but it is to be checked as {collective.name}"
+        problem = (
+            f"the plan says {shown(plan.collective)}, but it is to be checked as {shown(collective.name)}"
+        )
     elif pieces < 1 or any(had < pieces * wanted for had, wanted in pairs):
         problem = "the chunks of the plan's buffers are no multiple of those of the collective"
     if problem is not None:

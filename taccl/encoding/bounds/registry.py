@@ -14,6 +14,7 @@ from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.late import LATE
 from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.bounds.one_group import ONE_GROUP
 from taccl.encoding.bounds.relay import RELAY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.stages import STAGES
@@ -42,6 +43,7 @@ BOUNDS: tuple[Bound, ...] = (
     STAGED_CUT,
     LATE,
     STAGES,
+    ONE_GROUP,
 )
 
 

@@ -119,7 +119,7 @@ def _sum_of(counts: Sequence[Steps], most: IntArray) -> Steps:
     return total
 
 
-class _Crossings:
+class Entering:
     """What crosses into W over some links, and the ways it may: what copies and sums have in common."""
 
     def __init__(
@@ -173,7 +173,7 @@ class _Way:
     once: int
 
 
-def _copies_end_us(known_us: float, at: _Crossings) -> float:
+def _copies_end_us(known_us: float, at: Entering) -> float:
     """When all that has to enter W can have served all ranks there; see `least_end_us`."""
     instance, chunks = at.instance, at.crossing.chunks
     sets = disjoint_sets(instance, chunks, at.inside)
@@ -208,7 +208,7 @@ def _copies_end_us(known_us: float, at: _Crossings) -> float:
     )
 
 
-def _sums_end_us(known_us: float, at: _Crossings) -> float:
+def _sums_end_us(known_us: float, at: Entering) -> float:
     """When all sums that need contributions from outside W can have come to all who want them there."""
     instance, chunks = at.instance, at.crossing.chunks
     starts = instance.demand.starts
@@ -242,7 +242,7 @@ def _sums_end_us(known_us: float, at: _Crossings) -> float:
 
 
 def _ways_of(
-    at: _Crossings,
+    at: Entering,
     w: list[Steps],
     ways: Callable[[int, int, int], Iterator[_Way]],
     most: Callable[[int], int],
@@ -305,7 +305,7 @@ def _stages_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proo
         if not len(chunks):
             continue
         try:
-            at = _Crossings(view, inside, Crossing(chunks, crossing.links), _HORIZON * known_us, budget)
+            at = Entering(view, inside, Crossing(chunks, crossing.links), _HORIZON * known_us, budget)
             end_us = (_sums_end_us if reduces else _copies_end_us)(max(known_us, best.value_us), at)
         except OutOfBudget:
             continue

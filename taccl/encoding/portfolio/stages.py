@@ -71,8 +71,8 @@ _FOR_GREEDY, _FOR_GREEDY_BEFORE_COMBINING, _FOR_GREEDY_ALONE = 0.2, 0.1, 1.0
 #: CP settles small problems in seconds or not at all; then MILP and CP on long ways have their turns.
 _FOR_CP_FIRST, _FOR_MILP = 0.2, 0.3
 #: A plan of few groups is tried in seconds, and the first ones are mostly the best. What is summed first
-#: crosses twice in it, once in each phase, which is seldom best.
-_FOR_STAGED, _FOR_STAGED_IN_TWO_PHASES = 0.5, 0.15
+#: crosses twice in it, once in each phase, which is seldom best where alpha counts.
+_FOR_STAGED, _FOR_STAGED_IN_TWO_PHASES, _WHERE_ALPHA_COUNTS = 0.5, 0.4, 0.15
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def share_of_combining(instance: Instance) -> float:
 def share_of_staged(instance: Instance) -> float:
     """The part of the time for crossing in few groups; of chunks from one rank to one, only small ones."""
     if has_two_phases(instance):
-        return _FOR_STAGED_IN_TWO_PHASES
+        return max(_WHERE_ALPHA_COUNTS, _FOR_STAGED_IN_TWO_PHASES * (1 - instance.latency_fraction))
     return _FOR_STAGED * (instance.latency_fraction**2 if _serves("paths")(instance) else 1.0)
 
 
@@ -143,7 +143,8 @@ _PIPELINES = usually(
 _STAGED = Share(
     share_of_staged,
     f"{percent(_FOR_STAGED)}; {percent(_FOR_STAGED)} times the square of alpha's part {_OF_PAIRS}; "
-    f"{percent(_FOR_STAGED_IN_TWO_PHASES)} where sums are copied on",
+    f"{percent(_FOR_STAGED_IN_TWO_PHASES)} times the rest of a chunk's time, at least "
+    f"{percent(_WHERE_ALPHA_COUNTS)}, where sums are copied on",
 )
 _REST = fixed(1.0)
 

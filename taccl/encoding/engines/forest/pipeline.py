@@ -45,10 +45,9 @@ from taccl.encoding.core.port_queues import (
 )
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
+from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_ways, trees_of
 from taccl.network import FloatArray
 
-#: Kinds of transfers: what a rank sends to its parent, and what it gets from there.
-_UP, _DOWN = 0, 1
 #: How much less urgent a copy beside the tree is than any in it.
 _LATER_US = 1e12
 #: So many copies beside trees are looked at, those of the last chunks: more would be only memory.
@@ -73,29 +72,6 @@ class Transfers:
     end_us: FloatArray
     is_sum: BoolArray
     leader: IntArray
-
-
-class _Trees(NamedTuple):
-    """The trees of sums and copies as the loops see them.
-
-    Parameters
-    ----------
-    sums, copies : whether chunks go up, and down.
-    of : shape (num_chunks,); the number of each chunk's tree, by its place in the batches.
-    root : shape (num_trees,).
-    up, down : shape (num_trees, num_ranks); the arc between each rank and its parent, -1 for the root.
-    first, children : in trees of copies; those of a rank are from `first[tree, rank]` on; shapes (num_trees,
-        num_ranks + 1) and (num_trees, num_ranks).
-    """
-
-    sums: bool
-    copies: bool
-    of: IntArray
-    root: IntArray
-    up: IntArray
-    down: IntArray
-    first: IntArray
-    children: IntArray
 
 
 class _State(NamedTuple):
@@ -149,7 +125,7 @@ class Pipeline:
     kind: IntArray
     chunk_mb: float
     most: int
-    trees: _Trees
+    trees: Trees
     state: _State
 
     @property
@@ -166,7 +142,7 @@ class Pipeline:
             self.state.via[at],
             self.state.start[at],
             self.state.end[at],
-            way == _UP,
+            way == UP,
             self.state.leader[at],
         )
 
@@ -189,8 +165,8 @@ def scheduled(
     most : chunks in one send.
     """
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
-    trees = _trees(network.arcs, batch_of, forest.root, forest.arc, forest.arc)
-    after = _rest_of_ways(network.arcs, network.costs, chunk_mb * most, trees)
+    trees = trees_of(network.arcs, batch_of, forest.root, forest.arc, forest.arc)
+    after = rest_of_ways(network.arcs, network.costs, chunk_mb * most, trees)
     key = wave_us * np.arange(len(batch_of))[:, None, None] - after[batch_of]
     return _pipeline(network, batches, kind[batch_of], chunk_mb, most, trees, key)
 
@@ -202,8 +178,8 @@ def again(before: Pipeline) -> Pipeline:
     has a chunk's sums and copies where they belong, on trees of their own.
     """
     network, trees, state = before.network.reversed(), before.trees, before.state
-    down = _arcs_taken(before.network.arcs.down, state.via[:, _DOWN])
-    turned = _trees(network.arcs, np.arange(len(down)), trees.root[trees.of], down, trees.up[trees.of])
+    down = arcs_taken(before.network.arcs.down, state.via[:, DOWN])
+    turned = trees_of(network.arcs, np.arange(len(down)), trees.root[trees.of], down, trees.up[trees.of])
     key = np.ascontiguousarray((before.makespan_us - state.end)[:, ::-1])
     return _pipeline(network, before.batches, before.kind, before.chunk_mb, before.most, turned, key)
 
@@ -227,7 +203,7 @@ def _pipeline(
     kind: IntArray,
     chunk_mb: float,
     most: int,
-    trees: _Trees,
+    trees: Trees,
     key: FloatArray,
 ) -> Pipeline:
     """All transfers by their keys, shape (num_chunks, 2, num_ranks), the least first."""
@@ -243,19 +219,6 @@ def _pipeline(
     return Pipeline(network, batches, kind, chunk_mb, most, trees, state)
 
 
-def _trees(arcs: Arcs, of: IntArray, root: IntArray, up: IntArray, down: IntArray) -> _Trees:
-    sums, copies = bool((arcs.up != NO_LINK).all()), bool((arcs.down != NO_LINK).all())
-    first, children = _children(arcs, down)
-    return _Trees(sums, copies, of, root, up, down, first, children)
-
-
-def _arcs_taken(links: IntArray, via: IntArray) -> IntArray:
-    """The arcs whose links were taken; -1 where none was."""
-    arc_of = np.full(int(links.max()) + 2, -1)  # the last for no link
-    arc_of[links] = np.arange(len(links))
-    return arc_of[via]
-
-
 def _state(many: int, num_ranks: int) -> _State:
     shape = (many, 2, num_ranks)
     return _State(
@@ -268,7 +231,7 @@ def _state(many: int, num_ranks: int) -> _State:
     )
 
 
-def _uses(network: Network, trees: _Trees, kind: IntArray) -> IntArray:
+def _uses(network: Network, trees: Trees, kind: IntArray) -> IntArray:
     """How many transfers may want each link: those in trees, and the copies of some chunks beside them.
 
     `kind` : of the chunks that may be copied beside their trees, over any arc that is allowed to them.
@@ -283,67 +246,6 @@ def _uses(network: Network, trees: _Trees, kind: IntArray) -> IntArray:
         used = links != NO_LINK
         np.add.at(uses, links[used], count[used].astype(np.int64))
     return uses
-
-
-@compiled
-def _children(arcs: Any, arc: Any) -> Any:
-    """The children of each rank in each tree: those of a rank are from `first[tree, rank]` on."""
-    many, num_ranks = arc.shape
-    first = np.zeros((many, num_ranks + 1), np.int32)
-    children = np.zeros((many, num_ranks), np.int32)
-    for b in range(many):
-        for rank in range(num_ranks):
-            if arc[b, rank] >= 0:
-                first[b, arcs.parent[arc[b, rank]] + 1] += 1
-        for rank in range(num_ranks):
-            first[b, rank + 1] += first[b, rank]
-        filled = first[b, :-1].copy()
-        for rank in range(num_ranks):
-            if arc[b, rank] >= 0:
-                above = arcs.parent[arc[b, rank]]
-                children[b, filled[above]] = rank
-                filled[above] += 1
-    return first, children
-
-
-@compiled
-def _rest_of_ways(arcs: Any, costs: Any, mb: float, trees: Any) -> Any:
-    """How long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks).
-
-    Of trees that are the same for sums and for copies.
-    """
-    sums, copies, root, arc, child_first, children = (
-        trees.sums, trees.copies, trees.root, trees.down, trees.first, trees.children,
-    )  # fmt: skip
-    many, num_ranks = arc.shape
-    after = np.zeros((many, 2, num_ranks))
-    order = np.zeros(num_ranks, np.int64)
-    for b in range(many):
-        order[0] = root[b]
-        known = 1
-        for at in range(num_ranks):  # parents before children
-            rank = order[at]
-            for place in range(child_first[b, rank], child_first[b, rank + 1]):
-                order[known] = children[b, place]
-                known += 1
-        longest = 0.0
-        if copies:
-            below = np.zeros(num_ranks)
-            for at in range(num_ranks - 1, 0, -1):
-                rank = order[at]
-                a = arc[b, rank]
-                after[b, _DOWN, rank] = (
-                    costs.alpha_us[arcs.down[a]] + mb * costs.beta_us[arcs.down[a]] + below[rank]
-                )
-                below[arcs.parent[a]] = max(below[arcs.parent[a]], after[b, _DOWN, rank])
-            longest = below[root[b]]
-        if sums:
-            for at in range(1, num_ranks):
-                rank = order[at]
-                a = arc[b, rank]
-                above = longest if arcs.parent[a] == root[b] else after[b, _UP, arcs.parent[a]]
-                after[b, _UP, rank] = costs.alpha_us[arcs.up[a]] + mb * costs.beta_us[arcs.up[a]] + above
-    return after
 
 
 @compiled
@@ -375,7 +277,7 @@ def _run(
             if sums and up[t, rank] >= 0:
                 pending[c, arcs.parent[up[t, rank]]] += 1
         for rank in range(num_ranks):
-            kind = _UP if sums else _DOWN
+            kind = UP if sums else DOWN
             if rank == root[t] or pending[c, rank] or not (sums or arcs.parent[down[t, rank]] == root[t]):
                 continue
             offer(queues, key[c, kind, rank], c * size + kind * num_ranks + rank)
@@ -385,11 +287,11 @@ def _run(
             urgency, number = take(queues)
             if number < total:
                 c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-                a = up[of[c], rank] if kind == _UP else down[of[c], rank]
+                a = up[of[c], rank] if kind == UP else down[of[c], rank]
             else:
-                c, kind, a = first_open + (number - total) // num_arcs, _DOWN, (number - total) % num_arcs
+                c, kind, a = first_open + (number - total) // num_arcs, DOWN, (number - total) % num_arcs
                 rank = arcs.child[a]
-            link = arcs.up[a] if kind == _UP else arcs.down[a]
+            link = arcs.up[a] if kind == UP else arcs.down[a]
             gone = start[c, kind, rank] >= 0.0  # with others of its batch, or another way
             if not may_start(queues, costs, link, now, urgency, number, gone):
                 continue
@@ -400,7 +302,7 @@ def _run(
                 and start[c + together, kind, rank] < 0.0
                 and (
                     pending[c + together, rank] == 0 and up[of[c + together], rank] == a
-                    if kind == _UP
+                    if kind == UP
                     else there[c + together, arcs.parent[a]]
                 )
             ):
@@ -419,18 +321,18 @@ def _run(
             batch_ends = ends_of_batch[c]
             while c < batch_ends and leader[c, kind, rank] == number:
                 t, at_rank = of[c], rank
-                if kind == _UP:
+                if kind == UP:
                     at_rank = arcs.parent[up[t, rank]]
                     pending[c, at_rank] -= 1
                     if pending[c, at_rank] == 0 and at_rank != root[t]:
-                        offer(queues, key[c, _UP, at_rank], c * size + _UP * num_ranks + at_rank)
-                if copies and (kind == _DOWN or (at_rank == root[t] and pending[c, at_rank] == 0)):
+                        offer(queues, key[c, UP, at_rank], c * size + UP * num_ranks + at_rank)
+                if copies and (kind == DOWN or (at_rank == root[t] and pending[c, at_rank] == 0)):
                     there[c, at_rank] = True
                     for place in range(child_first[t, at_rank], child_first[t, at_rank + 1]):
                         below = children[t, place]
-                        if start[c, _DOWN, below] < 0.0:
-                            turn = c * size + _DOWN * num_ranks + below
-                            offer(queues, key[c, _DOWN, below], turn)
+                        if start[c, DOWN, below] < 0.0:
+                            turn = c * size + DOWN * num_ranks + below
+                            offer(queues, key[c, DOWN, below], turn)
                     if c >= first_open:
                         for a in range(arcs.first[at_rank], arcs.first[at_rank + 1]):
                             below = arcs.child[a]
@@ -438,9 +340,9 @@ def _run(
                                 below != root[t]
                                 and allowed[kind_of[c], a]
                                 and down[t, below] != a
-                                and start[c, _DOWN, below] < 0.0
+                                and start[c, DOWN, below] < 0.0
                             ):
-                                later = _LATER_US + key[c, _DOWN, below]
+                                later = _LATER_US + key[c, DOWN, below]
                                 offer(queues, later, total + (c - first_open) * num_arcs + a)
                 c += 1
             number = next_arrival(queues, now)

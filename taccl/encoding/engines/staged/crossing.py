@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.engines.staged.nodes import Inside, Nodes
+from taccl.encoding.core.in_node import Inside
+from taccl.encoding.engines.staged.nodes import Nodes
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 

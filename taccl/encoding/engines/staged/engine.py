@@ -1,6 +1,6 @@
 """Plans tried one after another: the node's way out, the groups, the spread, and what stays in the node.
 
-For each plan (`crossing`) CP-SAT decides in each node (`model`)
+For each plan (`crossing`) CP-SAT decides in each node (`core.in_node`)
 
 1. how what leaves comes to the way out, and in which group each chunk leaves, for the earliest end of all;
 2. when what came from other nodes is where it is wanted: chunks that want the same travel in few parts first,
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
+from taccl.encoding.core.in_node import Around, Decided, Item, Leaving, Placed, backwards, decide
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
@@ -28,7 +29,6 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.staged.crossing import Crossing, Plan, crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.model import Around, Decided, Item, Leaving, decide
 from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
 from taccl.encoding.instance import Instance
@@ -36,6 +36,8 @@ from taccl.schedule import TOLERANCE_US, Schedule
 
 #: In how many parts chunks travel that came together and want the same, one round after the other.
 _PARTS = (1, 2, 3, 8)
+#: How much later a plan has its turn than the one before it, as a power of its place.
+_LATER = 1.5
 #: More ways of an item over a link are more than CP-SAT decides in seconds.
 _MOST_WAYS = 1_500
 #: More pairs of places that have links between nodes are too many to try.
@@ -77,16 +79,29 @@ def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Sch
     if not serves(instance) or not budget.remaining_s():
         return
     search = _Search(instance, options.seed, best.makespan_us)
-    for parts in _PARTS:
-        for plan in search.plans:
-            if not budget.remaining_s() or instance.bound_us >= search.best_us - TOLERANCE_US:
-                return
-            if plan.least_us >= search.best_us - TOLERANCE_US:
-                break
-            schedule = search.tried(plan, parts, budget)
-            if schedule is not None and schedule.makespan_us < search.best_us - TOLERANCE_US:
-                search.best_us = schedule.makespan_us
-                yield Update("staged", schedule)
+    for plan, parts in _in_turns(search.plans):
+        if not budget.remaining_s() or instance.bound_us >= search.best_us - TOLERANCE_US:
+            return
+        if plan.least_us >= search.best_us - TOLERANCE_US:
+            continue
+        schedule = search.tried(plan, parts, budget)
+        if schedule is not None and schedule.makespan_us < search.best_us - TOLERANCE_US:
+            search.best_us = schedule.makespan_us
+            yield Update("staged", schedule)
+
+
+def _in_turns(plans: Sequence[Plan]) -> list[tuple[Plan, int]]:
+    """Each plan with each number of parts: the better a plan and the fewer parts, the sooner.
+
+    Many plans may be worth as much as the first, so all of them before its second number of parts, or all
+    numbers of parts before the second plan, would use up the time on one of the two.
+    """
+    turns = [
+        ((rank + 1) ** _LATER * (turn + 1), turn, plan, parts)
+        for rank, plan in enumerate(plans)
+        for turn, parts in enumerate(_PARTS)
+    ]
+    return [(plan, parts) for _, _, plan, parts in sorted(turns, key=lambda each: each[:2])]
 
 
 @dataclass(frozen=True)
@@ -123,72 +138,98 @@ class _Search:
             for node, ranks in enumerate(self._nodes.ranks)
             for place, rank in enumerate(ranks)
         }
+        self._back, self._turned = backwards(self._around)
         self._known: dict[object, tuple[float, Decided | None]] = {}
+        self._best_gathered: dict[object, tuple[list[Item], Decided]] = {}
 
     def tried(self, plan: Plan, parts: int, budget: Budget) -> Schedule | None:
         """The schedule of a plan; None if none is found that is faster than the best."""
         self._budget = budget
-        leaving = self._leaving(plan)
         gathered = []
         for node in range(self._nodes.num):
-            items = self._items_that_leave(node, parts)
-            decided = self._decided(items, leaving)
-            if decided is None:
+            each = self._gathered(node, plan, parts)
+            if each is None:
                 return None
-            gathered.append((items, decided))
+            gathered.append(each)
         groups = self._crossed(plan, gathered)
         if max(group.end_us for group in groups) >= self.best_us:
             return None
         decisions = [(group.start_us, group.end_us, group.decision) for group in groups]
         for node, (leave, gather) in enumerate(gathered):
             come = self._items_that_came(groups, node, plan, parts)
-            spread = self._decided(come)
+            spread = self._decided(come, self.best_us)
             if spread is None:
                 return None
             stay = self._items_that_stay(node, leave, gather)
             local = Decided(filled(self._around, stay, gather.sends + spread.sends), {}, 0.0)
-            for items, each in ((leave, gather), (come, spread), (stay, local)):
-                decisions += self._decisions(node, items, each)
+            for items, decided in ((leave, gather), (come, spread), (stay, local)):
+                decisions += self._decisions(node, items, decided)
         decisions.sort(key=lambda each: each[:2])
         return without_dead_ends(in_order(self._problem, [decision for _, _, decision in decisions]))
 
-    def _decided(self, items: Sequence[Item], leaving: Leaving | None = None) -> Decided | None:
-        """What CP-SAT finds for a node, once for all nodes in which the same has to be done."""
+    def _gathered(self, node: int, plan: Plan, parts: int) -> tuple[list[Item], Decided] | None:
+        """How what leaves a node comes to its way out: the best so far, in so many parts or in fewer."""
+        key = node, plan.out, plan.sizes
+        items, best = self._items_that_leave(node, parts), self._best_gathered.get(key)
+        before_us = self.best_us if best is None else min(best[1].end_us, self.best_us)
+        decided = self._decided(items, before_us, self._leaving(plan))
+        if decided is not None:
+            self._best_gathered[key] = best = items, decided
+        return best if best is not None and best[1].end_us < self.best_us - TOLERANCE_US else None
+
+    def _decided(
+        self, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
+    ) -> Decided | None:
+        """What CP-SAT finds that ends before a moment, once for all nodes that have the same to do."""
         if not items:
             return Decided((), {}, 0.0)
-        if len(items) * len(self._nodes.inside) > _MOST_WAYS:
-            return None
-        key = (
-            tuple((len(item.chunks), item.starts, item.wanted, item.shifts) for item in items),
-            None if leaving is None else (leaving.place, *leaving.sizes),
-        )
-        before_us, decided = self._known.get(key, (0.0, None))
-        if before_us < self.best_us - TOLERANCE_US:
-            seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
-            decided = self._decided_now(items, leaving, self._budget.at_most(seconds))
-            self._known[key] = self.best_us, decided
-        return decided if decided is not None and decided.end_us < self.best_us - TOLERANCE_US else None
-
-    def _decided_now(self, items: Sequence[Item], leaving: Leaving | None, budget: Budget) -> Decided | None:
         if leaving is None or len(leaving.sizes) > 1 or not self._around.is_serial:
-            return decide(self._around, items, self.best_us, self._seed, budget, leaving)
+            return self._decided_once(self._around, items, before_us, leaving)
         # One group: read backwards, what it gathers is a spread from where it leaves, and CP-SAT, which
         # decides what is early first, finds better ones.
         tail_us = max(leaving.tails_us.values())
-        back = replace(self._around, links=[link.reversed for link in self._around.links])
+        moving = [number for number, item in enumerate(items) if item.starts[0][0] != leaving.place]
         turned = [
             Item(item.chunks, ((leaving.place, 0.0),), frozenset(place for place, _ in item.starts))
-            for item in items
+            for item in (items[number] for number in moving)
         ]
-        found = decide(back, turned, self.best_us - tail_us, self._seed, budget)
+        found = self._decided_once(self._back, turned, before_us - tail_us)
         if found is None:
             return None
-        end_us = found.end_us
         sends = tuple(
-            replace(send, start_us=end_us - send.end_us, end_us=end_us - send.start_us)
+            Placed(
+                self._turned[send.link],
+                tuple(moving[number] for number in send.items),
+                found.end_us - send.end_us,
+                found.end_us - send.start_us,
+            )
             for send in reversed(found.sends)
         )
-        return Decided(sends, dict.fromkeys(range(len(items)), 0), end_us + tail_us)
+        return Decided(sends, dict.fromkeys(range(len(items)), 0), found.end_us + tail_us)
+
+    def _decided_once(
+        self, around: Around, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
+    ) -> Decided | None:
+        """The same, of whatever is alike up to the moment at which it begins."""
+        if len(items) * len(self._nodes.inside) > _MOST_WAYS:
+            return None
+        from_us = min((when for item in items for _, when in item.starts), default=0.0)
+        items = [item.later(-from_us) for item in items]
+        room_us = before_us - from_us
+        key = (
+            around is self._around,
+            tuple((len(item.chunks), item.starts, item.wanted, item.shifts) for item in items),
+            None if leaving is None else (leaving.place, *leaving.sizes),
+        )
+        looked_us, decided = self._known.get(key, (0.0, None))
+        if looked_us < room_us - TOLERANCE_US and (decided is None or decided.end_us >= room_us):
+            seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
+            budget = self._budget.at_most(seconds)
+            decided = decide(around, items, room_us, self._seed, budget, leaving)
+            self._known[key] = room_us, decided
+        if decided is None or decided.end_us >= room_us - TOLERANCE_US:
+            return None
+        return decided.later(from_us)
 
     def _leaving(self, plan: Plan) -> Leaving:
         """How chunks leave every node: what follows each group on its way out."""

@@ -9,7 +9,7 @@ import bisect
 import heapq
 from collections.abc import Sequence
 
-from taccl.encoding.engines.staged.model import Around, Item, Placed
+from taccl.encoding.core.in_node import Around, Item, Placed
 
 
 class Gaps:
@@ -84,7 +84,7 @@ def _soonest(
                 place = around.links[came[place][0]].src
             return way[::-1]
         for index, link in enumerate(around.links):
-            if link.src == place:
+            if link.src == place and link.dst not in held:  # it comes there once, even if later than it could
                 start = gaps.first(index, chunks, when)
                 end = start + link.alpha_us + link.cost_us * chunks
                 if end < at.get(link.dst, float("inf")):

@@ -6,11 +6,12 @@ It knows networks and demands; what is decided in a node it must not know.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.collective import IntArray
+from taccl.encoding.core.in_node import Inside
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 
@@ -18,29 +19,6 @@ from taccl.encoding.instance import Instance
 MOST_RANKS, MOST_NODES = 16, 8
 #: More pairs of a chunk and a rank in the cluster than this are too many.
 _MOST_PAIRS = 4_096
-
-
-@dataclass(frozen=True)
-class Inside:
-    """A link inside a node, by places: the k-th rank of a node has place k.
-
-    Parameters
-    ----------
-    src, dst : places.
-    alpha_us, cost_us : a send of n chunks takes alpha + n cost, us.
-    ports : numbers of the ports, counted in the order in which the node's links name them.
-    """
-
-    src: int
-    dst: int
-    alpha_us: float
-    cost_us: float
-    ports: tuple[int, ...]
-
-    @property
-    def reversed(self) -> Inside:
-        """The link turned round."""
-        return replace(self, src=self.dst, dst=self.src)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,21 +24,44 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.ticks import Ticks
-from taccl.encoding.engines.staged.nodes import Inside
+from taccl.tolerance import EQUAL
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-#: Sends of several items on a link.
-_SLOTS = 2
+#: Sends of several items on a link, where a solution is asked for and no proof.
+_FEW_SHARED = 2
 #: So many ways of an item over a link are written down in a unit of work.
 _WRITTEN_PER_UNIT = 30
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A link inside a node, by places: the k-th rank of a node has place k.
+
+    Parameters
+    ----------
+    src, dst : places.
+    alpha_us, cost_us : a send of n chunks takes alpha + n cost, us.
+    ports : numbers of the ports, counted in the order in which the node's links name them.
+    """
+
+    src: int
+    dst: int
+    alpha_us: float
+    cost_us: float
+    ports: tuple[int, ...]
+
+    @property
+    def reversed(self) -> Inside:
+        """The link turned round."""
+        return replace(self, src=self.dst, dst=self.src)
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,10 @@ class Item:
     starts: tuple[tuple[int, float], ...]
     wanted: frozenset[int]
     shifts: frozenset[int] = frozenset()
+
+    def later(self, by_us: float) -> Item:
+        """The item, there so much later."""
+        return replace(self, starts=tuple((place, when + by_us) for place, when in self.starts))
 
 
 @dataclass(frozen=True)
@@ -86,16 +113,60 @@ class Decided:
     group: dict[int, int]
     end_us: float
 
+    def later(self, by_us: float) -> Decided:
+        """The same, so much later."""
+        sends = tuple(
+            replace(send, start_us=send.start_us + by_us, end_us=send.end_us + by_us) for send in self.sends
+        )
+        return Decided(sends, self.group, self.end_us + by_us)
+
 
 @dataclass(frozen=True)
 class Around:
-    """What is the same in every node: its links, which of them groups gain on, and how time is counted."""
+    """What is the same in every node.
+
+    Parameters
+    ----------
+    links : in it.
+    is_serial : whether a port is busy for alpha, too.
+    shares : for each link, whether groups gain on it.
+    max_group : chunks of a group at most.
+    ticks : how time is counted.
+    most_shared : no more sends of several items are looked at, for each link.
+    """
 
     links: Sequence[Inside]
     is_serial: bool
     shares: Sequence[bool]
     max_group: int
     ticks: Ticks
+    most_shared: int = _FEW_SHARED
+
+
+def backwards(around: Around) -> tuple[Around, Sequence[int]]:
+    """The node with its links turned round, and the link that each of its links is when turned back.
+
+    Where the node turned round is the node itself, that is what it says: what is decided for the one, to
+    spread, is so for the other, to gather.
+    """
+    ends = [(link.src, link.dst) for link in around.links]
+    back = replace(around, links=[link.reversed for link in around.links])
+    if len(set(ends)) < len(ends) or _described(back) != _described(around):
+        return back, range(len(ends))
+    return around, [ends.index((dst, src)) for src, dst in ends]
+
+
+def _described(around: Around) -> tuple[set[object], set[object]]:
+    """A node, with each port told by the links that use it."""
+    links = [
+        (link.src, link.dst, link.alpha_us, link.cost_us, shares)
+        for link, shares in zip(around.links, around.shares, strict=True)
+    ]
+    users: dict[int, set[object]] = defaultdict(set)
+    for link, told in zip(around.links, links, strict=True):
+        for port in link.ports:
+            users[port].add(told)
+    return set(links), {frozenset(each) for each in users.values()}
 
 
 @dataclass(eq=False)
@@ -126,6 +197,29 @@ def decide(
     for event in events_of(model.cp, model.read, seed, budget):
         found = event.decisions or found
     return found
+
+
+def least_us(around: Around, items: Sequence[Item], before_us: float, seed: int, budget: Budget) -> float:
+    """A moment before which the items cannot all be where they are wanted; `before_us` at most.
+
+    Each item is one chunk, there from 0 on, and links are serial and have ports. No send is left out: one of
+    several items keeps its ports busy for an alpha and two costs, so of these a link has no more than a known
+    number before `before_us`; and nothing is gained by a send to a rank that has the item already, nor by one
+    more way of a chunk that a single rank wants. Costs are rounded down to ticks, and ends are no later for
+    that (`core.ticks`).
+    """
+    least = min((link.alpha_us + 2 * link.cost_us for link in around.links), default=before_us)
+    most = len(items) if least <= 0 else min(len(items), int(before_us / least * (1 + EQUAL)))
+    model = _Model(replace(around, most_shared=most), items, before_us, None)
+    budget.spend(len(items) * len(around.links) / _WRITTEN_PER_UNIT)
+    if not model.build():
+        return before_us
+    ticks = 0
+    for event in events_of(model.cp, model.read, seed, budget):
+        if event.impossible:
+            return before_us
+        ticks = max(ticks, event.bound)
+    return min(before_us, ticks * around.ticks.tick_us)
 
 
 class _Model:
@@ -200,12 +294,13 @@ class _Model:
         return int(self._ticks.of(link.alpha_us)), int(self._ticks.of(link.cost_us))
 
     def _mine(self, index: int) -> list[int]:
-        """The items that may go over a link."""
+        """The items that may go over a link; one that is needed nowhere else stays."""
         dst = self._around.links[index].dst
         return [
             number
             for number, item in enumerate(self._items)
-            if all(place != dst for place, _ in item.starts)
+            if self._needs(number)
+            and all(place != dst for place, _ in item.starts)
             and dst in self._head[number]
             and self._around.links[index].src in self._head[number]
             and len(item.chunks) <= self._around.max_group
@@ -227,7 +322,7 @@ class _Model:
         link, (alpha, cost) = self._around.links[index], self._costs(index)
         mine = self._mine(index)
         before: _Way | None = None
-        for _ in range(min(_SLOTS, len(mine) // 2)):
+        for _ in range(min(self._around.most_shared, len(mine) // 2)):
             active = self.cp.new_bool_var("a")
             start = self.cp.new_int_var(0, self._last, "S")
             end = self.cp.new_int_var(0, self._last, "E")
