@@ -85,6 +85,7 @@ def synthesize(
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
+    in_place: bool | None = None,
     scheduler: str | None = None,
     on_progress: Observer | None = None,
     **asked: Unpack[RequestKeywords],
@@ -111,6 +112,8 @@ def synthesize(
         machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`. Plans for
         MSCCL++ are predicted on every machine, by its links alone where it says nothing else.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
+    in_place : of a plan for MSCCL++, which is for one way to call it: whether for calls in place; None: as
+        PyTorch calls the collective. Other files say themselves which calls they serve.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
     on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
@@ -141,6 +144,7 @@ def synthesize(
         thread_blocks=thread_blocks,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        in_place=in_place,
     )
     request = request_of(collective, asked)
     if scheduler is None:

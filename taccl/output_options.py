@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taccl import units
-from taccl.arguments import whole_number, word
+from taccl.arguments import shown, whole_number, word
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.errors import TacclError, UnitError
 from taccl.executor import Executor
@@ -31,11 +31,13 @@ class OutputOptions:
         All three may be left open, as None or `auto`: then what is predicted fastest is chosen where the
         machine says what executing costs; elsewhere it is the target's usual protocol, 1 instance and
         `two-way`. Of one-sided plans, protocol and thread blocks are chosen so on every machine.
+    in_place : whether the file is for calls in place, for targets whose files are for one way to call; None:
+        as PyTorch calls the collective.
     min_bytes, max_bytes : sizes of calls that the file serves; None: around the size of the request.
 
     Raises
     ------
-    TacclError : a size that is none, or another word for thread blocks.
+    TacclError : a size that is none, another word for thread blocks, or no truth value.
     """
 
     xml: bool = True
@@ -44,10 +46,13 @@ class OutputOptions:
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
+    in_place: bool | None = None
 
     def __post_init__(self) -> None:
         if self.thread_blocks is not None:
             word(self.thread_blocks, "thread_blocks", (*THREAD_BLOCKS, AUTO), TacclError)
+        if self.in_place is not None and not isinstance(self.in_place, bool):
+            raise TacclError(f"in_place {shown(self.in_place)} is neither true nor false")
         for name, size_bytes in (("min", self.min_bytes), ("max", self.max_bytes)):
             if size_bytes is not None:
                 what, most_bytes = f"{name}_bytes", 2 * units.MAX_SIZE_BYTES
@@ -79,8 +84,14 @@ class OutputOptions:
 
         Raises
         ------
-        TacclError : the target has no such protocol, or not so many instances.
+        TacclError : the target has no such protocol, not so many instances, or no files for calls in place
+            alone.
         """
+        if self.in_place is not None and not target.one_way_to_call:
+            raise TacclError(
+                f"files for {target.name} say themselves which calls they serve: in place, others or both",
+                hint="--in-place and --out-of-place are for --target mscclpp",
+            )
         most, instances, kind = self.most_instances(target), self.asked_instances, self.asked_thread_blocks
         instances = 1 if instances is None else instances
         whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
@@ -89,6 +100,7 @@ class OutputOptions:
             instances=instances,
             thread_blocks=THREAD_BLOCKS[0] if kind is None else kind,
             executor=executor,
+            in_place=self.in_place,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             name=name,

@@ -63,6 +63,7 @@ class LoweringOptions:
     instances : parallel copies of the program, which share each chunk.
     thread_blocks : whether a thread block may both send and receive; for files that have thread blocks.
     executor : what executing costs on the machine; None: not known, as if local copies and sums took no time.
+    in_place : the calls that it is for, where a file is for one way to call it; None: the usual ones.
     network : of the machine as it is, for a target that weighs one file against another; None: not known.
     min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
     name : what the program is called.
@@ -72,6 +73,7 @@ class LoweringOptions:
     instances: int = 1
     thread_blocks: ThreadBlocks = "two-way"
     executor: Executor | None = None
+    in_place: bool | None = None
     network: LogicalTopology | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
@@ -114,6 +116,7 @@ class Target(Generic[ProgramT, DocumentT]):
         that uses more is refused.
     reasons : for features that it lacks, why: half a sentence.
     protocols : the words for how bytes are moved, the usual one first.
+    one_way_to_call : whether a file is for calls in place or for others, never both; users may say which.
     readers_of : the runtimes of each file that a collective of this name takes. Raises `CollectiveError` if
         none knows it.
     refuse : raises a `TacclError` for a problem that it has no file for, whatever the schedule is.
@@ -145,6 +148,7 @@ class Target(Generic[ProgramT, DocumentT]):
     features: frozenset[Feature] = frozenset()
     reasons: Mapping[Feature, str] = field(default_factory=dict, repr=False)
     protocols: tuple[str, ...] = ("Simple",)
+    one_way_to_call: bool = False
     readers_of: Callable[[str], Sequence[tuple[str, ...]]] | None = field(default=None, repr=False)
     refuse: Callable[[Problem, LoweringOptions], None] | None = field(default=None, repr=False)
     variants: Callable[[ProgramT, tuple[str, ...]], Sequence[ProgramT]] | None = field(

@@ -120,6 +120,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "for instances; without an executor, two-way.",
 )
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
+@click.option(
+    "--in-place/--out-of-place",
+    default=None,
+    help="Which calls a plan for MSCCL++ is for.  [default: allreduce and broadcast in place, others not]",
+)
 @click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
 @click.option("--max-size", help="Largest call that the file serves.  [default: twice --size]")
 @click.option("-o", "--output", type=FILE, help="Where to write the file; - for standard output.")

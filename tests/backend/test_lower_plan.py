@@ -109,6 +109,39 @@ def test_every_collective_becomes_a_plan_that_is_right(name: str, ranks: int) ->
     assert plan.in_place == (plan.collective in ("allreduce", "broadcast"))
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"protocol": "LL"}, {"instances": 2}], ids=["Simple", "LL", "shared"]
+)
+@pytest.mark.parametrize("node_of", [(0, 0, 0), (0, 0, 1)], ids=["node", "nodes"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_plans_for_other_calls_than_usual_are_right(
+    name: str, node_of: tuple[int, ...], changes: dict[str, object]
+) -> None:
+    in_place = name not in ("allreduce", "broadcast")
+    plan = lower_to_plan(on_nodes(SCHEDULES[name](3), *node_of), options(in_place=in_place, **changes))
+    assert_right(plan)
+    assert plan.in_place is in_place
+
+
+def test_in_place_a_rank_has_its_own_part_where_it_belongs() -> None:
+    apart, within = (lower_to_plan(direct_allgather(3), options(in_place=each)) for each in (False, True))
+    assert "copy" in all_names(apart)
+    assert "copy" not in all_names(within)
+
+
+@pytest.mark.parametrize(("name", "buffer"), [("direct allgather", "o"), ("reducescatter", "i")])
+def test_in_place_peers_use_the_buffer_that_begins_alike_at_all_ranks(name: str, buffer: str) -> None:
+    plan = lower_to_plan(SCHEDULES[name](3), options(in_place=True), pulls=True)
+    assert_right(plan)
+    remote = {each.buffer.value for rank in plan.ranks for each in rank.remote_buffers}
+    assert remote - {"s"} == {buffer}
+
+
+def test_no_alltoall_is_in_place() -> None:
+    with pytest.raises(CollectiveError, match="serves no calls in place"):
+        lower_to_plan(relayed_alltoall(grouped=False), options(in_place=True))
+
+
 @pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 2, 3)])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_packets_need_no_signals_and_two_halves_of_scratch(name: str, node_of: tuple[int, ...]) -> None:

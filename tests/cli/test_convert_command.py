@@ -137,3 +137,27 @@ def test_files_of_others_become_plans(name: str) -> None:
 def test_files_of_others_that_are_wrong_do_not() -> None:
     with pytest.raises(TacclError, match="not converted"):
         convert_file(SHARED / "mscclang-pipeline_a100_ring_8.xml")
+
+
+def test_a_schedule_becomes_a_plan_for_the_calls_that_are_asked_for(taccl: Taccl) -> None:
+    words = ("--topology", "ring:2", "--size", "2MB", "--chunks", "1", "--effort", "100", "-q")
+    done = taccl("synthesize", *words, "--target", "mscclpp", "--in-place", "-o", "ag.json")
+    assert done.exit_code == 0, done.stderr
+    assert "multiples of 32 bytes, in place" in done.stdout
+    assert json.loads(Path("ag.json").read_text())["inplace"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--target", "mscclpp", "--collective", "alltoall"), "no plan does an alltoall in place"),
+        ((), "say themselves which calls they serve"),
+    ],
+)
+def test_calls_in_place_are_refused_before_any_search_where_no_file_is_for_them_alone(
+    words: tuple[str, ...], said: str, taccl: Taccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taccl.search.solve", None)
+    done = taccl("synthesize", "--topology", "ring:2", "--size", "2MB", "--in-place", *words, "-o", "a.file")
+    assert (done.exit_code, said in done.stderr) == (2, True)
+    assert not Path("a.file").exists()

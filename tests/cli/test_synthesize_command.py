@@ -242,7 +242,9 @@ def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest
         raise KeyboardInterrupt
 
     monkeypatch.setattr("taccl.search.solve", stopped)
-    done = taccl("synthesize", *RING, "-o", "ag.xml", "--json")
+    # Work is counted, and no time: a search whose time is up before the first schedule ends as "late".
+    words = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--effort", "1000")
+    done = taccl("synthesize", *words, "-o", "ag.xml", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["status"] == "interrupted"
     assert Path("ag.xml").exists()

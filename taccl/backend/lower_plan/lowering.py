@@ -50,7 +50,7 @@ def lower_to_plan(
     Raises
     ------
     ProgramLimitError : over a limit of the runtime, which the message names.
-    CollectiveError : a collective that the runtime does not know.
+    CollectiveError : a collective that the runtime does not know, or calls that it cannot serve (in place).
     UnitError : no call that it could serve lies between the sizes asked for.
     """
     problem = schedule.problem
@@ -72,6 +72,7 @@ def lower_to_plan(
         return translate(
             program,
             problem.topology.memory_of.tolist(),
+            in_place=options.in_place,
             packets=options.protocol == "LL",
             pulls=pulls,
         )

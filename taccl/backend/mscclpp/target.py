@@ -45,6 +45,11 @@ def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:
 
 
 def _refuse(problem: Problem, options: LoweringOptions) -> None:
+    if options.in_place and problem.collective.name == "alltoall":
+        raise CollectiveError(
+            "no plan does an alltoall in place: what a rank sends would lie where it receives",
+            hint="--out-of-place",
+        )
     check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
 
 
@@ -108,6 +113,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         read=parse_plan_document,
         verify=_verify,
         protocols=("Simple", "LL"),
+        one_way_to_call=True,
         readers_of=_readers_of,
         refuse=_refuse,
         use=_use,
