@@ -113,7 +113,7 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
 def fewest_ticks(small: Problem, known: Schedule) -> int | None:
     """What the whole model's fastest solution lasts; None where so much work does not prove it."""
     model = whole_model(Instance(small), known, 0.0)
-    solver, status = solved(model.cp, num_workers=8)
+    solver, status = solved(model.cp, num_workers=8, max_deterministic_time=1.0)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN)
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
 
