@@ -28,6 +28,7 @@ from taccl.backend.plan import (
 )
 from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError, TacclError, VerificationError
+from tests.backend.plan_examples import packet_ports
 from tests.backend.plans import DATA, SHARED
 
 PLANS = sorted(DATA.glob("*.json"))
@@ -226,6 +227,17 @@ def test_threads_of_a_block_stride_from_where_a_range_begins() -> None:
     assert verdicts(alone(into, out)) == {"right"}
     assert "wrong" in verdicts(alone(into, *halves))
     assert verdicts(alone(into, NOP, *halves)) == {"right"}
+
+
+@pytest.mark.parametrize("name", [OpName.COPY_TO_PACKETS, OpName.READ_PUT_PACKETS, OpName.COPY_FROM_PACKETS])
+def test_sources_that_the_kernel_never_looks_at_are_not_summed(name: OpName) -> None:
+    plan = packet_ports()
+    for rank in range(2):
+        operations = plan.ranks[rank].blocks[0].operations
+        more = (replace(each, sources=each.sources * 2) if each.name is name else each for each in operations)
+        plan = with_operations(plan, rank, tuple(more))
+    assert plan != packet_ports()
+    assert verdicts(plan, 4) == {"right"}
 
 
 def test_a_put_through_a_port_reads_its_source_later() -> None:

@@ -374,6 +374,17 @@ def test_a_packet_is_not_put_where_another_of_this_call_is() -> None:
     assert "packet-slot-twice" in told(report)
 
 
+def test_the_reader_of_a_packet_that_is_put_twice_may_have_read_the_first() -> None:
+    """So it knows nothing of the second, and what it sends may be used before the second has come."""
+    slots = "cpkt i0 > s0\n{again}upkt s0 > o{me}\nppkt m o{me} > R2:1\nupkt s1 > o{you}"
+    pushed = "cpkt i0 > s0\n{again}rppkt p0 s0 > R2:1\nupkt s1 > o{you}\ncopy i0 > o{me}"
+    for text, again in ((slots, "cpkt i0 > s0\n"), (pushed, "rppkt p0 s0 > R2:1\n")):
+        for repeated, rules in (("", set()), (again, {"race"} if text is pushed else set())):
+            exchange = text.replace("{again}", repeated)
+            report = verify_plan(both(exchange, (1, 2, 2), protocol="LL", double_scratch=True))
+            assert told(report) == rules
+
+
 def test_packets_that_nobody_writes_are_waited_for_in_vain() -> None:
     text = "ppkt m i0 > R2:0\nupkt s1 > o{you}\ncopy i0 > o{me}"
     report = verify_plan(both(text, (1, 2, 2), protocol="LL", double_scratch=True))

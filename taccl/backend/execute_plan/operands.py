@@ -34,6 +34,20 @@ _PACKET_TARGETS = {
     OpName.REDUCE_COPY_SEND_PACKETS: 1,
     OpName.SWITCH_STORE_PACKETS: 0,
 }
+#: How many sources and targets the kernels look at; None: all.
+_LOOKED_AT: dict[OpName, tuple[int | None, int | None]] = {
+    OpName.COPY: (1, 1),
+    OpName.COPY_TO_PACKETS: (1, 1),
+    OpName.COPY_FROM_PACKETS: (1, 1),
+    OpName.READ_PUT_PACKETS: (1, None),
+    OpName.REDUCE: (None, 1),
+    OpName.READ_REDUCE: (None, 1),
+    OpName.REDUCE_PACKETS: (None, 1),
+    OpName.REDUCE_COPY_PACKETS: (None, 2),
+    OpName.SWITCH_STORE: (1, 1),
+    OpName.SWITCH_REDUCE_STORE: (1, 1),
+    OpName.SWITCH_STORE_PACKETS: (1, 1),
+}
 PACKET_OPS = frozenset({*_PACKET_SOURCES, *_PACKET_TARGETS})
 PUTS = frozenset({OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH})
 _PAIRED = frozenset({*PUTS, OpName.GET, OpName.PUT_PACKETS})
@@ -172,9 +186,8 @@ def _ranges(world: World, rank: RankPlan, block: PlanBlock, operation: Operation
         tuple(spots(moved[0], 0 if is_raw else _PACKET_SOURCES.get(name), True)),
         tuple(spots(moved[1], _PACKET_TARGETS.get(name), False)),
     )
-    if name in (OpName.REDUCE, OpName.READ_REDUCE):  # the kernel looks at no further targets
-        made = made[0], made[1][:1]
-    return Deed(operation, name, made[0], made[1])
+    most_sources, most_targets = _LOOKED_AT.get(name, (None, None))
+    return Deed(operation, name, made[0][:most_sources], made[1][:most_targets])
 
 
 def _cut(call: PlanCall, operation: Operation, index: int, chunks: int) -> tuple[int, int]:

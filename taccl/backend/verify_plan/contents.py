@@ -25,7 +25,8 @@ class Contents:
     Parameters
     ----------
     cells : per cell the number of its value. writer : per cell the actor that wrote it last; -1: none.
-    flag : per cell the call whose packet is there; -1: none. packet_moment : per cell when it was written.
+    flag : per cell the call whose packet is there; -1: none. packet_moment : per cell what a reader knows
+        of its writing; -1: nothing.
     upper : whether this call uses the upper half of scratch.
     unwritten : (actor, cell) of reads of memory that nobody has written.
     changed_inputs : (actor, cell) of writes that change a caller's input out of place.
@@ -90,8 +91,12 @@ class Contents:
                     return first + int(np.argmax(lacks))
         return None
 
-    def carry_out(self, move: Move, actor: int, moments: IntArray | None) -> None:
-        """Read, add and write; `moments` : when each packet is written, if there are packets."""
+    def carry_out(self, move: Move, actor: int, moments: IntArray | None) -> list[tuple[int, int, int]]:
+        """Read, add and write; `moments` : when each packet is written, if there are packets.
+
+        Returns which packets were there already: cell, and the moments of the packet before and of this one.
+        """
+        rewritten: list[tuple[int, int, int]] = []
         total = self._read(move.sources[0], move.count, actor)
         for source in move.sources[1:]:
             more = self._read(source, move.count, actor)
@@ -104,13 +109,16 @@ class Contents:
             last = first + move.count
             if target.packets:
                 self._note(self.twice, actor, first, self._again(first, last, total))
-                self.flag[first:last] = self.call
                 if moments is not None:
+                    for k in np.flatnonzero(self.flag[first:last] == self.call).tolist():
+                        rewritten.append((first + k, int(self.packet_moment[first + k]), int(moments[k])))
                     self.packet_moment[first:last] = moments
+                self.flag[first:last] = self.call
             elif target.is_input and not self.layout.in_place:
                 self._note(self.changed_inputs, actor, first, self.cells[first:last] != total)
             self.cells[first:last] = total
             self.writer[first:last] = actor
+        return rewritten
 
     def _again(self, first: int, last: int, total: IntArray) -> BoolArray:
         is_there: BoolArray = np.equal(self.flag[first:last], self.call)

@@ -314,8 +314,7 @@ class _Run:
                 when = When(int(moments[0]), block.column, tick, segment, PACKET_WIDTH, True)
             self._touch(move, actor, when)
             if move.targets:
-                self.contents.carry_out(move, actor, moments)
-                self._tell_readers(move)
+                self._carry_out(move, actor, moments)
         return True
 
     def _thread_moments(self, block: Block, move: Move) -> IntArray:
@@ -345,6 +344,16 @@ class _Run:
             first = self.contents.place(cells)
             if read != [first]:
                 self.record.add(first, move.count, actor, when, writes=True, packets=cells.packets)
+
+    def _carry_out(self, move: Move, actor: int, moments: IntArray | None) -> None:
+        """Read and write. A reader of a packet that was there already may have seen the first or this one.
+
+        So it knows what both know: what the first does, if this one comes after it; else nothing.
+        """
+        for cell, before, now in self.contents.carry_out(move, actor, moments):
+            comes_after = before >= 0 and self.order.has_reached([now], before)
+            self.contents.packet_moment[cell] = before if comes_after else -1
+        self._tell_readers(move)
 
     def _tell_readers(self, move: Move) -> None:
         for target in move.targets:
@@ -384,8 +393,7 @@ class _Run:
         first = moment if moments is None else int(moments[0])
         when = When(first, column, tick, self._new_segment(), each=moments is not None)
         self._touch(move, actor, when)
-        self.contents.carry_out(move, actor, moments)
-        self._tell_readers(move)
+        self._carry_out(move, actor, moments)
 
 
 def _has_packets(move: Move) -> bool:

@@ -17,7 +17,7 @@ from taccl.backend.verify.report import Collector, Severity
 from taccl.backend.verify_plan.accesses import NO_THREAD, Access, Actor, Record, Who
 from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Order
-from taccl.collective import IntArray
+from taccl.collective import BoolArray, IntArray
 
 Seen = set[tuple[object, ...]]
 
@@ -30,7 +30,7 @@ def check_races(unfolded: Unfolded, order: Order, record: Record, seen: Seen, co
     seen : pairs that were told already, which are not told again; added to.
     """
     access = record.columns()
-    first, second = conflicting(access.cell, np.arange(len(access)), access.writes)
+    first, second = _conflicts(access)
     left = _unordered(access, order, first, second, DATA)
     first, second = first[left], second[left]
     plain = ~access.packets[second]
@@ -56,6 +56,42 @@ def check_races(unfolded: Unfolded, order: Order, record: Record, seen: Seen, co
     return told.racing(first[found], second[found])
 
 
+def _conflicts(access: Access) -> tuple[IntArray, IntArray]:
+    """Pairs of accesses that must be ordered.
+
+    Packets of one call in one place need no order. So what comes after the last of them must also come after
+    the others, and after whoever read them.
+    """
+    first, second = conflicting(access.cell, np.arange(len(access)), access.writes)
+    rewritten = _same_packet(access, first, second) & access.writes[second]
+    earlier: dict[int, list[int]] = {}
+    for u, v in zip(first[rewritten].tolist(), second[rewritten].tolist(), strict=True):
+        earlier.setdefault(v, []).append(u)
+    more = [
+        (u, v)
+        for last, v in zip(first.tolist(), second.tolist(), strict=True)
+        if last in earlier
+        for u in _all_before(last, earlier)
+    ]
+    added = np.array(more, dtype=np.int64).reshape(-1, 2)
+    return np.concatenate([first, added[:, 0]]), np.concatenate([second, added[:, 1]])
+
+
+def _all_before(row: int, earlier: dict[int, list[int]]) -> set[int]:
+    found, ahead = set[int](), [row]
+    while ahead:
+        for each in earlier.get(ahead.pop(), ()):
+            if each not in found:
+                found.add(each)
+                ahead.append(each)
+    return found
+
+
+def _same_packet(access: Access, first: IntArray, second: IntArray) -> BoolArray:
+    same: BoolArray = np.equal(access.call[first], access.call[second])
+    return np.logical_and(same, access.packets[first] & access.packets[second])
+
+
 def _unordered(access: Access, order: Order, first: IntArray, second: IntArray, level: int) -> IntArray:
     """Rows of the pairs of which the second does not know, at this level, that the first is done."""
     same_thread = (
@@ -64,8 +100,7 @@ def _unordered(access: Access, order: Order, first: IntArray, second: IntArray, 
         & (access.width[first] != NO_THREAD)
         & (access.start[first] == access.start[second])
     )
-    same_packet = access.packets[first] & access.packets[second] & (access.call[first] == access.call[second])
-    rows = np.flatnonzero(~same_thread & ~same_packet)
+    rows = np.flatnonzero(~same_thread & ~_same_packet(access, first, second))
     u, v = first[rows], second[rows]
     known = order.knows(level, access.moment[v], access.column[u], access.tick[u])
     return rows[~known]
