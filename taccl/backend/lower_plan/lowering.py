@@ -78,10 +78,14 @@ def lower_to_plan(
         )
 
     most_blocks = None if options.executor is None else options.executor.thread_blocks
+    chunks = problem.collective.chunks_per_rank
     plan = alone = made(1)
-    if options.instances > 1:
-        alike = plan if cuts_alike(plan) else chunk_by_chunk(plan)
-        plan = share_out(alike, options.instances) if has_room(alike) else made(options.instances)
-        plan = named(plan, options.name)
-    check_plan_fits(plan, most_operations, most_blocks, alone, problem.collective.chunks_per_rank)
+    alike = plan if options.instances == 1 or cuts_alike(plan) else chunk_by_chunk(plan)
+    if options.instances == 1 or has_room(alike):
+        check_plan_fits(alike, most_operations, most_blocks, alone, chunks, options.instances)
+        plan = alike if options.instances == 1 else share_out(alike, options.instances)
+    else:
+        plan = made(options.instances)
+        check_plan_fits(plan, most_operations, most_blocks, alone, chunks)
+    plan = plan if options.instances == 1 else named(plan, options.name)
     return checked_window(plan, problem.size_bytes)
