@@ -11,7 +11,17 @@ from types import MappingProxyType
 import numpy as np
 
 from taccl.backend.lower_plan.emit import Emitter
-from taccl.backend.lower_plan.places import ADDING, Aliases, Landings, Place, source, target, writes
+from taccl.backend.lower_plan.places import (
+    ADDING,
+    NO_SUMS,
+    Aliases,
+    Landings,
+    Place,
+    Sums,
+    source,
+    target,
+    writes,
+)
 from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources
 from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
@@ -29,9 +39,11 @@ class Translation:
         landings: Landings,
         node_of: Sequence[int],
         pulls: Mapping[int, int] = MappingProxyType({}),
+        sums: Sums = NO_SUMS,
     ) -> None:
         """`pulls` : by send, the sum at the receiver that reads what it would send."""
-        self.steps, self.names, self.landings, self.pulls = steps, names, landings, pulls
+        self.steps, self.names, self.landings = steps, names, landings
+        self.pulls, self.sums = pulls, sums
         self.resources = Resources(steps, node_of)
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
@@ -190,7 +202,7 @@ class Translation:
         another thread block waits for the sum, which would have to wait for its way, too.
         """
         taken = [mine[first]]
-        if mine[first].step.op is not Op.REDUCE:
+        if mine[first].step.op is not Op.REDUCE or mine[first].index in self.sums.put_off:
             return taken
         place = target(mine[first].step, mine[first].rank, self.names)
         wanted = [Op.SEND, Op.COPY]
@@ -237,7 +249,7 @@ class Translation:
             self._pull(taken, received, sending, made)
         elif taken[0].index in self.pulls:
             made.signal(*self._end(self.steps.sent[taken[0].index], taken[0]))
-        elif len(taken) > 1:
+        elif taken[0].step.op is Op.REDUCE:
             self._sum(taken, sending, made)
         else:
             self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
@@ -264,9 +276,12 @@ class Translation:
             made.signal(*self._end(received, taken[0]))
 
     def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
-        """A sum, and what becomes of it, in one operation."""
+        """A sum, and what becomes of it, in one operation; nothing, if another one does it."""
         first, last = taken[0], taken[-1]
-        reads = [target(first.step, first.rank, self.names), source(first.step, first.rank, self.names)]
+        if first.index in self.sums.put_off:
+            return
+        stored, added = (at(first.step, first.rank, self.names) for at in (target, source))
+        reads = [stored, *self.sums.also.get(first.index, ()), added]
         stored = target(last.step if last.step.op is Op.COPY else first.step, first.rank, self.names)
         if sending is None:
             made.work(OpName.REDUCE, reads, [stored])
@@ -282,8 +297,6 @@ class Translation:
             taken = source(step, node.rank, self.names)
             if taken != wanted:
                 made.work(OpName.COPY, [taken], [wanted], alone=self._is_alone(node, taken, wanted))
-        elif op is Op.REDUCE:
-            made.work(OpName.REDUCE, [wanted, source(step, node.rank, self.names)], [wanted])
         elif op is Op.SEND and sent is not None:
             self._put(node, sent, source(step, node.rank, self.names), made)
         elif received is not None and op in ADDING:

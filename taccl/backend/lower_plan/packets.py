@@ -111,6 +111,8 @@ class PacketTranslation(Translation):
             self._receive(taken, self.landings.at[received.send], made)
         elif taken[0].index in self.steps.sent:
             self._send(taken[0], self.steps.sent[taken[0].index], made)
+        elif taken[0].step.op is Op.REDUCE:
+            self._sum(taken, None, made)
         else:
             self._work(taken[0], None, None, made)
         releases = [each for node in taken for each in self.releases.get(node.index, ())]

@@ -84,6 +84,23 @@ def aliases(collective: str, ranks: int, part: int, in_place: bool) -> Aliases:
     return Aliases(Buffer.INPUT, Buffer.OUTPUT, (0,) * ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums that are put off until others do what they did.
+
+    Parameters
+    ----------
+    put_off : steps that do nothing, with the sum that does it.
+    also : by sum, what it adds beside its own source.
+    """
+
+    put_off: Mapping[int, int]
+    also: Mapping[int, tuple[Place, ...]]
+
+
+NO_SUMS = Sums({}, {})
+
+
 def reads(step: Step) -> bool:
     """Whether a step reads from its source."""
     return step.op in (Op.SEND, Op.COPY, Op.REDUCE) or step.op in ADDING
@@ -126,12 +143,17 @@ class Landings:
         return {node for cell in place.cells() for node in self.touching.get((rank, *cell), ())}
 
 
-def find_landings(steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> Landings:
+def find_landings(
+    steps: Steps,
+    names: Aliases,
+    pulls: Mapping[int, int] = MappingProxyType({}),
+    sums: Sums = NO_SUMS,
+) -> Landings:
     """A landing for each message. Scratch is used again where its last use surely is over.
 
     `pulls` : by send, the step that reads what the sender has; such a message lands nowhere.
     """
-    return _Search(steps, names, pulls).run()
+    return _Search(steps, names, pulls, sums).run()
 
 
 def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
@@ -158,11 +180,19 @@ def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[i
 
 
 class _Search:
-    def __init__(self, steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        names: Aliases,
+        pulls: Mapping[int, int] = MappingProxyType({}),
+        sums: Sums = NO_SUMS,
+    ) -> None:
         self.steps, self.names, self.pulls = steps, names, pulls
         self.touching: dict[Cell, list[int]] = {}
         for node in steps.nodes:
-            places = []
+            if node.index in sums.put_off:
+                continue
+            places = list(sums.also.get(node.index, ()))
             if reads(node.step):
                 places.append(source(node.step, node.rank, names))
             if writes(node.step) or node.step.op is Op.REDUCE:

@@ -18,6 +18,7 @@ from taccl.backend.lower_plan.packets import PacketTranslation
 from taccl.backend.lower_plan.places import aliases, find_landings, find_packet_landings, writes
 from taccl.backend.lower_plan.pulls import find_pulls
 from taccl.backend.lower_plan.steps import Steps, read_steps
+from taccl.backend.lower_plan.sums import find_sums
 from taccl.backend.plan import ExecutionPlan, RankPlan
 from taccl.backend.program import Buffer, Program
 from taccl.errors import CollectiveError
@@ -85,7 +86,9 @@ def translate(
             translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
         else:
             pulled = find_pulls(steps, names, where) if pulls else {}
-            translation = Translation(steps, names, find_landings(steps, names, pulled), where, pulled)
+            sums = find_sums(steps, names, frozenset(pulled.values()))
+            landings = find_landings(steps, names, pulled, sums)
+            translation = Translation(steps, names, landings, where, pulled, sums)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:
