@@ -35,6 +35,7 @@ def lower_to_plan(
     options: LoweringOptions,
     most_operations: int | None = None,
     pulls: bool = False,
+    sums_at_once: bool = True,
 ) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
@@ -46,6 +47,7 @@ def lower_to_plan(
     ----------
     most_operations : of all ranks together; None: however many.
     pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
+    sums_at_once : whether what is there as soon is added in one pass.
 
     Raises
     ------
@@ -75,6 +77,7 @@ def lower_to_plan(
             in_place=options.in_place,
             packets=options.protocol == "LL",
             pulls=pulls,
+            sums_at_once=sums_at_once,
         )
 
     most_blocks = None if options.executor is None else options.executor.thread_blocks

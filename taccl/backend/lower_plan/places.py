@@ -147,13 +147,30 @@ def find_landings(
     steps: Steps,
     names: Aliases,
     pulls: Mapping[int, int] = MappingProxyType({}),
-    sums: Sums = NO_SUMS,
+    touching: dict[Cell, list[int]] | None = None,
 ) -> Landings:
     """A landing for each message. Scratch is used again where its last use surely is over.
 
-    `pulls` : by send, the step that reads what the sender has; such a message lands nowhere.
+    Parameters
+    ----------
+    pulls : by send, the step that reads what the sender has; such a message lands nowhere.
+    touching : the steps that name a chunk, if not those that say so.
     """
-    return _Search(steps, names, pulls, sums).run()
+    return _Search(steps, names, pulls, touching).run()
+
+
+def steps_touching(steps: Steps, names: Aliases) -> dict[Cell, list[int]]:
+    """By chunk, the steps that name it."""
+    touching: dict[Cell, list[int]] = {}
+    for node in steps.nodes:
+        places = []
+        if reads(node.step):
+            places.append(source(node.step, node.rank, names))
+        if writes(node.step) or node.step.op is Op.REDUCE:
+            places.append(target(node.step, node.rank, names))
+        for cell in {cell for place in places for cell in place.cells()}:
+            touching.setdefault((node.rank, *cell), []).append(node.index)
+    return touching
 
 
 def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
@@ -185,20 +202,10 @@ class _Search:
         steps: Steps,
         names: Aliases,
         pulls: Mapping[int, int] = MappingProxyType({}),
-        sums: Sums = NO_SUMS,
+        touching: dict[Cell, list[int]] | None = None,
     ) -> None:
         self.steps, self.names, self.pulls = steps, names, pulls
-        self.touching: dict[Cell, list[int]] = {}
-        for node in steps.nodes:
-            if node.index in sums.put_off:
-                continue
-            places = list(sums.also.get(node.index, ()))
-            if reads(node.step):
-                places.append(source(node.step, node.rank, names))
-            if writes(node.step) or node.step.op is Op.REDUCE:
-                places.append(target(node.step, node.rank, names))
-            for cell in {cell for place in places for cell in place.cells()}:
-                self.touching.setdefault((node.rank, *cell), []).append(node.index)
+        self.touching = steps_touching(steps, names) if touching is None else touching
         self.direct: set[int] = set()
         self.at: dict[int, Place] = {}
         self.scratch = [rank.scratch_chunks for rank in steps.program.ranks]

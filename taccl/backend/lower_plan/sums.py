@@ -7,99 +7,101 @@ ranks, so that no sum is put off that could be done while bytes of others are on
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
-from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Place, Sums, reads, source, target, writes
+from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Cell, Place, Sums, source, target, writes
 from taccl.backend.lower_plan.steps import Node, Steps
 from taccl.backend.program import Op
 
-#: Sources of an operation, whatever the release; one is what the place has, one the last sum's.
+#: Sources of an operation, whatever the release.
 MAX_SOURCES = 8
 
 
-def find_sums(steps: Steps, names: Aliases, pulled: Collection[int] = ()) -> Sums:
-    """The sums that others can do.
+def find_sums(
+    steps: Steps, names: Aliases, touching: dict[Cell, list[int]], pulled: Collection[int] = ()
+) -> Sums:
+    """The sums that others can do; `touching` then says who names what.
 
     `pulled` : sums that read what they add at its sender; they are left as they are.
     """
-    at: dict[tuple[int, Place], list[Node]] = {}
+    into: dict[tuple[int, Place], list[Node]] = {}
     for index in steps.order:
         node = steps.nodes[index]
         if node.step.op is Op.REDUCE and index not in pulled:
-            at.setdefault((node.rank, target(node.step, node.rank, names)), []).append(node)
-    several = {key: found for key, found in at.items() if len(found) > 1}
+            into.setdefault((node.rank, target(node.step, node.rank, names)), []).append(node)
+    several = {key: found for key, found in into.items() if len(found) > 1}
     if not several:
         return NO_SUMS
-    search = _Search(steps, names)
+    search = _Search(steps, names, touching)
     put_off: dict[int, int] = {}
     also: dict[int, tuple[Place, ...]] = {}
-    for (_, place), found in several.items():
+    for (rank, place), found in several.items():
         for row in search.rows(place, found):
-            put_off |= {node.index: row[-1].index for node in row[:-1]}
-            also[row[-1].index] = tuple(source(node.step, node.rank, names) for node in row[:-1])
+            last = row[-1].index
+            put_off |= {node.index: last for node in row[:-1]}
+            also[last] = tuple(source(node.step, rank, names) for node in row[:-1])
+            for node, added in zip(row, also[last], strict=False):
+                for buffer, chunk in place.cells():
+                    touching[rank, buffer, chunk].remove(node.index)
+                for buffer, chunk in added.cells():
+                    users = touching[rank, buffer, chunk]
+                    users[:] = {*users, last} - {node.index}
     return Sums(put_off, also)
 
 
 class _Search:
-    def __init__(self, steps: Steps, names: Aliases) -> None:
-        self.steps, self.names = steps, names
+    def __init__(self, steps: Steps, names: Aliases, touching: dict[Cell, list[int]]) -> None:
+        self.steps, self.names, self.touching = steps, names, touching
         self.hops = _hops(steps)
-        #: by rank and chunk, the steps that touch it, and whether they write it
-        self.touching: dict[tuple[int, object, int], list[tuple[int, bool]]] = {}
-        for node in steps.nodes:
-            touched: dict[tuple[object, int], bool] = {}
-            if reads(node.step):
-                touched |= dict.fromkeys(source(node.step, node.rank, names).cells(), False)
-            if writes(node.step):
-                touched |= dict.fromkeys(target(node.step, node.rank, names).cells(), True)
-            for (buffer, chunk), is_written in touched.items():
-                self.touching.setdefault((node.rank, buffer, chunk), []).append((node.index, is_written))
 
-    def rows(self, place: Place, found: list[Node]) -> list[list[Node]]:
+    def rows(self, place: Place, found: Sequence[Node]) -> Iterator[list[Node]]:
         """Sums into a place that become one, each after the one before; the last of each row does it."""
-        rows: list[list[Node]] = [[found[0]]]
-        for node in found[1:]:
-            row = [*rows[-1], node]
-            if len(row) + 1 <= MAX_SOURCES and self._is_one(place, row):
-                rows[-1] = row
-            else:
-                rows.append([node])
-        return [row for row in rows if len(row) > 1]
+        row: list[Node] = []
+        for node in found:
+            if row and len(row) + 2 <= MAX_SOURCES and self._goes_with(node, row, place):
+                row.append(node)
+                continue
+            if len(row) > 1:
+                yield row
+            row = [node]
+        if len(row) > 1:
+            yield row
 
-    def _is_one(self, place: Place, row: list[Node]) -> bool:
-        first, last, steps = row[0], row[-1], self.steps
-        mine = {node.index for node in row}
-        if self.hops[first.index] != self.hops[last.index]:
+    def _goes_with(self, last: Node, row: Sequence[Node], place: Place) -> bool:
+        """Whether a sum can do what those before it do."""
+        steps, first = self.steps, row[0]
+        if self.hops[first.index] != self.hops[last.index] or not steps.is_before(row[-1].index, last.index):
             return False
-        if not all(steps.is_before(one.index, other.index) for one, other in zip(row, row[1:], strict=False)):
-            return False
-        if not all(
-            index in mine or steps.is_before(index, first.index) or steps.is_before(last.index, index)
-            for index, _ in self._users(first.rank, place)
-        ):
-            return False
-        return all(self._stays(node, last, place) for node in row[:-1])
+        mine = {last.index, *(node.index for node in row)}
+        return all(
+            user in mine or steps.is_before(user, first.index) or steps.is_before(last.index, user)
+            for user in self._users(first.rank, place)
+        ) and all(self._stays(node, last, place) for node in row)
 
     def _stays(self, node: Node, last: Node, place: Place) -> bool:
         """Whether what a sum adds is as it is until the last one has added it."""
         added = source(node.step, node.rank, self.names)
         return not added.overlaps(place) and all(
-            not is_written
-            or self.steps.is_before(index, node.index)
-            or self.steps.is_before(last.index, index)
-            for index, is_written in self._users(node.rank, added)
+            not self._writes(self.steps.nodes[user], added)
+            or self.steps.is_before(user, node.index)
+            or self.steps.is_before(last.index, user)
+            for user in self._users(node.rank, added)
         )
 
-    def _users(self, rank: int, place: Place) -> set[tuple[int, bool]]:
+    def _users(self, rank: int, place: Place) -> set[int]:
         return {user for cell in place.cells() for user in self.touching.get((rank, *cell), ())}
+
+    def _writes(self, node: Node, place: Place) -> bool:
+        return writes(node.step) and target(node.step, node.rank, self.names).overlaps(place)
 
 
 def _hops(steps: Steps) -> list[int]:
     """By step, over how many ranks one after another came what it waits for."""
     hops = [0] * len(steps.nodes)
+    nodes = steps.nodes
     for index in steps.order:
-        rank = steps.nodes[index].rank
-        hops[index] = max(
-            (hops[wait] + (steps.nodes[wait].rank != rank) for wait in steps.before[index]), default=0
-        )
+        rank, most = nodes[index].rank, 0
+        for wait in steps.before[index]:
+            most = max(most, hops[wait] + (nodes[wait].rank != rank))
+        hops[index] = most
     return hops

@@ -15,7 +15,14 @@ from dataclasses import replace
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
 from taccl.backend.lower_plan.packets import PacketTranslation
-from taccl.backend.lower_plan.places import aliases, find_landings, find_packet_landings, writes
+from taccl.backend.lower_plan.places import (
+    NO_SUMS,
+    aliases,
+    find_landings,
+    find_packet_landings,
+    steps_touching,
+    writes,
+)
 from taccl.backend.lower_plan.pulls import find_pulls
 from taccl.backend.lower_plan.steps import Steps, read_steps
 from taccl.backend.lower_plan.sums import find_sums
@@ -51,6 +58,7 @@ def translate(
     in_place: bool | None = None,
     packets: bool = False,
     pulls: bool = False,
+    sums_at_once: bool = True,
 ) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
 
@@ -61,6 +69,7 @@ def translate(
     in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
         where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
     pulls : whether ranks read what they add where others have it, inside of nodes.
+    sums_at_once : whether what is there as soon is added in one pass.
     packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
@@ -86,8 +95,10 @@ def translate(
             translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
         else:
             pulled = find_pulls(steps, names, where) if pulls else {}
-            sums = find_sums(steps, names, frozenset(pulled.values()))
-            landings = find_landings(steps, names, pulled, sums)
+            touching = steps_touching(steps, names)
+            alone = frozenset(pulled.values())
+            sums = find_sums(steps, names, touching, alone) if sums_at_once else NO_SUMS
+            landings = find_landings(steps, names, pulled, touching)
             translation = Translation(steps, names, landings, where, pulled, sums)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
