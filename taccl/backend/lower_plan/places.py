@@ -173,7 +173,9 @@ def steps_touching(steps: Steps, names: Aliases) -> dict[Cell, list[int]]:
     return touching
 
 
-def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
+def find_packet_landings(
+    steps: Steps, names: Aliases, touching: dict[Cell, list[int]] | None = None
+) -> tuple[Landings, dict[int, Place]]:
     """A landing in scratch for each message, used once in a call, and at the sender a place to make packets.
 
     Packets of chunk k take the bytes of chunks 2k and 2k + 1, so they lie behind the program's own scratch.
@@ -183,7 +185,7 @@ def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[i
     -------
     The landings, and by send where its packets are made, for those that need it.
     """
-    search = _Search(steps, names)
+    search = _Search(steps, names, touching=touching)
     plain = list(search.scratch)
     taken = [-(-chunks // 2) for chunks in plain]
     made: dict[int, Place] = {}

@@ -10,19 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Cell, Place, Sums, source, target, writes
-from taccl.backend.lower_plan.steps import Node, Steps
-from taccl.backend.program import Op
+from taccl.backend.lower_plan.steps import Known, Node, Steps, known_without_messages
+from taccl.backend.program import Buffer, Op
 
 #: Sources of an operation, whatever the release.
 MAX_SOURCES = 8
 
 
 def find_sums(
-    steps: Steps, names: Aliases, touching: dict[Cell, list[int]], pulled: Collection[int] = ()
+    steps: Steps,
+    names: Aliases,
+    touching: dict[Cell, list[int]],
+    pulled: Collection[int] = (),
+    packets: bool = False,
 ) -> Sums:
     """The sums that others can do; `touching` then says who names what.
 
-    `pulled` : sums that read what they add at its sender; they are left as they are.
+    Parameters
+    ----------
+    pulled : sums that read what they add at its sender; they are left as they are.
+    packets : whether messages are packets, which the last sum has to read all; of one operand alone there are
+        none.
     """
     into: dict[tuple[int, Place], list[Node]] = {}
     for index in steps.order:
@@ -33,10 +41,13 @@ def find_sums(
     if not several:
         return NO_SUMS
     search = _Search(steps, names, touching)
+    knows = known_without_messages(steps) if packets else None
     put_off: dict[int, int] = {}
     also: dict[int, tuple[Place, ...]] = {}
     for (rank, place), found in several.items():
         for row in search.rows(place, found):
+            if knows is not None and not search.comes_as_packets(place, row, knows):
+                continue
             last = row[-1].index
             put_off |= {node.index: last for node in row[:-1]}
             also[last] = tuple(source(node.step, rank, names) for node in row[:-1])
@@ -86,6 +97,38 @@ class _Search:
             or self.steps.is_before(user, node.index)
             or self.steps.is_before(last.index, user)
             for user in self._users(node.rank, added)
+        )
+
+    def comes_as_packets(self, place: Place, row: Sequence[Node], knows: Known) -> bool:
+        """Whether each sum but for one operand adds what just came, which nobody else looks at.
+
+        Then nobody waits for it where it came. So nothing may be sent on that tells peers it has come, unless
+        the last sum is known to be done by more than messages.
+        """
+        steps, last = self.steps, row[-1]
+        mine = {node.index for node in row}
+        came = []
+        for node in row:
+            received = steps.nodes[node.index - 1]
+            if received.block != node.block or received.step.op is not Op.RECV:
+                return False
+            landed = target(received.step, received.rank, self.names)
+            if landed != source(node.step, node.rank, self.names) and (landed != place or node is not row[0]):
+                return False
+            came.append(received)
+            if not all(
+                user in mine
+                or user == received.index
+                or steps.is_before(user, received.index)
+                or (landed == place and steps.is_before(last.index, user))
+                for user in self._users(node.rank, landed)
+            ):
+                return False
+        return landed.buffer is Buffer.SCRATCH and not any(
+            steps.is_before(received.index, send) and knows[send, last.block] <= last.at
+            for received in came
+            for send in steps.sent
+            if steps.nodes[send].rank == last.rank
         )
 
     def _users(self, rank: int, place: Place) -> set[int]:

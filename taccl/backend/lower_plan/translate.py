@@ -90,14 +90,14 @@ def translate(
     cuts: dict[tuple[int, int], list[int]] = {}
     while True:
         steps = read_steps(program, cuts)
+        touching = steps_touching(steps, names)
+        pulled = find_pulls(steps, names, where) if pulls and not packets else {}
+        alone = frozenset(pulled.values())
+        sums = find_sums(steps, names, touching, alone, packets) if sums_at_once else NO_SUMS
         if packets:
-            landings, made_at = find_packet_landings(steps, names)
-            translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
+            landings, made_at = find_packet_landings(steps, names, touching)
+            translation: Translation = PacketTranslation(steps, names, landings, where, made_at, sums)
         else:
-            pulled = find_pulls(steps, names, where) if pulls else {}
-            touching = steps_touching(steps, names)
-            alone = frozenset(pulled.values())
-            sums = find_sums(steps, names, touching, alone) if sums_at_once else NO_SUMS
             landings = find_landings(steps, names, pulled, touching)
             translation = Translation(steps, names, landings, where, pulled, sums)
         ranks = translation.run()
