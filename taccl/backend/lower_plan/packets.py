@@ -64,6 +64,9 @@ class PacketTranslation(Translation):
                 asked.setdefault((message.src, message.dst), message.send)
         return frozenset(asked.values())
 
+    def _put_together(self) -> None:
+        """Packets are read as they come, each message's by itself."""
+
     def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
         """A step, and those behind it that are done in one go: what is received is added, or sent on."""
         taken = [mine[first]]
@@ -95,6 +98,8 @@ class PacketTranslation(Translation):
             ):
                 break
             if node.step.op is Op.SEND and (taken[-1].step.op is Op.COPY or self._kind(node) is Channel.PORT):
+                break
+            if node.step.op is Op.SEND and taken[1].index in self.sums.also and self._is_waited_for(taken):
                 break
             if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], stored):
                 break
