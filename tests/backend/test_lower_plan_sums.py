@@ -10,12 +10,14 @@ from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
+from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
+from taccl.backend.targets import find_target
 from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
 from taccl.schedule import Schedule
 from tests.backend.programs import block, program, step
-from tests.backend.small_schedules import Row, by_hand, ring_allreduce
+from tests.backend.small_schedules import Row, by_hand, executor_of, ring_allreduce
 from tests.backend.test_lower_plan import on_nodes, reducescatter
 
 
@@ -107,3 +109,16 @@ def test_sums_of_any_tree_are_right(
 ) -> None:
     options = LoweringOptions(instances=instances, protocol=protocol)
     assert_right(lower_to_plan(schedule, options, pulls=pulls and protocol == "Simple"), seed)
+
+
+@pytest.mark.parametrize("reduce_us", [0.1, 20.0])
+def test_where_sums_cost_what_is_predicted_fastest_is_taken(reduce_us: float) -> None:
+    made = reducescatter(4)
+    network = replace(made.problem.topology, executor=executor_of(reduce_us))
+    schedule = replace(made, problem=replace(made.problem, topology=network))
+    options = LoweringOptions(executor=network.executor, network=network)
+    (lowered,) = find_target("mscclpp").lower(schedule, options)
+    ways = [{}, {"sums_at_once": False}, {"pulls": True}]
+    plans = [lower_to_plan(schedule, options, **way) for way in ways]
+    times = [simulate_plan(plan, network, 1.0).time_us for plan in (lowered.program, *plans)]
+    assert times[0] == min(times[1:])
