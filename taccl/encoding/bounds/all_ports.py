@@ -1,29 +1,29 @@
-r"""Sums through several ports into a node: what leaves first through all of them is collected beside each other.
+r"""Sums through several ports into a node: what leaves first through all of them is collected at once.
 
-`stages` asks of each group by itself how soon it can be collected. Where eight NICs have to begin at once, the
-first groups of all eight are collected by then, in the same ranks and through the same ports.
+`stages` asks of each group by itself how soon it can be collected. Where eight NICs have to begin at once,
+the first groups of all eight are collected by then, in the same ranks and through the same ports.
 
-Let W be a set of ranks, C the sums that must enter it, X the ranks outside W, a >= 2 of which contribute to all
-of C and the others to none, and d the ranks of W that want each. A pair of a contribution and a rank of W
-that wants the sum is served by the crossing by which it came there: one for each pair, so all crossings
+Let W be a set of ranks, C the sums that must enter it, X the ranks outside W, a >= 2 of which contribute to
+all of C and the others to none, and d the ranks of W that want each. A pair of a contribution and a rank of
+W that wants the sum is served by the crossing by which it came there: one for each pair, so all crossings
 serve |C| a d pairs. Call a sum *whole for r* at a crossing that serves r with all a contributions.
 
-*Until x.* Let m sums be fewer than can ever be collected before x, in the sense below. What leaves before x
-is whole for some rank for at most m - 1 different sums, and for at most d ranks for each of them, so for
-(m - 1) d pairs of a sum and a rank at most. For any other pair a sum that leaves before x serves a - 1
-contributions at most. So if crossings before x count as if no part of a sum had come from more than a - 1 of X,
-what is left out is (m - 1) d at most, and by T all groups are worth
+*Until x.* Let it take until x to collect m sums (see below). Then what leaves before x is whole for some
+rank for m - 1 different sums at most, and for d ranks for each of them: for (m - 1) d pairs of a sum and a
+rank. For any other pair, what leaves before x serves a - 1 contributions at most. So if crossings before x
+count as if no sum had come from more than a - 1 of X, no more than (m - 1) d is left out, and by T all
+groups are worth
 
     |C| a d - (m - 1) d    or more.
 
-Their worth is that of `stages`: groups that leave at x or later as there, and those that leave sooner with a - 1
-for a in the contributions to one sum, and n (a - 1) in those to n sums.
+Their worth is that of `stages`: groups that leave at x or later as there, and those that leave sooner with
+a - 1 contributions to one sum, and n (a - 1) to n sums, where there were more.
 
-*Collected.* Let m sums be there, each with all contributions at some rank, by x. By `staged_cut` the last
-transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where the sums
-are to all a ranks, in groups that are no larger. Some contributor r has floor(m / a) of the sums or fewer,
-another rank u no more than may leave it for W. So r comes to hold all m in the time K of `postal` on
-the reversed links from such a start, and x is no less than the least of these times over r.
+*Collected.* Let each of m sums be whole at some rank from which it may cross. By `staged_cut` the last
+transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where the
+sums are to all a ranks, in groups that are no larger. Some contributor r has floor(m / a) of the sums or
+fewer, and another rank no more than may cross from there. So r comes to hold all m no sooner than K of
+`postal` allows on the reversed links from such a start, and x is the least of these times over r.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.capacity import name_ports
+from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, gathered, is_large
 from taccl.encoding.bounds.staged_cut import Entries, on_reversed_links, one_of_each_orbit
@@ -46,7 +46,7 @@ from taccl.tolerance import EQUAL
 #: No more cuts than this are looked at, and no more numbers of sums that are collected first.
 _MOST_CUTS, _MOST_COUNTS = 4, 4
 #: How far it looks, in times of what is known; what each cut may use of the budget that is left, and all.
-_HORIZON, _SHARE, _MOST_S = 1.25, 0.75, 4.0
+_HORIZON, _SHARE, _MOST_S = 1.25, 0.75, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,16 @@ class _First:
 
 
 def _firsts(sums: SumsEntering) -> Iterator[_First]:
-    """Numbers of sums, as many as ports or some times as many, with when they can be collected."""
+    """Numbers of sums, some times as many as ports, that are not collected as soon as one alone."""
     at = sums.at
     ports, most = len(np.unique(at.port)), len(at.crossing.chunks)
-    counts = [min(most, ports * times) for times in range(1, _MOST_COUNTS + 1)]
-    for many in sorted(set(counts), reverse=True):
-        yield _First(sums, many, _collected_us(sums, many) * (1 - EQUAL))
+    whole_us = [steps.first(sums.contributors) for steps in sums.collected]
+    alone_us = min((each_us for each_us in whole_us if each_us is not None), default=at.horizon_us)
+    for many in sorted({min(most, ports * times) for times in range(1, _MOST_COUNTS + 1)}, reverse=True):
+        from_us = _collected_us(sums, many) * (1 - EQUAL)
+        if from_us <= alone_us:
+            return  # fewer are not later
+        yield _First(sums, many, from_us)
 
 
 def _collected_us(sums: SumsEntering, many: int) -> float:
@@ -118,9 +122,13 @@ def _all_ports_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
     chunks = chunks[view.problem.collective.reduces[chunks]]
     if not len(chunks):
         return None
+    links = crossings[-1].links
+    ports = view.instance.once(Covers).narrowest(links).ports
+    if len(ports) < 2:
+        return None  # `stages` knows what one group by itself needs
     best = None
     try:
-        at = Entering(view, inside, Crossing(chunks, crossings[-1].links), _HORIZON * known_us, budget)
+        at = Entering(view, inside, Crossing(chunks, links), _HORIZON * known_us, budget)
         sums = SumsEntering.of(at)
         if sums is None or not 2 <= sums.contributors == int(sums.contributing.sum()):
             return None
@@ -128,7 +136,7 @@ def _all_ports_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
             end_us = first.least_end_us(known_us)
             if end_us > known_us:
                 known_us = end_us
-                through = name_ports(view.problem, np.unique(at.port))
+                through = name_ports(view.problem, ports)
                 witness = f"{len(chunks)} sums {cut.name} through {through}, {first.many} collected first"
                 best = ALL_PORTS.proof(end_us, witness)
     except OutOfBudget:

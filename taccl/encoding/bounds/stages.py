@@ -276,9 +276,7 @@ class SumsEntering:
     ) -> float:
         """When groups that cross in such ways can be worth all sums but so much; see `least_end_us`."""
         at = self.at
-        ports = _ways_of(
-            at, at.informed(at.instance, at.within), ways, lambda many: many * self.worth_of_one
-        )
+        ports = _ways_of(at, at.informed(at.instance, at.within), ways, lambda many: many * self.worth_of_one)
         caps = [at.every.many_on_any(links) * self.worth_of_one for _, links in ports]
         return least_end_us(
             [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)],
