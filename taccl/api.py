@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
-from taccl.choosing import Predictor, Way, choose_file, unpredicted, ways_to_try
+from taccl.choosing import Predictor, Way, choose_file, chunks_that_fit, unpredicted, ways_to_try
 from taccl.cluster.connection import connected
 from taccl.cluster.sharing import Sharing
 from taccl.collective import Collective
@@ -25,7 +26,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
-from taccl.errors import CheckError, TacclError
+from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.executor import MODEL_ERROR
 from taccl.network import LogicalTopology
 from taccl.output_options import OutputOptions
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _LEAST_FOR_SEARCH_S = 1.0
 #: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
 _PLANS_TIE = 0.005
+#: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
+_TO_TELL_WHAT_FITS = 0.5
 #: Reasons that are written out.
 _FINDINGS = 8
 
@@ -181,7 +184,7 @@ def synthesize_request(
         target.check_problem(stated.problem, lowering)
 
     @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
-    def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
+    def made(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
         made_so = replace(
             lowering,
             protocol=way.protocol,
@@ -190,6 +193,17 @@ def synthesize_request(
             network=network.topology,
         )
         return target.lower(schedule, made_so)
+
+    refusals: dict[tuple[Schedule, Way], TacclError] = {}
+
+    def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
+        if (schedule, way) in refusals:
+            raise copy(refusals[schedule, way])
+        try:
+            return made(schedule, way)
+        except TacclError as fault:
+            refusals[schedule, way] = copy(fault)  # without what was made so far
+            raise
 
     searching = Searching(
         request=replace(request, target=target, size=resolved.size_bytes),
@@ -233,11 +247,36 @@ def synthesize_request(
         files_tried=choice.files_tried,
         machine=None if executor is None else network.topology,
     )
-    return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way))
+
+    def searching_for(chunks: int) -> Searching:
+        coarser = searching.with_chunks(chunks)
+        problem = stated_problem(coarser.resolved, request.symmetry, network, ways[0].served).problem
+        target.check_problem(problem, lowering)
+        return coarser
+
+    def what_fits() -> int:
+        if not is_predicted or target.as_plan is None:  # then nobody goes back to what list scheduling finds
+            return 0
+        left_s = max(0.0, options.limit_s - (time.monotonic() - began))
+        budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
+        chunks = result.collective.chunks_per_rank
+        try:
+            return chunks_that_fit(chunks, searching_for, lowered, ways[0], options, budget)
+        except KeyboardInterrupt:
+            return 0
+
+    return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way), what_fits)
 
 
-def _with_files(result: Result, target: AnyTarget, lower: Callable[[], Sequence[Lowered[Any]]]) -> Result:
+def _with_files(
+    result: Result,
+    target: AnyTarget,
+    lower: Callable[[], Sequence[Lowered[Any]]],
+    what_fits: Callable[[], int],
+) -> Result:
     """The result with the verified files of its schedule, if any are asked for.
+
+    `what_fits` : how many chunks would fit where a file is too large; 0: not known.
 
     Raises
     ------
@@ -249,7 +288,7 @@ def _with_files(result: Result, target: AnyTarget, lower: Callable[[], Sequence[
     collective = result.collective
     try:
         if result.files_tried and result.execution is None:
-            raise CheckError(
+            raise (CheckError if target.as_plan is None else ProgramLimitError)(  # a plan always ends
                 "no way to make the file fits the machine and ends",
                 findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
                 hint="--protocol and --instances make the file all the same",
@@ -259,14 +298,26 @@ def _with_files(result: Result, target: AnyTarget, lower: Callable[[], Sequence[
         except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
             files = _files(target, lower(), collective)
     except CheckError as fault:
+        if isinstance(fault, ProgramLimitError):
+            _tell_what_fits(fault, what_fits())
         fault.kept = result
         raise
     except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
         text = str(fault) or type(fault).__name__
         failed = CheckError(f"no file could be made: {text}", hint="--no-xml keeps the schedule")
+        if isinstance(fault, TacclError):
+            _tell_what_fits(failed, what_fits())
         failed.kept = result
         raise failed from fault
     return replace(result, files=files, file_seconds=time.monotonic() - began)
+
+
+def _tell_what_fits(fault: CheckError, chunks: int) -> None:
+    """Say in a refusal how many chunks would fit; 0: not known."""
+    if chunks:
+        fault.message += f"; fewer chunks: {chunks} fit{'s' if chunks == 1 else ''}"
+        others = [] if fault.hint in (None, "fewer chunks") else [fault.hint]
+        fault.hint = ", or ".join([f"--chunks {chunks}", *others])
 
 
 def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:

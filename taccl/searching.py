@@ -69,6 +69,11 @@ class Searching:
         searched = Searched(way, stated, found, ((stated, found),))
         return searched if quick else self._with_others(searched, known_in)
 
+    def with_chunks(self, number: int) -> Searching:
+        """The same for so many chunks in each part, asked for by their number. Raises what `resolve` does."""
+        request = replace(self.request, chunks=number)
+        return replace(self, request=request, resolved=self._cut(number))
+
     def _with_others(
         self, searched: Searched[StatedProblem], budget: Budget | None
     ) -> Searched[StatedProblem]:
@@ -91,17 +96,9 @@ class Searching:
         self, way: Way, options: SearchOptions, budget: Budget | None, on_progress: Observer | None
     ) -> Searched[StatedProblem]:
         """The same, with the number of chunks that is fastest under these costs."""
-        uncut = Request(
-            collective=self.request.collective,
-            topology=self.resolved.topology,
-            sketch=self.resolved.sketch,
-            size=self.request.size,
-            root=self.request.root,
-            target=self.request.target,
-        )
         usable = self.can_be_used
         choice = choose_chunks(
-            lambda number: self._stated(way, resolve(replace(uncut, chunks=number))),
+            lambda number: self._stated(way, self._cut(number)),
             options,
             on_progress,
             None if usable is None else lambda schedule: usable(schedule, way),
@@ -111,6 +108,20 @@ class Searching:
         )
         return Searched(
             way, choice.stated, choice.found, choice.all_found, choice.tried, self.resolved.notes, choice.note
+        )
+
+    def _cut(self, number: int) -> Resolved:
+        """What is asked, with so many chunks in each part."""
+        return resolve(
+            Request(
+                collective=self.request.collective,
+                topology=self.resolved.topology,
+                sketch=self.resolved.sketch,
+                size=self.request.size,
+                chunks=number,
+                root=self.request.root,
+                target=self.request.target,
+            )
         )
 
     def _stated(self, way: Way, resolved: Resolved) -> StatedProblem:

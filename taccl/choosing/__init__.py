@@ -8,6 +8,7 @@ executed; the way that is then predicted fastest is searched for next, until it 
 from __future__ import annotations
 
 from taccl.choosing.choose import FileChoice, Searched, choose_file, unpredicted
+from taccl.choosing.fewer_chunks import chunks_that_fit
 from taccl.choosing.predictions import FileTried, Predictor
 from taccl.choosing.ways import Way, ways_to_try
 
@@ -18,6 +19,7 @@ __all__ = [
     "Searched",
     "Way",
     "choose_file",
+    "chunks_that_fit",
     "unpredicted",
     "ways_to_try",
 ]

@@ -144,12 +144,13 @@ class _Rounds(Generic[Stated]):
         self.interrupted = False
         self.searches_once = len(ways) == 1
         self._is_searched = False  # as was asked: the first look is not
+        self._has_looked = False
 
     def run(self) -> None:
         if self.searches_once:
             self._search_for(self._ways[0], _ALONE)
             return
-        self._look()
+        self._look(_LOOK)
         searched: set[Way] = set()
         while len(searched) < _MOST_SEARCHES and not self.interrupted:
             way = self._winner().way if self._predictor.predictions else self._ways[0]
@@ -160,9 +161,10 @@ class _Rounds(Generic[Stated]):
         if any(map(self._is_left, self._ways)):  # what there was no time for takes the time that is left
             self._predict(self.searches[-1])
 
-    def _look(self) -> None:
+    def _look(self, part: float) -> None:
         """A first schedule, made in every way: which costs are worth a search."""
-        budget = self._budget.share(_LOOK)
+        self._has_looked = True
+        budget = self._budget.share(part)
         try:
             looked = self._search(self._ways[0], self._options, budget, self._listener(self._ways[0]), True)
         except NoScheduleInTime:  # the search has more of it
@@ -170,7 +172,8 @@ class _Rounds(Generic[Stated]):
         except Exception as fault:  # what is wrong with the request, the search says again
             self._failures.append(Failure("first look", told(fault)))
             return
-        self._note(looked)
+        self.searches.insert(0, looked)  # the last is what was asked for
+        self.interrupted = self.interrupted or looked.found.status == "interrupted"
         self._predict(looked)
 
     def _search_for(self, way: Way, part: float) -> None:
@@ -193,10 +196,13 @@ class _Rounds(Generic[Stated]):
 
     def _predict(self, searched: Searched[Stated]) -> None:
         """What the files of a search would take; of the best schedule at least the way it was made for."""
-        budget = self._budget.share(1.0 if self.searches_once else _PREDICT)
-        if not self._predictor.predictions:
-            self._predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
         predictor, schedules = self._predictor, _distinct(searched)
+        if not predictor.predictions:
+            predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
+        if not (predictor.predictions or self._has_looked or self.interrupted):
+            self._look(_PREDICT)  # what is best has no file; what is found first may have one
+        is_last = self.searches_once and predictor.predictions  # else some time is left to say what would fit
+        budget = self._budget.share(1.0 if is_last else _PREDICT)
         best = searched.found.schedule
         if not self.interrupted:
             predictor.predict(best, self._worth_it(searched.way, best), budget)
@@ -248,7 +254,7 @@ class _Rounds(Generic[Stated]):
 
     def choice(self) -> FileChoice[Stated]:
         last = self.searches[-1]
-        if not self._predictor.predictions:
+        if not self._predictor.predictions and not self._predictor.reasons:
             self._predict(last)
         if not self._predictor.predictions:
             return self._unpredicted(last)

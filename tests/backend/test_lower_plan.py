@@ -305,7 +305,8 @@ def test_a_thread_block_with_too_many_operations_becomes_several() -> None:
     sends = [step("s", f"i{k}") for k in range(60)]
     receives = [step("r", f"o{k}") for k in range(60)]
     copies = [step("cpy", f"i{k}", f"o{k}") for k in range(60)]
-    made = program("broadcast", 60, (block(0, 1, -1, *sends, *copies),), (block(0, -1, 0, *receives),))
+    turns = [each for pair in zip(sends, copies, strict=True) for each in pair]
+    made = program("broadcast", 60, (block(0, 1, -1, *turns),), (block(0, -1, 0, *receives),))
     plan = translate(made)
     assert_right(checked_window(plan))
     assert len(plan.ranks[0].blocks) > 3

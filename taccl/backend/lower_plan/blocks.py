@@ -11,10 +11,21 @@ from types import MappingProxyType
 import numpy as np
 
 from taccl.backend.lower_plan.emit import Emitter
-from taccl.backend.lower_plan.places import ADDING, Aliases, Landings, Place, source, target, writes
+from taccl.backend.lower_plan.places import (
+    ADDING,
+    NO_SUMS,
+    Aliases,
+    Landings,
+    Place,
+    Sums,
+    source,
+    target,
+    writes,
+)
 from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources
 from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
+from taccl.backend.lower_plan.together import find_puts_together
 from taccl.backend.plan import Channel, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer, Op
 
@@ -29,9 +40,11 @@ class Translation:
         landings: Landings,
         node_of: Sequence[int],
         pulls: Mapping[int, int] = MappingProxyType({}),
+        sums: Sums = NO_SUMS,
     ) -> None:
         """`pulls` : by send, the sum at the receiver that reads what it would send."""
-        self.steps, self.names, self.landings, self.pulls = steps, names, landings, pulls
+        self.steps, self.names, self.landings = steps, names, landings
+        self.pulls, self.sums = pulls, sums
         self.resources = Resources(steps, node_of)
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
@@ -46,9 +59,12 @@ class Translation:
             if each.send in pulls:
                 continue
             self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
-        self.runs = [self._runs(block) for block in steps.blocks]
-        self.done_with = {node.index: run[0] for runs in self.runs for run in runs for node in run}
+        #: by first send, those that are one put; the last of them is told, and heard
+        self.together: dict[int, tuple[int, ...]] = {}
+        self.untold: frozenset[int] = frozenset()
+        self._find_runs()
         self.handshakes = self._find_handshakes()
+        self._put_together()
         #: pulled messages whose senders would not hear that they have been read
         self.asked_back = frozenset(
             each.send
@@ -56,6 +72,28 @@ class Translation:
             if each.send in pulls and not self._is_done_at_end(each.src, steps.nodes[pulls[each.send]])
         )
         self.ends: list[list[int]] = []
+
+    def _find_runs(self) -> None:
+        self.runs = [self._runs(block) for block in self.steps.blocks]
+        self.done_with = {node.index: run[0] for runs in self.runs for run in runs for node in run}
+
+    def _put_together(self) -> None:
+        """Make one put of several where nobody hears of it later than it goes on anyway."""
+        self.together = find_puts_together(
+            self.steps,
+            self.names,
+            self.landings,
+            [
+                each
+                for each in self.steps.messages
+                if each.send not in self.pulls and self.resources.kind(each.src, each.dst) is Channel.MEMORY
+            ],
+            {*self.handshakes, *self.acquires},
+            self.releases,
+        )
+        self.untold = frozenset(send for row in self.together.values() for send in row[:-1])
+        if self.together:
+            self._find_runs()
 
     def run(self) -> list[RankPlan]:
         blocks: list[list[PlanBlock]] = [[] for _ in self.semaphores]
@@ -190,7 +228,9 @@ class Translation:
         another thread block waits for the sum, which would have to wait for its way, too.
         """
         taken = [mine[first]]
-        if mine[first].step.op is not Op.REDUCE:
+        if mine[first].index in self.together:
+            return list(mine[first : first + len(self.together[mine[first].index])])
+        if mine[first].step.op is not Op.REDUCE or mine[first].index in self.sums.put_off:
             return taken
         place = target(mine[first].step, mine[first].rank, self.names)
         wanted = [Op.SEND, Op.COPY]
@@ -229,7 +269,7 @@ class Translation:
                 made.acquire(semaphore)
         received = self.steps.received.get(taken[0].index)
         sending = next((node for node in taken if node.index in self.steps.sent), None)
-        if received is not None:
+        if received is not None and received.send not in self.untold:
             made.wait(*self._end(received, taken[0]))
         if sending is not None and sending.index in self.handshakes:
             made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
@@ -237,8 +277,13 @@ class Translation:
             self._pull(taken, received, sending, made)
         elif taken[0].index in self.pulls:
             made.signal(*self._end(self.steps.sent[taken[0].index], taken[0]))
-        elif len(taken) > 1:
+        elif taken[0].step.op is Op.REDUCE:
             self._sum(taken, sending, made)
+        elif taken[0].index in self.together:
+            places = [source(node.step, node.rank, self.names) for node in taken]
+            there = [self._remote(node, self.steps.sent[node.index]) for node in taken]
+            made.work(OpName.PUT, places, [], there, Channel.MEMORY)
+            made.signal(*self._end(self.steps.sent[taken[-1].index], taken[-1]))
         else:
             self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
         releases = [each for node in taken for each in self.releases.get(node.index, ())]
@@ -264,9 +309,12 @@ class Translation:
             made.signal(*self._end(received, taken[0]))
 
     def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
-        """A sum, and what becomes of it, in one operation."""
+        """A sum, and what becomes of it, in one operation; nothing, if another one does it."""
         first, last = taken[0], taken[-1]
-        reads = [target(first.step, first.rank, self.names), source(first.step, first.rank, self.names)]
+        if first.index in self.sums.put_off:
+            return
+        stored, added = (at(first.step, first.rank, self.names) for at in (target, source))
+        reads = [stored, *self.sums.also.get(first.index, ()), added]
         stored = target(last.step if last.step.op is Op.COPY else first.step, first.rank, self.names)
         if sending is None:
             made.work(OpName.REDUCE, reads, [stored])
@@ -282,8 +330,6 @@ class Translation:
             taken = source(step, node.rank, self.names)
             if taken != wanted:
                 made.work(OpName.COPY, [taken], [wanted], alone=self._is_alone(node, taken, wanted))
-        elif op is Op.REDUCE:
-            made.work(OpName.REDUCE, [wanted, source(step, node.rank, self.names)], [wanted])
         elif op is Op.SEND and sent is not None:
             self._put(node, sent, source(step, node.rank, self.names), made)
         elif received is not None and op in ADDING:

@@ -43,11 +43,13 @@ def check_plan_fits(
     most_blocks: int | None = None,
     alone: ExecutionPlan | None = None,
     chunks: int = 1,
+    parts: int = 1,
 ) -> None:
     """Raise unless there is room for a plan.
 
     Parameters
     ----------
+    plan : as it is, or to be shared out among so many `parts`.
     most_operations : of all ranks together; None: however many.
     most_blocks : of a rank on this machine; None: as many as any GPU runs.
     alone : the same plan with one instance, for what would fit; None: it has one.
@@ -58,8 +60,8 @@ def check_plan_fits(
     ProgramLimitError : the limits exceeded, with the rank and by how much, and what would fit.
     """
     most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
-    findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks)]
-    operations = _operations(plan)
+    findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks, parts)]
+    operations = _operations(plan) * parts
     if most_operations is not None and operations > most_operations:
         findings.insert(
             0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified"
@@ -89,10 +91,10 @@ def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_
     return min(limit // count for limit, count in limits if count)
 
 
-def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS) -> Iterator[str]:
-    who = f"rank {rank.rank}"
-    if len(rank.blocks) > most_blocks:
-        yield f"{who}: {len(rank.blocks)} thread blocks; the limit is {most_blocks}, which all run at once"
+def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS, parts: int = 1) -> Iterator[str]:
+    who, blocks = f"rank {rank.rank}", len(rank.blocks) * parts
+    if blocks > most_blocks:
+        yield f"{who}: {blocks} thread blocks; the limit is {most_blocks}, which all run at once"
     for block in rank.blocks:
         for count, limit, what in (
             (len(block.operations), MAX_OPERATIONS, "operations"),
@@ -101,7 +103,7 @@ def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS) -> Iterator[str]:
         ):
             if count > limit:
                 yield f"{who}, thread block {block.id}: {count} {what}; the limit is {limit}"
-    ports = len(rank.peers_of(Channel.PORT))
+    ports = len(rank.peers_of(Channel.PORT)) * parts
     if ports > MAX_PORT_CHANNELS:
         yield f"{who}: {ports} port channels; the limit is {MAX_PORT_CHANNELS}"
     memories = sum(Channel.PORT in each.access for each in rank.remote_buffers)

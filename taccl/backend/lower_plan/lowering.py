@@ -35,6 +35,7 @@ def lower_to_plan(
     options: LoweringOptions,
     most_operations: int | None = None,
     pulls: bool = False,
+    sums_at_once: bool = True,
 ) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
@@ -46,6 +47,7 @@ def lower_to_plan(
     ----------
     most_operations : of all ranks together; None: however many.
     pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
+    sums_at_once : whether what is there as soon is added in one pass.
 
     Raises
     ------
@@ -75,13 +77,18 @@ def lower_to_plan(
             in_place=options.in_place,
             packets=options.protocol == "LL",
             pulls=pulls,
+            sums_at_once=sums_at_once,
         )
 
     most_blocks = None if options.executor is None else options.executor.thread_blocks
+    chunks = problem.collective.chunks_per_rank
     plan = alone = made(1)
-    if options.instances > 1:
-        alike = plan if cuts_alike(plan) else chunk_by_chunk(plan)
-        plan = share_out(alike, options.instances) if has_room(alike) else made(options.instances)
-        plan = named(plan, options.name)
-    check_plan_fits(plan, most_operations, most_blocks, alone, problem.collective.chunks_per_rank)
+    alike = plan if options.instances == 1 or cuts_alike(plan) else chunk_by_chunk(plan)
+    if options.instances == 1 or has_room(alike):
+        check_plan_fits(alike, most_operations, most_blocks, alone, chunks, options.instances)
+        plan = alike if options.instances == 1 else share_out(alike, options.instances)
+    else:
+        plan = made(options.instances)
+        check_plan_fits(plan, most_operations, most_blocks, alone, chunks)
+    plan = plan if options.instances == 1 else named(plan, options.name)
     return checked_window(plan, problem.size_bytes)

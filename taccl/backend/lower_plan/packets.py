@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.emit import Emitter
-from taccl.backend.lower_plan.places import Aliases, Landings, Place, source, target, writes
+from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Landings, Place, Sums, source, target, writes
 from taccl.backend.lower_plan.steps import Known, Message, Node, Steps, known_without_messages
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Op
@@ -30,6 +30,7 @@ class PacketTranslation(Translation):
         landings: Landings,
         node_of: Sequence[int],
         made_at: Mapping[int, Place],
+        sums: Sums = NO_SUMS,
     ) -> None:
         """`made_at` : by send, where the packets are made that go through a port.
 
@@ -44,7 +45,8 @@ class PacketTranslation(Translation):
                 )
         self.made_at = made_at
         self.only_told = _told_by_messages_only(steps, landings)
-        super().__init__(steps, names, landings, node_of)
+        self.done_by = _done_by(sums)
+        super().__init__(steps, names, landings, node_of, sums=sums)
 
     def _known_to_blocks(self) -> Known:
         return known_without_messages(self.steps)
@@ -62,6 +64,9 @@ class PacketTranslation(Translation):
                 asked.setdefault((message.src, message.dst), message.send)
         return frozenset(asked.values())
 
+    def _put_together(self) -> None:
+        """Packets are read as they come, each message's by itself."""
+
     def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
         """A step, and those behind it that are done in one go: what is received is added, or sent on."""
         taken = [mine[first]]
@@ -69,7 +74,9 @@ class PacketTranslation(Translation):
             return taken
         landed = target(mine[first].step, mine[first].rank, self.names)
         following = mine[first + 1]
-        if following.index in self.acquires:
+        if following.index in self.sums.put_off:
+            return [*taken, following]
+        if following.index in self.acquires and following.index not in self.sums.also:
             return taken
         if following.step.op is Op.SEND and source(following.step, following.rank, self.names) == landed:
             return [*taken, following]
@@ -92,6 +99,8 @@ class PacketTranslation(Translation):
                 break
             if node.step.op is Op.SEND and (taken[-1].step.op is Op.COPY or self._kind(node) is Channel.PORT):
                 break
+            if node.step.op is Op.SEND and taken[1].index in self.sums.also and self._is_waited_for(taken):
+                break
             if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], stored):
                 break
             taken.append(node)
@@ -107,10 +116,14 @@ class PacketTranslation(Translation):
             if node.index in self.handshakes:
                 made.wait(*self._end(self.steps.sent[node.index], node), relaxed=True)
         received = self.steps.received.get(taken[0].index)
-        if received is not None:
+        if taken[-1].index in self.sums.put_off:
+            pass  # the packets are read by the sum that does what this one did
+        elif received is not None:
             self._receive(taken, self.landings.at[received.send], made)
         elif taken[0].index in self.steps.sent:
             self._send(taken[0], self.steps.sent[taken[0].index], made)
+        elif taken[0].step.op is Op.REDUCE:
+            self._sum(taken, None, made)
         else:
             self._work(taken[0], None, None, made)
         releases = [each for node in taken for each in self.releases.get(node.index, ())]
@@ -152,14 +165,29 @@ class PacketTranslation(Translation):
         adding = taken[1].step
         stored, added = target(adding, rank, self.names), source(adding, rank, self.names)
         mine = added if wanted == stored else stored
+        packets = [landed]
+        for other in self.done_by.get(taken[1].index, ()):
+            message = self.steps.received[other - 1]
+            packets.append(self.landings.at[message.send])
+            step = self.steps.nodes[other].step
+            if target(self.steps.nodes[other - 1].step, rank, self.names) == stored:
+                mine = source(step, rank, self.names)
         if taken[-1].step.op is Op.COPY:
             stored = target(taken[-1].step, rank, self.names)
         if sending is None:
-            made.packets(OpName.REDUCE_PACKETS, [mine], [landed], [stored])
+            made.packets(OpName.REDUCE_PACKETS, [mine], packets, [stored])
             return
         there = self._remote(sending, self.steps.sent[sending.index])
         name, kind = OpName.REDUCE_SEND_PACKETS, Channel.MEMORY
-        made.packets(name, [mine], [landed], [stored], [there], kind=kind)
+        made.packets(name, [mine], packets, [stored], [there], kind=kind)
+
+
+def _done_by(sums: Sums) -> dict[int, list[int]]:
+    """By sum, those that it does beside its own."""
+    done: dict[int, list[int]] = {}
+    for node, last in sums.put_off.items():
+        done.setdefault(last, []).append(node)
+    return done
 
 
 def _told_by_messages_only(steps: Steps, landings: Landings) -> dict[int, tuple[int, ...]]:

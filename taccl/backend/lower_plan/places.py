@@ -84,6 +84,23 @@ def aliases(collective: str, ranks: int, part: int, in_place: bool) -> Aliases:
     return Aliases(Buffer.INPUT, Buffer.OUTPUT, (0,) * ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums that are put off until others do what they did.
+
+    Parameters
+    ----------
+    put_off : steps that do nothing, with the sum that does it.
+    also : by sum, what it adds beside its own source.
+    """
+
+    put_off: Mapping[int, int]
+    also: Mapping[int, tuple[Place, ...]]
+
+
+NO_SUMS = Sums({}, {})
+
+
 def reads(step: Step) -> bool:
     """Whether a step reads from its source."""
     return step.op in (Op.SEND, Op.COPY, Op.REDUCE) or step.op in ADDING
@@ -126,15 +143,39 @@ class Landings:
         return {node for cell in place.cells() for node in self.touching.get((rank, *cell), ())}
 
 
-def find_landings(steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> Landings:
+def find_landings(
+    steps: Steps,
+    names: Aliases,
+    pulls: Mapping[int, int] = MappingProxyType({}),
+    touching: dict[Cell, list[int]] | None = None,
+) -> Landings:
     """A landing for each message. Scratch is used again where its last use surely is over.
 
-    `pulls` : by send, the step that reads what the sender has; such a message lands nowhere.
+    Parameters
+    ----------
+    pulls : by send, the step that reads what the sender has; such a message lands nowhere.
+    touching : the steps that name a chunk, if not those that say so.
     """
-    return _Search(steps, names, pulls).run()
+    return _Search(steps, names, pulls, touching).run()
 
 
-def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[int, Place]]:
+def steps_touching(steps: Steps, names: Aliases) -> dict[Cell, list[int]]:
+    """By chunk, the steps that name it."""
+    touching: dict[Cell, list[int]] = {}
+    for node in steps.nodes:
+        places = []
+        if reads(node.step):
+            places.append(source(node.step, node.rank, names))
+        if writes(node.step) or node.step.op is Op.REDUCE:
+            places.append(target(node.step, node.rank, names))
+        for cell in {cell for place in places for cell in place.cells()}:
+            touching.setdefault((node.rank, *cell), []).append(node.index)
+    return touching
+
+
+def find_packet_landings(
+    steps: Steps, names: Aliases, touching: dict[Cell, list[int]] | None = None
+) -> tuple[Landings, dict[int, Place]]:
     """A landing in scratch for each message, used once in a call, and at the sender a place to make packets.
 
     Packets of chunk k take the bytes of chunks 2k and 2k + 1, so they lie behind the program's own scratch.
@@ -144,7 +185,7 @@ def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[i
     -------
     The landings, and by send where its packets are made, for those that need it.
     """
-    search = _Search(steps, names)
+    search = _Search(steps, names, touching=touching)
     plain = list(search.scratch)
     taken = [-(-chunks // 2) for chunks in plain]
     made: dict[int, Place] = {}
@@ -158,17 +199,15 @@ def find_packet_landings(steps: Steps, names: Aliases) -> tuple[Landings, dict[i
 
 
 class _Search:
-    def __init__(self, steps: Steps, names: Aliases, pulls: Mapping[int, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        names: Aliases,
+        pulls: Mapping[int, int] = MappingProxyType({}),
+        touching: dict[Cell, list[int]] | None = None,
+    ) -> None:
         self.steps, self.names, self.pulls = steps, names, pulls
-        self.touching: dict[Cell, list[int]] = {}
-        for node in steps.nodes:
-            places = []
-            if reads(node.step):
-                places.append(source(node.step, node.rank, names))
-            if writes(node.step) or node.step.op is Op.REDUCE:
-                places.append(target(node.step, node.rank, names))
-            for cell in {cell for place in places for cell in place.cells()}:
-                self.touching.setdefault((node.rank, *cell), []).append(node.index)
+        self.touching = steps_touching(steps, names) if touching is None else touching
         self.direct: set[int] = set()
         self.at: dict[int, Place] = {}
         self.scratch = [rank.scratch_chunks for rank in steps.program.ranks]

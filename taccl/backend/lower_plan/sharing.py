@@ -71,13 +71,11 @@ def _single_chunks(operation: Operation) -> Iterator[Operation]:
         yield from (replace(piece, name=OpName.PUT) for piece in pieces[:-1])
         yield pieces[-1]
     elif operation.name is OpName.PUT and operation.channel is Channel.MEMORY:
-        for first in range(0, size, MAX_OPERANDS):
-            together = pieces[first : first + MAX_OPERANDS]
-            yield replace(
-                operation,
-                sources=tuple(each for piece in together for each in piece.sources),
-                targets=tuple(each for piece in together for each in piece.targets),
-            )
+        sources = [each for piece in pieces for each in piece.sources]
+        targets = [each for piece in pieces for each in piece.targets]
+        for first in range(0, len(sources), MAX_OPERANDS):
+            several = slice(first, first + MAX_OPERANDS)
+            yield replace(operation, sources=tuple(sources[several]), targets=tuple(targets[several]))
     else:
         yield from pieces
 

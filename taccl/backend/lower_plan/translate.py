@@ -15,9 +15,17 @@ from dataclasses import replace
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
 from taccl.backend.lower_plan.packets import PacketTranslation
-from taccl.backend.lower_plan.places import aliases, find_landings, find_packet_landings, writes
+from taccl.backend.lower_plan.places import (
+    NO_SUMS,
+    aliases,
+    find_landings,
+    find_packet_landings,
+    steps_touching,
+    writes,
+)
 from taccl.backend.lower_plan.pulls import find_pulls
 from taccl.backend.lower_plan.steps import Steps, read_steps
+from taccl.backend.lower_plan.sums import find_sums
 from taccl.backend.plan import ExecutionPlan, RankPlan
 from taccl.backend.program import Buffer, Program
 from taccl.errors import CollectiveError
@@ -50,6 +58,7 @@ def translate(
     in_place: bool | None = None,
     packets: bool = False,
     pulls: bool = False,
+    sums_at_once: bool = True,
 ) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
 
@@ -60,6 +69,7 @@ def translate(
     in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
         where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
     pulls : whether ranks read what they add where others have it, inside of nodes.
+    sums_at_once : whether what is there as soon is added in one pass.
     packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
@@ -80,12 +90,16 @@ def translate(
     cuts: dict[tuple[int, int], list[int]] = {}
     while True:
         steps = read_steps(program, cuts)
+        touching = steps_touching(steps, names)
+        pulled = find_pulls(steps, names, where) if pulls and not packets else {}
+        alone = frozenset(pulled.values())
+        sums = find_sums(steps, names, touching, alone, packets) if sums_at_once else NO_SUMS
         if packets:
-            landings, made_at = find_packet_landings(steps, names)
-            translation: Translation = PacketTranslation(steps, names, landings, where, made_at)
+            landings, made_at = find_packet_landings(steps, names, touching)
+            translation: Translation = PacketTranslation(steps, names, landings, where, made_at, sums)
         else:
-            pulled = find_pulls(steps, names, where) if pulls else {}
-            translation = Translation(steps, names, find_landings(steps, names, pulled), where, pulled)
+            landings = find_landings(steps, names, pulled, touching)
+            translation = Translation(steps, names, landings, where, pulled, sums)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:

@@ -13,7 +13,7 @@ from taccl.backend.lower_plan.translate import COLLECTIVES
 from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
-from taccl.backend.plan import ExecutionPlan, OpName
+from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.report import Report
@@ -57,25 +57,31 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[Exe
     plan = lower_to_plan(schedule, options, MOST_ACTS)
     network = options.network
     if network is not None and network.executor is not None and not plan.moves_packets:
-        pulled = lower_to_plan(schedule, options, MOST_ACTS, pulls=True)
-        plan = _faster(plan, pulled, network, schedule.problem.size_bytes)
+        plans = [plan, lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
+        if any(
+            _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
+        ):
+            plans.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
+        plan = _fastest(plans, network, schedule.problem.size_bytes)
     return [Lowered(plan, (NEWEST.name,))]
 
 
-def _faster(
-    pushed: ExecutionPlan, pulled: ExecutionPlan, network: LogicalTopology, size_bytes: int
-) -> ExecutionPlan:
-    """What is pulled takes no pass over what has landed, but is not sent while others are added up."""
-    if not any(
-        operation.name in (OpName.READ_REDUCE, OpName.READ_REDUCE_SEND)
-        for rank in pulled.ranks
-        for block in rank.blocks
-        for operation in block.operations
-    ):
-        return pushed
-    chunk_mb = size_bytes / units.MB / message_chunks(pushed)
-    times = [simulate_plan(plan, network, chunk_mb).time_us for plan in (pushed, pulled)]
-    return pulled if times[1] < times[0] else pushed
+def _fastest(plans: Sequence[ExecutionPlan], network: LogicalTopology, size_bytes: int) -> ExecutionPlan:
+    """Of plans of one schedule; of equals the first.
+
+    What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
+    take fewer passes, but begin when the last of what they add is there.
+    """
+    first, *others = plans
+    others = [each for each in others if each.ranks != first.ranks]
+    if not others:
+        return first
+    chunk_mb = size_bytes / units.MB / message_chunks(first)
+    return min((first, *others), key=lambda plan: simulate_plan(plan, network, chunk_mb).time_us)
+
+
+def _is_sum_at_once(operation: Operation) -> bool:
+    return operation.name in (OpName.REDUCE, OpName.REDUCE_SEND) and len(operation.sources) > 2
 
 
 def _verify(
