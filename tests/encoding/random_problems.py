@@ -121,7 +121,7 @@ def random_cluster_problem(draw: random.Random, sums: bool) -> Problem:
 
 
 def random_cluster(draw: random.Random) -> LogicalTopology:
-    """Links inside may lack or be one-way; those between nodes share a port of each node, or of some ranks."""
+    """Links may lack or be one-way; those between nodes share ports of nodes, or of ranks, or none."""
     while True:
         sizes = draw.choice(_SHAPES)
         node_of = [node for node, size in enumerate(sizes) for _ in range(size)]
@@ -169,7 +169,8 @@ def _of_a_cluster(draw: random.Random, topology: LogicalTopology, sums: bool) ->
     outside = sorted(set(range(ranks)) - set(inside))
     chunks, everyone = [], draw.random() < 0.6
     for _ in range(draw.randint(2, 5)):
-        start, ends = [draw.choice(outside)], inside if everyone else draw.sample(inside, draw.randint(1, len(inside)))
+        start = [draw.choice(outside)]
+        ends = inside if everyone else draw.sample(inside, draw.randint(1, len(inside)))
         if sums and draw.random() < 0.85:
             more = draw.sample(range(ranks), draw.randint(1, 2))
             start, ends = draw.choice([(ends, start), (sorted({*start, *more}), ends)])

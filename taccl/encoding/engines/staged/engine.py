@@ -57,7 +57,24 @@ def serves(instance: Instance) -> Verdict:
     items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
     if items * len(nodes.inside) > _MOST_WAYS or len(nodes.ways) > _MOST_PLACES:
         return no("there are too many links in a node, or too many between nodes")
+    if not _stays_inside(instance, nodes):
+        return no("some rank does not reach another one of its node, which wants its chunks, inside the node")
     return YES
+
+
+def _stays_inside(instance: Instance, nodes: Nodes) -> bool:
+    """Whether links inside lead from where each chunk starts to all in its node who want it."""
+    topology, wants = instance.problem.topology, instance.demand.wants
+    reached = np.eye(nodes.size, dtype=np.bool_)
+    for link in nodes.inside:
+        reached[link.src, link.dst] = True
+    for between in range(nodes.size):
+        reached |= reached[:, between, None] & reached[None, between, :]
+    place = np.zeros(topology.num_ranks, dtype=np.int64)
+    place[nodes.ranks] = np.arange(nodes.size)
+    source = instance.problem.collective.source[wants.chunk]
+    stays = topology.node_of[source] == topology.node_of[wants.rank]
+    return bool(reached[place[source[stays]], place[wants.rank[stays]]].all())
 
 
 def _nodes(instance: Instance) -> Nodes:
@@ -319,7 +336,11 @@ class _Search:
             wanted = self._wanted_in(chunk, node) - set(places)
             if wanted:
                 alike[tuple(sorted(places.items())), wanted].append(chunk)
-        return [Item(tuple(chunks), places, wanted) for (places, wanted), chunks in alike.items()]
+        return [
+            Item(part, places, wanted)
+            for (places, wanted), chunks in alike.items()
+            for part in _in_parts(chunks, -(-len(chunks) // self._problem.max_group))
+        ]
 
     def _decisions(
         self, node: int, items: list[Item], decided: Decided
