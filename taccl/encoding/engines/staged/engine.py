@@ -13,6 +13,7 @@ plans are soon refuted.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -107,18 +108,21 @@ def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Sch
             yield Update("staged", schedule)
 
 
-def _in_turns(plans: Sequence[Plan]) -> list[tuple[Plan, int]]:
+def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
     """Each plan with each number of parts: the better a plan and the fewer parts, the sooner.
 
     Many plans may be worth as much as the first, so all of them before its second number of parts, or all
-    numbers of parts before the second plan, would use up the time on one of the two.
+    numbers of parts before the second plan, would use up the time on one of the two. There may be tens of
+    thousands, so none is looked at before its turn.
     """
-    turns = [
-        ((rank + 1) ** _LATER * (turn + 1), turn, plan, parts)
-        for rank, plan in enumerate(plans)
-        for turn, parts in enumerate(_PARTS)
-    ]
-    return [(plan, parts) for _, _, plan, parts in sorted(turns, key=lambda each: each[:2])]
+
+    def turns_of(turn: int, parts: int) -> Iterator[tuple[float, int, Plan, int]]:
+        for rank, plan in enumerate(plans):
+            yield (rank + 1) ** _LATER * (turn + 1), turn, plan, parts
+
+    each_number = (turns_of(turn, parts) for turn, parts in enumerate(_PARTS))
+    for _, _, plan, parts in heapq.merge(*each_number, key=lambda each: each[:2]):
+        yield plan, parts
 
 
 @dataclass(frozen=True)
