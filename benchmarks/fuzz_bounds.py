@@ -1,11 +1,14 @@
 """Every bound against the fastest of all programs, on random tiny problems.
 
-    python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
+    python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N] [--clusters N]
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
 many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*.
 How tight the largest bound is, is its part of the optimum, where that is not 0.
+
+With `--clusters` only so many small clusters are drawn, a third of them with sums, and only their section of
+the page is written anew; without, it stays as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -74,23 +78,37 @@ def main() -> None:
     parser.add_argument("--sums", type=int, default=6000)
     parser.add_argument("--most-sends", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clusters", type=int, default=0)
     arguments = parser.parse_args()
+    copies, sums, drawn = arguments.copies, arguments.sums, random_problems.random_problem
+    if arguments.clusters:
+        sums, drawn = arguments.clusters // 3, random_problems.random_cluster_problem
+        copies = arguments.clusters - sums
     began = time.monotonic()
     tallies = {
-        "copies only": _searched(arguments.copies, False, arguments.seed, arguments.most_sends),
-        "with sums": _searched(arguments.sums, True, arguments.seed, arguments.most_sends),
+        "copies only": _searched(drawn, copies, False, arguments.seed, arguments.most_sends),
+        "with sums": _searched(drawn, sums, True, arguments.seed, arguments.most_sends),
     }
     minutes = (time.monotonic() - began) / 60
-    body = "\n\n".join([_counts(tallies), _TIGHT, _tightness(tallies), _WHICH, _kinds(tallies)])
-    report.write("fuzz_bounds", "Bounds beside exhaustive search", _INTRO.format(minutes=minutes), body)
+    parts = [_counts(tallies), _TIGHT, _tightness(tallies), _WHICH, _kinds(tallies)]
+    page = report.RESULTS / "fuzz_bounds.md"
+    first, *clusters = (page.read_text() if page.exists() else "").split(_CLUSTERS)
+    if arguments.clusters:
+        section = [_INTRO_OF_CLUSTERS.format(minutes=minutes), *parts, report.measured_now()]
+        page.write_text(first + _CLUSTERS + report.wrapped("\n\n".join(section)) + "\n")
+    else:
+        report.write("fuzz_bounds", _TITLE, _INTRO.format(minutes=minutes), "\n\n".join(parts))
+        page.write_text(_CLUSTERS.join([page.read_text(), *clusters]))
     if any(tally.violations for tally in tallies.values()):
         sys.exit("some bound is above a program")
 
 
-def _searched(enough: int, sums: bool, seed: int, most_sends: int) -> _Tally:
+def _searched(
+    drawn: Callable[[random.Random, bool], Problem], enough: int, sums: bool, seed: int, most_sends: int
+) -> _Tally:
     draw, tally, told = random.Random(f"{seed} {sums}"), _Tally(), time.monotonic()
     while tally.searched < enough:
-        problem = random_problems.random_problem(draw, sums)
+        problem = drawn(draw, sums)
         try:
             program = brute_force.fastest(problem, most_sends)
         except brute_force.TooLarge:
@@ -115,6 +133,9 @@ def _collective(problem: Problem) -> str:
     return "allreduce" if everywhere else "custom sums"
 
 
+_TITLE = "Bounds beside exhaustive search"
+_CLUSTERS = "\n## Small clusters\n\n"
+
 _INTRO = """\
 Random tiny problems: 2 to 4 ranks, rings with chords, serial and pipelined, plain links, shared ports and
 switches, costs that differ and that do not (some 0), one or two nodes, groups of 1, 2 or any number of
@@ -124,6 +145,13 @@ may hold several partial sums, send one more than once and to several ranks, and
 in a send. The search (`tests/encoding/brute_force.py`) runs forwards in time on the network as it is and
 shares no code with engines or bounds. What takes it too long says nothing and is not counted.
 {minutes:.0f} minutes in all."""
+
+_INTRO_OF_CLUSTERS = """\
+The same for two or three nodes of 1 to 3 ranks each, for the bounds that are about nodes (`late`, `stages`,
+`relay`, `one-group`): links between nodes share a port of each node, or of some ranks, or none; links inside
+lack, are one-way, or are slower than those between nodes; up to five chunks go from some ranks into a node,
+to all or some of it, as copies or sums; groups of 1, 2, 3 or any number of chunks; now and then rules on who
+may use the links between nodes. {minutes:.0f} minutes in all."""
 
 _TIGHT = "How tight: the largest bound as a part of the optimum."
 

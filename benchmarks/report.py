@@ -44,11 +44,15 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
+def measured_now() -> str:
+    """When, where and with which command: now, and this one."""
+    command = shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    return f"Measured {datetime.date.today()} on {machine()}, with `{command}`."
+
+
 def write(name: str, title: str, intro: str, body: str, measured: str = "") -> None:
     """Write docs/results/NAME.md; `measured` says when and how where that is not now and by this command."""
-    command = shlex.join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
-    measured = measured or f"Measured {datetime.date.today()} on {machine()}, with `{command}`."
-    text = f"# {title}\n\n{intro}\n\n{body}\n\n{measured}\n"
+    text = f"# {title}\n\n{intro}\n\n{body}\n\n{measured or measured_now()}\n"
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(wrapped(text))
     print(f"wrote docs/results/{name}.md", file=sys.stderr)

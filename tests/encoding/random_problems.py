@@ -95,3 +95,106 @@ def _limits(draw: random.Random, topology: LogicalTopology) -> RoutingLimits:
     on_ring = (topology.src + 1) % ranks == topology.dst
     allowed = np.array([[draw.random() < 0.5 for _ in range(links)] for _ in range(ranks)])
     return RoutingLimits(may_use=np.asarray(allowed | on_ring))
+
+
+#: Nodes of clusters, by how many ranks they have.
+_SHAPES = ((1, 2), (2, 1), (1, 2), (2, 2), (2, 2), (1, 3), (3, 1), (1, 1, 2))
+#: Alphas and betas inside nodes that are hardly faster than between them, or slower, and those between them.
+_ALPHAS_INSIDE, _BETAS_INSIDE = (0.0, 0.01, 0.25, 1.0, 2.0), (0.3, 0.5, 1.0, 2.5, 3.0)
+_ALPHAS_ACROSS, _BETAS_ACROSS = (0.0, 0.01, 0.1, 0.5, 1.0, 3.0), (0.5, 1.0, 2.0)
+
+
+def random_cluster_problem(draw: random.Random, sums: bool) -> Problem:
+    """Small nodes behind one port each way, or a few, and several chunks that must go in or out."""
+    while True:
+        topology = random_cluster(draw)
+        collective = _of_a_cluster(draw, topology, sums)
+        transfers = _least_transfers(collective)
+        if collective.is_reduction == sums and transfers <= (_MOST_OF_SUMS if sums else _MOST_TRANSFERS):
+            return Problem(
+                topology,
+                collective,
+                draw.choice([1.0, 1.0, 0.3125]),
+                limits=_limits_of_a_cluster(draw, topology),
+                max_group=draw.choice([1, 2, 3, 71, 71]),
+            )
+
+
+def random_cluster(draw: random.Random) -> LogicalTopology:
+    """Links may lack or be one-way; those between nodes share ports of nodes, or of ranks, or none."""
+    while True:
+        sizes = draw.choice(_SHAPES)
+        node_of = [node for node, size in enumerate(sizes) for _ in range(size)]
+        ranks = len(node_of)
+        costs = [
+            [draw.choice(each) for _ in range(draw.choice([1, 1, 3]))]
+            for each in (_ALPHAS_INSIDE, _BETAS_INSIDE, _ALPHAS_ACROSS, _BETAS_ACROSS)
+        ]
+        lacks = draw.choice([0.0, 0.0, 0.2, 0.5])
+        links = []
+        for a in range(ranks):
+            for b in range(ranks):
+                if a != b and draw.random() >= lacks:
+                    alpha, beta = costs[:2] if node_of[a] == node_of[b] else costs[2:]
+                    links.append((a, b, draw.choice(alpha), draw.choice(beta)))
+        if _all_reach_all(ranks, [link[:2] for link in links]):
+            break
+    across = [i for i, (a, b, *_) in enumerate(links) if node_of[a] != node_of[b]]
+    nodes, form = range(len(sizes)), draw.random()
+    into = [[i for i in across if node_of[links[i][1]] == node] for node in nodes]
+    out_of = [[i for i in across if node_of[links[i][0]] == node] for node in nodes]
+    shared = into if form < 0.3 else out_of if form < 0.4 else [*into, *out_of] if form < 0.8 else []
+    if draw.random() < 0.3:  # each rank takes turns, too
+        shared = [*shared, *([i for i, link in enumerate(links) if link[0] == r] for r in range(ranks))]
+    shared = [users for users in shared if users]
+    rates = [draw.choice(_RATES) for _ in shared] if draw.random() < 0.15 else []
+    occupancy = draw.choice(["serial", "serial", "serial", "pipelined"])
+    return machine(ranks, links, occupancy, shared, node_of, rates)
+
+
+def _all_reach_all(ranks: int, links: list[tuple[int, int]]) -> bool:
+    reached = np.eye(ranks, dtype=np.int64)
+    for a, b in links:
+        reached[a, b] = 1
+    return bool((np.linalg.matrix_power(reached, ranks) > 0).all())
+
+
+def _of_a_cluster(draw: random.Random, topology: LogicalTopology, sums: bool) -> Collective:
+    """A named one, or chunks that are copied into a node, or summed there, from some to some or all there."""
+    ranks, form = topology.num_ranks, draw.random()
+    if form < 0.4:
+        name = draw.choice(_SUMS if sums else _COPIES)
+        return make_collective(name, ranks, draw.randint(1, 4))
+    inside = np.flatnonzero(topology.node_of == draw.choice(topology.node_of.tolist())).tolist()
+    outside = sorted(set(range(ranks)) - set(inside))
+    chunks, everyone = [], draw.random() < 0.6
+    for _ in range(draw.randint(2, 5)):
+        start = [draw.choice(outside)]
+        ends = inside if everyone else draw.sample(inside, draw.randint(1, len(inside)))
+        if sums and draw.random() < 0.85:
+            more = draw.sample(range(ranks), draw.randint(1, 2))
+            start, ends = draw.choice([(ends, start), (sorted({*start, *more}), ends)])
+            chunks.append((start, ends, True))
+        else:
+            chunks.append((start, ends, False))
+    return custom(ranks, chunks)
+
+
+def _limits_of_a_cluster(draw: random.Random, topology: LogicalTopology) -> RoutingLimits:
+    """Now and then: between nodes the links of one, the same for all or each owner's own."""
+    if draw.random() < 0.8:
+        return RoutingLimits()
+    ranks, links = topology.num_ranks, topology.num_links
+    inside = topology.node_of[topology.src] == topology.node_of[topology.dst]
+    rows = [[draw.random() < 0.6 for _ in range(links)] for _ in range(ranks)]
+    allowed = np.array(rows if draw.random() < 0.5 else rows[:1] * ranks) | inside
+    return RoutingLimits(may_use=_with_ways(topology, np.asarray(allowed)))
+
+
+def _with_ways(topology: LogicalTopology, allowed: np.ndarray) -> np.ndarray:
+    """Owners that do not reach all ranks over their links may use all links."""
+    ends = np.stack([topology.src, topology.dst], axis=1)
+    for row in allowed:
+        if not _all_reach_all(topology.num_ranks, [(a, b) for a, b in ends[row].tolist()]):
+            row[:] = True
+    return allowed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from brute_force import fastest
 from hypothesis import given, settings
@@ -47,6 +48,15 @@ def test_two_groups_are_no_slower_than_two_alphas() -> None:
     stated = problem(two_pairs(4.0), "allgather", max_group=1)
     assert best_us(stated, 9.9) == pytest.approx(10.0)
     assert best_us(stated, 10.0) == 0.0
+
+
+def test_it_says_nothing_where_some_link_takes_no_time() -> None:
+    """Such a link is in nobody's way, and no tick is short enough for it."""
+    free = [(a, b, 0.0, 0.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    across = [(0, 2, np.pi, 1.0), (2, 0, np.pi, 1.0)]
+    stated = problem(machine(4, [*free, *across], node_of=[0, 0, 1, 1]), "allgather")
+    assert fastest(stated).makespan_us == pytest.approx(np.pi + 2)
+    assert best_us(stated, 5.0) == 0.0
 
 
 @given(

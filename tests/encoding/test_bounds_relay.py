@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from brute_force import fastest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import full, problem
+from small_problems import full, machine, problem
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -33,6 +34,19 @@ def test_of_two_sends_the_last_is_small_enough_to_be_passed_on() -> None:
 
 def test_sends_of_one_chunk_pay_an_alpha_each() -> None:
     assert way(3, most=1).least_us(Budget(60)) == pytest.approx(3 + 3 + 1)
+
+
+def test_what_comes_in_twice_at_the_end_leaves_time_to_pass_on_the_rest() -> None:
+    """Of 4 chunks two come to both ranks, and two only to the one that passes them on meanwhile, slowly.
+
+    The last two sends bring nothing first, and all before them is over two chunks before the end.
+    """
+    links = [(0, 1, 0.01, 1.0), (0, 2, 0.01, 1.0), (1, 2, 0.01, 2.5)]
+    asked = problem(machine(3, links, shared=[[0, 1]], node_of=[0, 1, 1]), "broadcast", 4)
+    proof = lower_bound(asked, bounds=[RELAY])
+    assert proof.kind == RELAY.name
+    assert proof.value_us == pytest.approx(6.03)
+    assert fastest(asked).makespan_us == pytest.approx(6.04)
 
 
 def test_it_says_nothing_where_no_time_is_left_and_of_a_single_node() -> None:

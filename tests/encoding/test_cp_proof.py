@@ -111,7 +111,11 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
 
 
 def fewest_ticks(small: Problem, known: Schedule) -> int | None:
-    """What the whole model's fastest solution lasts; None where so much work does not prove it."""
+    """What the whole model's fastest solution lasts; None where so much work does not prove it.
+
+    With up to 8 sends it does: of 100 random problems all are decided, most with a hundredth of it. With 12
+    one alltoall in 140 was not.
+    """
     model = whole_model(Instance(small), known, 0.0)
     solver, status = solved(model.cp, num_workers=8, max_deterministic_time=1.0)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN)
@@ -119,7 +123,7 @@ def fewest_ticks(small: Problem, known: Schedule) -> int | None:
 
 
 @settings(some, max_examples=12)
-@given(problems(most_ranks=3, names=_COPIES, limited=True, betas=ENGINE_BETAS))
+@given(problems(most_ranks=3, names=_COPIES, most_sends=8, limited=True, betas=ENGINE_BETAS))
 def test_where_alpha_keeps_no_port_busy_shared_sends_save_nothing(small: Problem) -> None:
     """The optimum without slots is the one with as many as any schedule can have."""
     small = replace(small, topology=replace(small.topology, occupancy="pipelined", port_betas=None))

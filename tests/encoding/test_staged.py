@@ -9,13 +9,14 @@ import pytest
 from engine_runs import checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import Link, machine
+from small_problems import Link, custom, machine
 
 from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.in_node import Around, Inside, Item, Leaving, Placed, backwards, decide, least_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
+from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.engines.staged import serves, staged
 from taccl.encoding.engines.staged.crossing import crossing_of, plans
@@ -73,6 +74,26 @@ def test_an_alltoall_crosses_as_one_group_where_alpha_is_long() -> None:
     best = found(of(lines(2, across=(50.0, 1.0)), "alltoall"))[-1]
     between = best.problem.topology.internode[best.sends.link]
     assert best.sends.count[between].tolist() == [9, 9]
+
+
+def test_it_declines_where_what_stays_in_a_node_would_have_to_leave_it() -> None:
+    """Inside, only the first rank reaches the second; back it is a way round through the other node."""
+    inside = [(0, 1, 1.0, 1.0), (2, 3, 1.0, 1.0)]
+    across = [(1, 2, 1.0, 1.0), (3, 0, 1.0, 1.0)]
+    topology = machine(4, inside + across, node_of=[0, 0, 1, 1])
+    assert "inside the node" in serves(of(topology)).reason
+
+
+def test_what_stays_is_sent_in_groups_that_are_allowed() -> None:
+    """Three chunks of rank 0 are for rank 1 beside it, and one of each node crosses."""
+    inside = [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 3, 1.0, 1.0), (3, 2, 1.0, 1.0)]
+    topology = machine(4, [*inside, (0, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)], node_of=[0, 0, 1, 1])
+    chunks = [([0], [1], False)] * 3 + [([0], [2], False), ([2], [0], False)]
+    asked = Instance(Problem(topology, custom(4, chunks), 1.0, max_group=2))
+    slow = in_order(asked.problem, [Decision((chunk,), link) for chunk, link in enumerate([0, 0, 0, 4, 5])])
+    (best,) = checked(staged(asked, SearchOptions(), Budget.of_work(3_000), slow))
+    assert best.makespan_us == pytest.approx(5.0)
+    assert sorted(best.sends.count.tolist()) == [1, 1, 1, 2]
 
 
 @settings(max_examples=4, deadline=None)

@@ -50,6 +50,9 @@ _MOST_WAYS, _MOST_CHUNKS = 400, 12
 _HORIZON = 1.03
 #: No more cuts than this are looked at, and no model has more than this part of what is left for it.
 _MOST_CUTS, _SHARE = 4, 0.3
+#: A link that takes less than this part of what is known has no place in a model that counts ticks: one that
+#: takes no time is in nobody's way, but in a model it would be.
+_SHORTEST = 1e-9
 #: All models of a view together are not worth more seconds than this.
 _MOST_S = 6.0
 
@@ -172,6 +175,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if not known_us or view.backwards or is_large(view.problem) or not instance.demand.copies_from_one:
         return
     if not topology.is_serial or topology.port_betas is not None or not all(topology.ports):
+        return
+    if instance.durations_us.min(initial=known_us) <= _SHORTEST * known_us:
         return
     budget = budget.at_most(_MOST_S)
     for cut in one_of_each_orbit(instance, node_cuts(instance))[:_MOST_CUTS]:

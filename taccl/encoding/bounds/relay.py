@@ -6,19 +6,22 @@ C by their ends, the last one first: the j-th ends tau_j before T and first brin
 the first j of them.
 
 *Passing on.* What the first j bring is nowhere in W sooner than tau_j before T, and d ranks want it. All
-sends into W bring |C| + x chunks, so at least (d - 1) D_j - x of these are brought by links inside W, in
+sends into W bring |C| + x chunks of C, so at least (d - 1) D_j - x of these are brought by links inside W, in
 tau_j: with ports q of a cover of these links, in chunks,
 
     (d - 1) D_j - x  <=  S(tau_j)  =  sum over q of max(0, tau_j - alpha_q) / (s beta_q).
 
 *Coming in.* Let the links into W have a cover of ports p with R = sum of 1 / (s beta_p), and let a be the
-least of what an alpha keeps a port busy, in chunks of that port. In tau_j the ports were busy with no others
-than the first j - 1, and idle, or busy for x and for what is dearer than the least, for I in all:
+least of what an alpha keeps a port busy, in chunks of that port. In T the ports have time for R T chunks: |C|
+of it are for what comes first, a K for the alphas of the K sends that bring it, and what is left, I, is idle,
+or busy for x and for what is dearer than the least. In tau_j they were busy for what comes first with no
+others than the first j - 1, so
 
-    R tau_j  <=  D_(j-1) + a (j - 1) + I,        R T  =  |C| + a K + I + x    for K sends.
+    R tau_j  <=  D_(j-1) + a (j - 1) + I,        R T  =  |C| + a K + I,        x  <=  I.
 
-So D_j grows no faster than S allows: few large sends are not passed on in time, and many small ones pay a
-each. The least T over K and I + x is a bound: S is convex, so either I or x is all of it.
+All of I may lie at the end and be x, too: there one chunk comes again while others are passed on. So D_j
+grows no faster than S with all of I, and x = floor(I), allow: few large sends are not passed on in time, and
+many small ones pay a each. The least T over K and I is a bound.
 
 NVLink inside of 8 GPUs that is hardly faster than their NICs allows sends to shrink to the end by a tenth of
 each other only, so some sixty of them are needed. An alpha that is no time of the port counts as none. For
@@ -44,8 +47,10 @@ from taccl.network import FloatArray
 
 #: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
 _ONE_BY_ONE = 64
-#: How often what is idle is halved to find the least.
+#: How often what is left is halved to find the least.
 _HALVINGS = 40
+#: A number that lacks no more than this of a whole one is whole.
+_WHOLE = 1e-9
 #: Taken off, against float error.
 _ROUNDING = 1e-9
 #: Units of work for each step of the recurrence.
@@ -80,32 +85,29 @@ class _Way:
             until = sends + max(1, sends // _ONE_BY_ONE)
             if not meter.goes_on(_UNITS * _HALVINGS * until):
                 return 0.0
-            best = min(best, (self.chunks + self.alpha * sends + self._least_idle(until - 1)) / self.rate)
+            best = min(best, (self.chunks + self.alpha * sends + self._least_spare(until - 1)) / self.rate)
             sends = until
         return best
 
-    def _least_idle(self, sends: int) -> float:
-        """The least I + x with which so many sends can bring all, or a little less; infinite: none is."""
+    def _least_spare(self, sends: int) -> float:
+        """The least I with which so many sends can bring all, or a little less; infinite: none is."""
         if sends * self.most < self.chunks:
             return math.inf
         low, high = 0.0, 1.0
-        while not self._brings_all(sends, high):
+        while self._brought(sends, high) < self.chunks:
             low, high = high, 2 * high
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._brings_all(sends, middle) else (middle, high)
+            low, high = (low, middle) if self._brought(sends, middle) >= self.chunks else (middle, high)
         return low
 
-    def _brings_all(self, sends: int, spare: float) -> bool:
-        return any(self._brought(sends, *each) >= self.chunks for each in ((spare, 0.0), (0.0, spare)))
-
-    def _brought(self, sends: int, idle: float, twice: float) -> int:
-        """The most that so many sends can bring, with I and x; 0: not all of them can bring something."""
-        brought = 0
+    def _brought(self, sends: int, spare: float) -> int:
+        """The most that so many sends can bring, with I; 0: not all of them can bring something."""
+        brought, again = 0, math.floor(spare + _WHOLE)
         for earlier in range(sends):
-            tau_us = (brought + self.alpha * earlier + idle) / self.rate
+            tau_us = (brought + self.alpha * earlier + spare) / self.rate
             passed_on = sum(many * max(0.0, tau_us - alpha) / cost for many, alpha, cost in self.inside)
-            now = min(math.floor((passed_on + twice) / self.others + 1e-9), brought + self.most)
+            now = min(math.floor((passed_on + again) / self.others + _WHOLE), brought + self.most)
             if now >= self.chunks:
                 return now
             if now <= earlier:

@@ -13,6 +13,7 @@ plans are soon refuted.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,24 @@ def serves(instance: Instance) -> Verdict:
     items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
     if items * len(nodes.inside) > _MOST_WAYS or len(nodes.ways) > _MOST_PLACES:
         return no("there are too many links in a node, or too many between nodes")
+    if not _stays_inside(instance, nodes):
+        return no("some rank does not reach another one of its node, which wants its chunks, inside the node")
     return YES
+
+
+def _stays_inside(instance: Instance, nodes: Nodes) -> bool:
+    """Whether links inside lead from where each chunk starts to all in its node who want it."""
+    topology, wants = instance.problem.topology, instance.demand.wants
+    reached = np.eye(nodes.size, dtype=np.bool_)
+    for link in nodes.inside:
+        reached[link.src, link.dst] = True
+    for between in range(nodes.size):
+        reached |= reached[:, between, None] & reached[None, between, :]
+    place = np.zeros(topology.num_ranks, dtype=np.int64)
+    place[nodes.ranks] = np.arange(nodes.size)
+    source = instance.problem.collective.source[wants.chunk]
+    stays = topology.node_of[source] == topology.node_of[wants.rank]
+    return bool(reached[place[source[stays]], place[wants.rank[stays]]].all())
 
 
 def _nodes(instance: Instance) -> Nodes:
@@ -90,18 +108,21 @@ def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Sch
             yield Update("staged", schedule)
 
 
-def _in_turns(plans: Sequence[Plan]) -> list[tuple[Plan, int]]:
+def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
     """Each plan with each number of parts: the better a plan and the fewer parts, the sooner.
 
     Many plans may be worth as much as the first, so all of them before its second number of parts, or all
-    numbers of parts before the second plan, would use up the time on one of the two.
+    numbers of parts before the second plan, would use up the time on one of the two. There may be tens of
+    thousands, so none is looked at before its turn.
     """
-    turns = [
-        ((rank + 1) ** _LATER * (turn + 1), turn, plan, parts)
-        for rank, plan in enumerate(plans)
-        for turn, parts in enumerate(_PARTS)
-    ]
-    return [(plan, parts) for _, _, plan, parts in sorted(turns, key=lambda each: each[:2])]
+
+    def turns_of(turn: int, parts: int) -> Iterator[tuple[float, int, Plan, int]]:
+        for rank, plan in enumerate(plans):
+            yield (rank + 1) ** _LATER * (turn + 1), turn, plan, parts
+
+    each_number = (turns_of(turn, parts) for turn, parts in enumerate(_PARTS))
+    for _, _, plan, parts in heapq.merge(*each_number, key=lambda each: each[:2]):
+        yield plan, parts
 
 
 @dataclass(frozen=True)
@@ -319,7 +340,11 @@ class _Search:
             wanted = self._wanted_in(chunk, node) - set(places)
             if wanted:
                 alike[tuple(sorted(places.items())), wanted].append(chunk)
-        return [Item(tuple(chunks), places, wanted) for (places, wanted), chunks in alike.items()]
+        return [
+            Item(part, places, wanted)
+            for (places, wanted), chunks in alike.items()
+            for part in _in_parts(chunks, -(-len(chunks) // self._problem.max_group))
+        ]
 
     def _decisions(
         self, node: int, items: list[Item], decided: Decided
