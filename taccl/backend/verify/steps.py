@@ -5,16 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.backend.program import Op
+from taccl.backend.step_rows import BUFFERS
 from taccl.backend.verify import limits
-from taccl.backend.verify.columns import (
-    BUFFERS,
-    IS_NOP,
-    OP_CODE,
-    READS_SOURCE,
-    RECEIVES,
-    SENDS,
-    WRITES_TARGET,
-)
+from taccl.backend.verify.columns import IS_NOP, OP_CODE, READS_SOURCE, RECEIVES, SENDS, WRITES_TARGET
 from taccl.backend.verify.limits import RUNTIMES
 from taccl.backend.verify.subject import Rule, Subject, runtimes_where
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.backend.simulate.matched import links_of, matched
-from taccl.backend.verify.columns import OPS
+from taccl.backend.step_rows import OPS
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import MAX_COUNT
