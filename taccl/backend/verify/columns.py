@@ -29,6 +29,8 @@ RECEIVES = np.array([op.receives for op in OPS])
 READS_SOURCE = ~_is(Op.RECV, Op.RECV_COPY_SEND, Op.NOP)
 WRITES_TARGET = ~_is(Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP)
 IS_NOP = _is(Op.NOP)
+#: Ids are numbers of 32 bits.
+_MORE_THAN_IDS = 2**33
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +108,17 @@ class Columns:
             has_dependent=has_dependent.astype(np.bool_),
             line=line,
         )
+
+    def block_of(self, rank: IntArray, block_id: IntArray) -> IntArray:
+        """The row of a rank's thread block with an id, of several the last; -1 if the rank has none."""
+        keys = self.block_rank * _MORE_THAN_IDS + self.block_id
+        order = np.argsort(keys, kind="stable")
+        wanted = rank * _MORE_THAN_IDS + block_id
+        place = np.searchsorted(keys[order], wanted, side="right") - 1
+        if not len(keys):
+            return np.asarray(place)
+        row = order[place]
+        return np.where((place >= 0) & (keys[row] == wanted), row, -1)
 
     def name_of_step(self, step: int) -> str:
         """`rank 3, thread block 2, step 5 (rrc)`."""

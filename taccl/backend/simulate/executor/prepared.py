@@ -81,8 +81,8 @@ class Prepared:
         """
         executed, connections = matched(program, topology)
         op = executed.columns.op[executed.step]
-        sources = np.array([len(executed.sources.get(row, (0,))) for row in range(len(executed))])
-        wait = [sorted(set(waits)) for waits in executed.waits]
+        sources = executed.sources_merged
+        wait = [sorted(set(executed.waits_of(row))) for row in range(len(executed))]
         for row, _ in executed.never:
             wait[row].append(len(executed))  # a step that is never done
         waiter: list[set[int]] = [set() for _ in range(len(executed) + 1)]
