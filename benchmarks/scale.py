@@ -50,6 +50,9 @@ ALLTOALL = (
     ("dgx-h100", 128, 1024, 300),
     ("torus:16x8x8", None, 1024, 300),
 )
+#: (collective, seconds) on 4,096 ranks, with one chunk for each: any valid schedule within ten minutes.
+LARGEST, LARGEST_RANKS = ("a100", 512), 4096
+COMPOSED = (("allgather", 200), ("allreduce", 300))
 #: Machines of one kind, smallest first, with their ranks.
 KINDS = {
     "mesh": (("mesh:8x8", None, 64), ("mesh:16x16", None, 256), ("mesh:32x32", None, 1024)),
@@ -159,6 +162,10 @@ def _targets() -> list[Row]:
     rows += [
         Row(Case(machine, nodes, "alltoall", "1GB", 1, float(seconds)), ranks, 0.95)
         for machine, nodes, ranks, seconds in ALLTOALL
+    ]
+    rows += [
+        Row(Case(*LARGEST, collective, "1GB", 1, float(seconds)), LARGEST_RANKS, 0.0)
+        for collective, seconds in COMPOSED
     ]
     return rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from taccl import units
-from taccl.cli.options import FILE, json_option, machine_options
+from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, write_output
 from taccl.deployed import Deployment
 from taccl.deployed import deploy as deploy_plans
@@ -39,15 +39,7 @@ from taccl.folders import check_folder
 )
 @click.option("--root", type=int, help="Root of broadcast. Default: the one that fits.")
 @machine_options
-@click.option(
-    "--proxy-cost",
-    "proxy_us",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    metavar="US",
-    help="What the proxy of a rank takes for each push into a port channel.",
-)
+@proxy_option
 @json_option
 def deploy(files: tuple[Path, ...], output: Path, as_json: bool, **asked: Any) -> None:
     """Write the Python module that registers the plans in FILES with MSCCL++, with a selector of its own by

@@ -60,6 +60,18 @@ _MACHINE = (
 )
 
 
+#: What simulation of a plan for MSCCL++ wants to know beside the machine.
+proxy_option = click.option(
+    "--proxy-cost",
+    "proxy_us",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="US",
+    help="Of a plan: what the proxy of a rank takes for each push into a port channel.",
+)
+
+
 def machine_options(command: _Command) -> _Command:
     """Which links there are, and what they cost: the parameters of `api.make_problem` of that kind."""
     for option in reversed(_MACHINE):

@@ -9,7 +9,7 @@ import click
 
 from taccl.backend.program import Protocol
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option, machine_options
+from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import show_json, show_table
 from taccl.simulated import simulate_file
 from taccl.simulated_result import SimulatedFile, SimulatedSize
@@ -61,15 +61,7 @@ from taccl.simulated_result import SimulatedFile, SimulatedSize
     metavar="US_PER_MB",
     help="What copies and additions inside a GPU take.",
 )
-@click.option(
-    "--proxy-cost",
-    "proxy_us",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    metavar="US",
-    help="Of a plan: what the proxy of a rank takes for each push into a port channel.",
-)
+@proxy_option
 @json_option
 def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool, **request: Any) -> None:
     """How long FILE takes under the cost model: an MSCCL-XML or a plan for MSCCL++, whoever made it, or a

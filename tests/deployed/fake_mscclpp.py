@@ -105,8 +105,7 @@ class Runtime:
 def preloaded() -> Iterator[Runtime]:
     """While it lasts, `import mscclpp` finds this."""
     runtime, package, ext = Runtime(), ModuleType("mscclpp"), ModuleType("mscclpp.ext")
-    ext.AlgorithmCollectionBuilder = lambda: runtime  # type: ignore[attr-defined]
-    for name, value in (("ext", ext), ("Algorithm", Algorithm), ("ExecutionPlan", ExecutionPlan)):
-        setattr(package, name, value)
+    vars(ext)["AlgorithmCollectionBuilder"] = lambda: runtime
+    vars(package).update(ext=ext, Algorithm=Algorithm, ExecutionPlan=ExecutionPlan)
     with patch.dict("sys.modules", {"mscclpp": package, "mscclpp.ext": ext}):
         yield runtime

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taccl.deployed.order import LAST, Predict, Predicted, preferences
+from taccl.deployed.order import LAST, Predict, Predicted, Preferred, preferences
 from taccl.deployed.plans import DeployedPlan, read_plans
 
 (REAL,) = read_plans([Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allreduce_2.json"])
@@ -29,8 +29,8 @@ def affine(times: dict[str, tuple[float, float]]) -> Predict:
     return predict
 
 
-def first_at(rows: Sequence[object], size: int) -> str:
-    return next(row.names[0] for row in rows if size <= row.up_to_bytes)  # type: ignore[attr-defined]
+def first_at(rows: Sequence[Preferred], size: int) -> str:
+    return next(row.names[0] for row in rows if size <= row.up_to_bytes)
 
 
 def test_the_order_changes_where_the_times_cross() -> None:

@@ -30,6 +30,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.engines.textbook.engine import Candidate, few_alike_first
 from taccl.encoding.engines.textbook.grid import Plan, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -308,6 +309,19 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     best = run(small, Plan(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
     assert time_us(best) == pytest.approx(9.0)
     assert not list(textbook(small, SearchOptions(), Budget.of_work(60_000), best))
+
+
+def test_of_algorithms_that_look_alike_two_come_before_the_others_have_their_turn() -> None:
+    coarse, fine = (Instance(problem(ring(4), "allreduce", chunks)) for chunks in (1, 2))
+    parts = parts_of(coarse)
+    assert parts is not None
+    pool = [
+        (instance, parts, Candidate(RING, batches, estimate_us))
+        for instance, estimate_us, number in ((coarse, 5.0, 3), (fine, 6.0, 1), (coarse, 7.0, 1))
+        for batches in range(1, number + 1)
+    ]
+    turns = [(each[0] is coarse, each[2].estimate_us, each[2].batches) for each in few_alike_first(pool)]
+    assert turns == [(True, 5.0, 1), (True, 5.0, 2), (False, 6.0, 1), (True, 7.0, 1), (True, 5.0, 3)]
 
 
 def test_small_machines_are_answered_even_without_any_time() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_problems import machine, problem, random_schedules, ring
 
 from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.timing import (
     Decision,
+    Ports,
     decisions_of,
     in_order,
     list_schedule,
@@ -155,6 +158,30 @@ def test_what_most_waits_for_goes_first() -> None:
     schedule = list_schedule(both, [Decision((1,), 0), Decision((2,), 0), Decision((2,), 1)])
     schedule.check()
     assert starts(schedule) == {(2, 0): 0.0, (1, 0): 2.0, (2, 1): 2.0}
+
+
+@given(random_schedules(COLLECTIVES), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=40)
+def test_of_what_could_start_first_the_highest_priority_does(valid: Schedule, random: Random) -> None:
+    """As if every send that waits were looked at again each time."""
+    decisions = decisions_of(valid)
+    before = predecessors(valid.problem, decisions)
+    priority = [float(random.randrange(3)) for _ in decisions]
+    listed = list_schedule(valid.problem, decisions, priority, before)
+    listed.check()
+    ports, ends, left = Ports(valid.problem), dict[int, float](), set(range(len(decisions)))
+    while left:
+        able = [
+            (max([ports.ready(decisions[i].link), *(ends[b] for b in before[i])]), -priority[i], i)
+            for i in left
+            if all(b in ends for b in before[i])
+        ]
+        start_us, _, index = min(able)
+        ends[index] = ports.place(
+            decisions[index].link, valid.problem.units(decisions[index].chunks), start_us
+        )
+        left.remove(index)
+    assert listed.makespan_us == pytest.approx(max(ends.values(), default=0.0), abs=TOLERANCE_US)
 
 
 def test_a_topological_order_has_everything_after_what_it_waits_for() -> None:

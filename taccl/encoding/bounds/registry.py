@@ -5,6 +5,7 @@ A bound is one module of this room and one line here.
 
 from __future__ import annotations
 
+from taccl.encoding.bounds.all_ports import ALL_PORTS
 from taccl.encoding.bounds.arrival import ARRIVAL
 from taccl.encoding.bounds.bottleneck import BOTTLENECK
 from taccl.encoding.bounds.bound import Bound
@@ -43,6 +44,7 @@ BOUNDS: tuple[Bound, ...] = (
     STAGED_CUT,
     LATE,
     STAGES,
+    ALL_PORTS,
     ONE_GROUP,
 )
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -165,7 +166,7 @@ class Entering:
 
 
 @dataclass(frozen=True)
-class _Way:
+class Way:
     """A way of crossing, as `port_turns` has it, for n chunks over one link."""
 
     from_us: float
@@ -186,7 +187,7 @@ def _copies_end_us(known_us: float, at: Entering) -> float:
     back = at.back(np.bincount(starts.rank[chosen], minlength=len(at.inside)))
     each = int(at.wanting.max())
 
-    def ways(rank: int, link: int, many: int) -> Iterator[_Way]:
+    def ways(rank: int, link: int, many: int) -> Iterator[Way]:
         first = held[rank].first(many)
         if first is not None and back is not None and first > 0:
             later = back.of(rank, many).first(many)
@@ -196,7 +197,7 @@ def _copies_end_us(known_us: float, at: Entering) -> float:
         most = min(many, int(sets_on[link]))
         for time_us in (first, *(moment for moment in held_sets[rank].times if moment > first)):
             count = min(most, held_sets[rank].at(time_us))
-            yield _Way(time_us, count, 1)
+            yield Way(time_us, count, 1)
             if count == most:
                 return
 
@@ -208,43 +209,91 @@ def _copies_end_us(known_us: float, at: Entering) -> float:
     )
 
 
-def _sums_end_us(known_us: float, at: Entering) -> float:
-    """When all sums that need contributions from outside W can have come to all who want them there."""
-    instance, chunks = at.instance, at.crossing.chunks
-    starts = instance.demand.starts
-    kept = np.isin(starts.chunk, chunks) & ~at.inside[starts.rank]
-    contributing = np.bincount(starts.chunk[kept], minlength=at.problem.num_chunks)[chunks]
-    num_ranks = len(at.inside)
-    start = np.bincount(starts.rank[kept], minlength=num_ranks)
-    contributors, wanting = int(contributing.max()), int(at.wanting.max())
-    back = at.back(start)
-    if back is None or (contributing != contributors).any() or (at.wanting != wanting).any():
-        return 0.0
-    reversed_instance = instance.once(on_reversed_links)
-    collected = at.informed(reversed_instance, replace(at.every, wanted=start > 0))
+@dataclass(frozen=True, eq=False)
+class SumsEntering:
+    """Sums of which all of some ranks outside W contribute, and that all of some ranks in W want.
 
-    def ways(rank: int, link: int, many: int) -> Iterator[_Way]:
-        one, all_of_them = collected[rank], back.of(rank, many)
+    Parameters
+    ----------
+    contributing : shape (num_ranks,); the ranks outside W that contribute to all of them, or to none.
+    wanting : how many ranks of W want each of them.
+    back : how many pairs of a sum and a contributor some sums can have come from.
+    collected : for each rank how many contributions to one sum can have come there by a moment.
+    """
+
+    at: Entering
+    contributing: BoolArray
+    wanting: int
+    back: _Spreads
+    collected: list[Steps]
+
+    @staticmethod
+    def of(at: Entering) -> SumsEntering | None:
+        """What is known of the sums that cross there; None where they are not all alike.
+
+        Raises
+        ------
+        OutOfBudget : before it is known.
+        """
+        instance, chunks = at.instance, at.crossing.chunks
+        starts = instance.demand.starts
+        kept = np.isin(starts.chunk, chunks) & ~at.inside[starts.rank]
+        contributing = np.bincount(starts.chunk[kept], minlength=at.problem.num_chunks)[chunks]
+        start = np.bincount(starts.rank[kept], minlength=len(at.inside))
+        contributors, wanting = int(contributing.max()), int(at.wanting.max())
+        back = at.back(start)
+        if back is None or (contributing != contributors).any() or (at.wanting != wanting).any():
+            return None
+        reversed_instance = instance.once(on_reversed_links)
+        collected = at.informed(reversed_instance, replace(at.every, wanted=start > 0))
+        return SumsEntering(at, start > 0, wanting, back, collected)
+
+    @cached_property
+    def contributors(self) -> int:
+        """How many ranks outside W contribute to each sum."""
+        starts = self.at.instance.demand.starts
+        one = starts.chunk == self.at.crossing.chunks[0]
+        return int((one & ~self.at.inside[starts.rank]).sum())
+
+    @property
+    def worth_of_one(self) -> int:
+        """What a whole sum is worth: pairs of a contributor and a rank that wants it."""
+        return self.contributors * self.wanting
+
+    def ways(self, rank: int, link: int, many: int) -> Iterator[Way]:
+        """How so many may cross over a link out of a rank: what they can be sums of, the later the more."""
+        one, all_of_them = self.collected[rank], self.back.of(rank, many)
         for time_us in sorted({*one.times, *all_of_them.times}):
             count = one.at(time_us)
             together = min(many * count, all_of_them.at(time_us))
             if together:
-                yield _Way(time_us, together, count)
-            if together == many * contributors:
+                yield Way(time_us, together, count)
+            if together == many * self.contributors:
                 return
 
-    ports = _ways_of(at, at.informed(instance, at.within), ways, lambda many: many * contributors * wanting)
-    caps = [at.every.many_on_any(links) * contributors * wanting for _, links in ports]
-    return least_end_us(
-        [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)],
-        *(len(chunks) * contributors * wanting, known_us, at.horizon_us, at.budget),
-    )
+    def least_end_us(
+        self, ways: Callable[[int, int, int], Iterator[Way]], known_us: float, but: int = 0
+    ) -> float:
+        """When groups that cross in such ways can be worth all sums but so much; see `least_end_us`."""
+        at = self.at
+        ports = _ways_of(at, at.informed(at.instance, at.within), ways, lambda many: many * self.worth_of_one)
+        caps = [at.every.many_on_any(links) * self.worth_of_one for _, links in ports]
+        return least_end_us(
+            [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)],
+            *(len(at.crossing.chunks) * self.worth_of_one - but, known_us, at.horizon_us, at.budget),
+        )
+
+
+def _sums_end_us(known_us: float, at: Entering) -> float:
+    """When all sums that need contributions from outside W can have come to all who want them there."""
+    sums = SumsEntering.of(at)
+    return 0.0 if sums is None else sums.least_end_us(sums.ways, known_us)
 
 
 def _ways_of(
     at: Entering,
     w: list[Steps],
-    ways: Callable[[int, int, int], Iterator[_Way]],
+    ways: Callable[[int, int, int], Iterator[Way]],
     most: Callable[[int], int],
 ) -> list[tuple[Ways, IntArray]]:
     """For each port into W the ways through it, one of those that are alike, and its links.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.core.queues import Queues
 from taccl.errors import ScheduleError
 from taccl.problem import Problem
 from taccl.schedule import Schedule, Send, schedule_from_sends
@@ -88,6 +89,10 @@ class Ports:
         """The earliest moment when all ports of a link are free."""
         free = self.free_us
         return max([free[port] for port in self._ports[link]])
+
+    def last(self, link: int) -> int:
+        """Of a link's ports the one that is free last."""
+        return max(self._ports[link], key=self.free_us.__getitem__)
 
     def frees(self, link: int) -> set[float]:
         """The moments at which ports of a link become free: several where some are faster than others."""
@@ -337,23 +342,28 @@ def list_schedule(
     for index, waits in enumerate(before):
         for earlier in waits:
             after[earlier].append(index)
-    ports = Ports(problem)
+    ports, queues = Ports(problem), Queues(problem.topology.num_ports, priority)
     ready = [_own_ready_us(problem, decision) for decision in decisions]
     heap = [(ready[i], -priority[i], i) for i, count in enumerate(missing) if not count]
     heapq.heapify(heap)
     sends: list[Send] = []
     while heap:
-        start, rank, index = heapq.heappop(heap)
+        start, _, index = heapq.heappop(heap)
         decision = decisions[index]
-        possible = max(ready[index], ports.ready(decision.link))
-        if possible > start:
-            heapq.heappush(heap, (possible, rank, index))
+        if queues.is_behind(index):
             continue
-        end = ports.place(decision.link, problem.units(decision.chunks), start)
-        sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
-        for later in after[index]:
-            ready[later] = max(ready[later], end)
-            missing[later] -= 1
-            if not missing[later]:
-                heapq.heappush(heap, (ready[later], -priority[later], later))
+        port = ports.last(decision.link)
+        if ports.free_us[port] > start:
+            following = queues.waits(index, port)
+        else:
+            end = ports.place(decision.link, problem.units(decision.chunks), start)
+            sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
+            following = queues.leaves(index)
+            for later in after[index]:
+                ready[later] = max(ready[later], end)
+                missing[later] -= 1
+                if not missing[later]:
+                    heapq.heappush(heap, (ready[later], -priority[later], later))
+        for port, first in following:
+            heapq.heappush(heap, (max(start, ports.free_us[port]), -priority[first], first))
     return schedule_from_sends(problem, sends)
