@@ -66,6 +66,11 @@ def ahead_of_time() -> Iterator[dict[Loop, bool]]:
         _ahead.reset(token)
 
 
+def runs_compiled(rows: int) -> bool:
+    """Whether loops over so many rows are machine code."""
+    return _ahead.get() is not None or rows >= _WORTH_COMPILING
+
+
 class Loop:
     """A function over columns: machine code where rows are many, and run as it stands where they are few.
 
@@ -87,7 +92,7 @@ class Loop:
         called = _ahead.get()
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
-        if called is not None or rows >= _WORTH_COMPILING:
+        if runs_compiled(rows):
             return self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
 

@@ -7,6 +7,7 @@ Offsets and counts are in chunks of the program: the buffer of the call divided 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -89,13 +90,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlock:
-    """Steps that run in order, with at most one peer to send to and one to receive from (-1: none)."""
+    """Steps that run in order, with at most one peer to send to and one to receive from (-1: none).
+
+    `steps` is a tuple, or, of a long file, equal to one and made of columns (`step_rows`).
+    """
 
     id: int
     send: int
     recv: int
     channel: int
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     line: int | None = field(default=None, compare=False)
 
 

@@ -45,6 +45,7 @@ def run_threads(world: World, ranks: Sequence[Ranked], deadline: Deadline) -> No
 
     try:
         for thread in threads:
+            look()  # starting a thousand takes a while
             thread.start()
             started.append(thread)
         watch(world, look)

@@ -11,7 +11,7 @@ Scratch is never used twice, so nothing there is ever overwritten too early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -227,19 +227,20 @@ class _RankPlanner:
         wanted = [self.cells.wanted.get(self.flow.chunk_of(value)) for value in values]
         if all(offset is None for offset in wanted):
             return _private(self.tracks.place(values))
-        if _consecutive(wanted):
-            return OUTPUT + _known(wanted[0])
+        start = _side_by_side(wanted.__getitem__, range(len(wanted)))
+        if start is not None:
+            return OUTPUT + start
         return ~self.tracks.reserve(len(values))
 
     def _area(self, values: Sequence[int]) -> _Area:
-        own = [self._input_offset(value) for value in values]
-        if _consecutive(own):
-            return INPUT + _known(own[0])
+        own = _side_by_side(self._input_offset, values)
+        if own is not None:
+            return INPUT + own
         only_sums = all(self._is_accumulator(value) for value in values)
         if self.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
-            output = [self._output_offset(value) for value in values]
-            if _consecutive(output):
-                return OUTPUT + _known(output[0])
+            output = _side_by_side(self._output_offset, values)
+            if output is not None:
+                return OUTPUT + output
         return _private(self.tracks.place(values))
 
     def _fix_homes(self, arriving: Sequence[_Set]) -> dict[int, Place | None]:
@@ -314,11 +315,9 @@ def _private(track: int | None) -> _Area:
     return None if track is None else ~track
 
 
-def _consecutive(offsets: Sequence[int | None]) -> bool:
-    start = offsets[0]
-    return start is not None and all(offset == start + i for i, offset in enumerate(offsets))
-
-
-def _known(offset: int | None) -> int:
-    assert offset is not None  # for the type checker: `_consecutive` was true
-    return offset
+def _side_by_side(offset_of: Callable[[int], int | None], values: Sequence[int]) -> int | None:
+    """Where values begin that lie side by side in their order; None if they do not."""
+    start = offset_of(values[0])
+    if start is None or any(offset_of(value) != start + place for place, value in enumerate(values)):
+        return None
+    return start

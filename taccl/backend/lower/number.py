@@ -146,8 +146,10 @@ def scratch_map(actions: Actions) -> IntArray:
         (actions.writes | actions.reads_target, actions.dst),
     ):
         used = uses & (places >= SCRATCH)
+        if not used.any():
+            continue
         first, end = places[used] - SCRATCH, places[used] - SCRATCH + actions.count[used]
-        size = max(len(change), int(end.max(initial=0)) + 1)
+        size = max(len(change), int(end.max()) + 1)
         change = np.pad(change, (0, size - len(change)))
         change += np.bincount(first, minlength=size) - np.bincount(end, minlength=size)
     is_used = np.cumsum(change) > 0

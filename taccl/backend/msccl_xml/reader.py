@@ -11,12 +11,13 @@ Elements that every runtime skips are skipped. Whether a runtime would take the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from taccl.backend.msccl_xml.plain_steps import PlainSteps, take_plain_steps
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
 from taccl.collector import collector_at_rest
 from taccl.errors import XmlError
@@ -77,10 +78,11 @@ class Document:
     ----------
     program : what the runtimes would execute.
     algo : the root element, with every attribute as it was written.
-    text : the file's bytes, for the runtimes' own scanner is pickier than XML.
+    text : the file's bytes, for the runtimes' own scanner is pickier than XML; without plain steps.
     path : None for a text that came from no file.
     faults : what could not be understood.
     ignored : the elements after the first.
+    plain_steps : of a long file, what stood in those <tb> whose steps are all plain. These have no children.
     """
 
     program: Program
@@ -89,6 +91,7 @@ class Document:
     path: str | None = None
     faults: tuple[Fault, ...] = ()
     ignored: tuple[Element, ...] = ()
+    plain_steps: Mapping[Element, PlainSteps] = field(default_factory=dict)
 
 
 def read_xml(path: str | Path) -> Program:
@@ -138,10 +141,31 @@ def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Docum
         data, encoding = text, None
     if not data.strip():
         raise XmlError("the file is empty", path=where, hint="synthesize it again")
-    algo, *ignored = parse_elements(data, where, _DIALECT, encoding)
-    reader = _Reader(where, strict)
+    data, (algo, *ignored), plain_steps = _elements(data, where, encoding)
+    reader = _Reader(where, strict, plain_steps)
     program = reader.program(algo)
-    return Document(program, algo, data, where, tuple(reader.faults), tuple(ignored))
+    return Document(program, algo, data, where, tuple(reader.faults), tuple(ignored), plain_steps)
+
+
+def _elements(
+    data: bytes, where: str | None, encoding: str | None
+) -> tuple[bytes, tuple[Element, ...], dict[Element, PlainSteps]]:
+    """The text without plain steps, the elements in it, and the plain steps of each <tb> that has no others.
+
+    Whatever is refused is refused for what stands in the whole text.
+    """
+    taken = take_plain_steps(data) if len(data) <= _DIALECT.max_bytes else None
+    if taken is not None:
+        rest, steps = taken
+        try:
+            roots = parse_elements(rest, where, _DIALECT, encoding)
+        except XmlError:
+            return data, parse_elements(data, where, _DIALECT, encoding), {}
+        blocks = [each for root in roots for each in _walk(root) if each[0].tag == "tb"]
+        if all(depth < _DIALECT.max_depth for _, depth in blocks):
+            paired = zip(blocks, steps, strict=True)
+            return rest, roots, {block: plain for (block, _), plain in paired if plain is not None}
+    return data, parse_elements(data, where, _DIALECT, encoding), {}
 
 
 #: A dictionary finds a member by its word several times faster than the Enum itself does.
@@ -154,8 +178,8 @@ _Choice = TypeVar("_Choice", Op, Buffer, Protocol)
 class _Reader:
     """Element by element to the program; holds where it is, for messages, and the faults found."""
 
-    def __init__(self, path: str | None, strict: bool) -> None:
-        self.path, self.strict = path, strict
+    def __init__(self, path: str | None, strict: bool, plain_steps: Mapping[Element, PlainSteps]) -> None:
+        self.path, self.strict, self.plain_steps = path, strict, plain_steps
         self.faults: list[Fault] = []
         self.rank: int | None = None
         self.block: int | None = None
@@ -225,12 +249,15 @@ class _Reader:
         for element in tb.children:
             if element.tag != "step":
                 self._refuse_misplaced(element, "tb")
+        plain = self.plain_steps.get(tb)
         return ThreadBlock(
             id=number,
             send=self._whole(tb, "send", default=-1),
             recv=self._whole(tb, "recv", default=-1),
             channel=self._whole(tb, "chan", default=0),
-            steps=tuple(self._step(step) for step in tb.children if step.tag == "step"),
+            steps=plain.steps
+            if plain is not None
+            else tuple(self._step(step) for step in tb.children if step.tag == "step"),
             line=tb.line,
         )
 
@@ -305,7 +332,7 @@ class _Reader:
 
     def _refuse_misplaced(self, element: Element, parent: str) -> None:
         """The runtimes skip elements that they do not know where they stand; nobody means it with these."""
-        if self.strict and any(inner.tag in ("algo", "gpu", "tb", "step") for inner in _walk(element)):
+        if self.strict and any(inner.tag in ("algo", "gpu", "tb", "step") for inner, _ in _walk(element)):
             self._fault(element, f"<{element.tag}> cannot stand inside <{parent}>")
 
     def _fault(
@@ -345,7 +372,8 @@ def parse_beginning(text: str) -> int:
     return 0 if value is None else value
 
 
-def _walk(element: Element) -> Iterator[Element]:
-    yield element
+def _walk(element: Element, depth: int = 1) -> Iterator[tuple[Element, int]]:
+    """An element and all in it, in the order of the text, each with how deep it is nested."""
+    yield element, depth
     for child in element.children:
-        yield from _walk(child)
+        yield from _walk(child, depth + 1)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.backend.verify.columns import INPUT, OPS, RECEIVES, SENDS, Columns
+from taccl.backend.step_rows import OPS
+from taccl.backend.verify.columns import INPUT, RECEIVES, SENDS, Columns
 from taccl.backend.verify.expected import MAX_CELLS, expect_standard, plain_name
 from taccl.backend.verify.memory import Memory, buffer_sizes, check_bounds
 from taccl.backend.verify.report import Collector

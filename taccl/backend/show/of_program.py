@@ -14,7 +14,8 @@ from taccl.backend.show.critical import InOrder, Release, walk_back
 from taccl.backend.show.facts import count, program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, tracks
 from taccl.backend.simulate import Simulation
-from taccl.backend.verify.columns import OPS, RECEIVES, SENDS
+from taccl.backend.step_rows import OPS
+from taccl.backend.verify.columns import RECEIVES, SENDS
 from taccl.collective import IntArray
 from taccl.network import FloatArray
 

@@ -77,7 +77,7 @@ def costs_of(
     busy[sends] = topology.slowest_busy_us(link[sends], size[sends])
     whole[sends] = topology.duration_us(link[sends], size[sends])
     moves = sends | (connections.receives_on >= 0)
-    merged = np.array([len(executed.sources.get(row, (0,))) for row in range(len(executed))])
+    merged = executed.sources_merged
     fits = group_bytes(columns.program, EXECUTOR, protocol) // max(1.0, chunk_mb * MB)
     per_piece = min(MAX_COUNT, max(1, int(fits)))
     return Costs(

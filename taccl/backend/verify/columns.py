@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.program import Buffer, Op, Program
+from taccl.backend.program import Op, Program
+from taccl.backend.step_rows import OPS, fields_of_steps
 from taccl.backend.verify.report import Finding, Layer, Refusal, Severity
 from taccl.collective import BoolArray, IntArray
 
-OPS = tuple(Op)
-BUFFERS = (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH)
 OP_CODE = {op: code for code, op in enumerate(OPS)}
-BUFFER_CODE = {buffer: code for code, buffer in enumerate(BUFFERS)}
 INPUT, OUTPUT, SCRATCH = range(3)
 
 
@@ -31,6 +29,8 @@ RECEIVES = np.array([op.receives for op in OPS])
 READS_SOURCE = ~_is(Op.RECV, Op.RECV_COPY_SEND, Op.NOP)
 WRITES_TARGET = ~_is(Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP)
 IS_NOP = _is(Op.NOP)
+#: Ids are numbers of 32 bits.
+_MORE_THAN_IDS = 2**33
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +78,13 @@ class Columns:
             for rank in program.ranks
             for block in rank.thread_blocks
         ]
-        steps = [
-            (
-                OP_CODE[step.op],
-                BUFFER_CODE[step.src],
-                step.src_offset,
-                BUFFER_CODE[step.dst],
-                step.dst_offset,
-                step.count,
-                -1 if step.depends is None else step.depends[0],
-                -1 if step.depends is None else step.depends[1],
-                step.has_dependent,
-                step.line or 0,
-            )
-            for rank in program.ranks
-            for block in rank.thread_blocks
-            for step in block.steps
-        ]
         block_columns = np.array(blocks, dtype=np.int64).reshape(-1, 7).T
-        step_columns = np.array(steps, dtype=np.int64).reshape(-1, 10).T
         rank, block_id, send, recv, channel, size, block_line = block_columns
         first = np.cumsum(size) - size
         step_block = np.repeat(np.arange(len(rank)), size)
-        op, src, src_offset, dst, dst_offset, count, dep_block, dep_step, has_dependent, line = step_columns
+        (op, src, src_offset, dst, dst_offset, count, dep_block, dep_step, has_dependent, line) = (
+            fields_of_steps([block.steps for each in program.ranks for block in each.thread_blocks])
+        )
         return Columns(
             program=program,
             block_rank=rank,
@@ -124,6 +108,17 @@ class Columns:
             has_dependent=has_dependent.astype(np.bool_),
             line=line,
         )
+
+    def block_of(self, rank: IntArray, block_id: IntArray) -> IntArray:
+        """The row of a rank's thread block with an id, of several the last; -1 if the rank has none."""
+        keys = self.block_rank * _MORE_THAN_IDS + self.block_id
+        order = np.argsort(keys, kind="stable")
+        wanted = rank * _MORE_THAN_IDS + block_id
+        place = np.searchsorted(keys[order], wanted, side="right") - 1
+        if not len(keys):
+            return np.asarray(place)
+        row = order[place]
+        return np.where((place >= 0) & (keys[row] == wanted), row, -1)
 
     def name_of_step(self, step: int) -> str:
         """`rank 3, thread block 2, step 5 (rrc)`."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from taccl.backend.msccl_xml.plain_steps import PlainSteps
 from taccl.backend.msccl_xml.reader import Document, parse_beginning, parse_whole
 from taccl.backend.program import Protocol
 from taccl.backend.verify.lexical import check_text
@@ -14,7 +17,7 @@ from taccl.backend.verify.limits import (
     RUNTIMES,
     STEP_ATTRIBUTES,
 )
-from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
+from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding, Refusal, Severity
 from taccl.xml_elements import Element
 
 ALL = tuple(runtime.name for runtime in RUNTIMES)
@@ -54,7 +57,11 @@ def check_document(document: Document, collector: Collector) -> None:
         if required is not None and not attributes.keys() >= required:
             _missing(element, sorted(required - attributes.keys()), rank, block, collector)
         if element.tag == "step":
-            _step_number(element, index, rank, block, collector)
+            finding = _step_number(attributes.get("s"), index, element.line, rank, block)
+            if finding is not None:
+                collector.add(finding)
+        elif element in document.plain_steps:
+            _plain_step_numbers(document.plain_steps[element], rank, block, collector)
         if element.children:
             _ignored_children(element, rank, block, collector)
         for name, text in attributes.items():
@@ -207,39 +214,49 @@ def _missing(
 
 
 def _step_number(
-    step: Element, index: int, rank: int | None, block: int | None, collector: Collector
-) -> None:
-    text = step.attributes.get("s")
-    if text is None:
-        return
-    number = parse_whole(text)
-    if number == index and number < _MOST_STEPS:
-        return
+    text: str | None, index: int, line: int, rank: int | None, block: int | None
+) -> Finding | None:
+    """What is wrong with the number that a step gives itself; None if nothing is, or there is none."""
+    number = None if text is None else parse_whole(text)
+    if text is None or (number == index and number < _MOST_STEPS):
+        return None
     if number is None or number < 0:
         message, refusing = f"s is {text[:40]!r}, which is no step number", ALL
     else:
         message = f"s is {number}, over the limit of steps"
         refusing = tuple(runtime.name for runtime in RUNTIMES if number >= runtime.steps)
     if refusing:
-        collector.add(
-            _finding(
-                step.line,
-                "error",
-                "step-number",
-                message,
-                "number the steps from 0; spread long blocks over more channels",
-                (rank, block),
-                refusing,
-                "load",
-            )
-        )
-    elif number != index:
-        message = (
-            f"s is {number}, but this is step {index}; steps run in the order of the file, and deps means it"
-        )
-        collector.add(
-            _finding(step.line, "warning", "step-number", message, "number the steps from 0", (rank, block))
-        )
+        hint = "number the steps from 0; spread long blocks over more channels"
+        return _finding(line, "error", "step-number", message, hint, (rank, block), refusing, "load")
+    message = (
+        f"s is {number}, but this is step {index}; steps run in the order of the file, and deps means it"
+    )
+    return _finding(line, "warning", "step-number", message, "number the steps from 0", (rank, block))
+
+
+def _plain_step_numbers(plain: PlainSteps, rank: int | None, block: int | None, collector: Collector) -> None:
+    """The same for all steps of a thread block; of those that are told alike, the first are spelled out."""
+    numbers = plain.numbers
+    odd = np.flatnonzero((numbers != np.arange(len(numbers))) | (numbers >= _MOST_STEPS))
+    if not len(odd):
+        return
+    # How many runtimes refuse such a number; all of them, if it is none.
+    limits = np.array([runtime.steps for runtime in RUNTIMES])
+    refusing = (numbers[odd, None] >= limits).sum(axis=1) + len(limits) * (numbers[odd] < 0)
+    lines = plain.steps.table.line[plain.steps.first :]
+    spelled_out, more = list[int](), list[tuple[int, int]]()
+    for count in np.unique(refusing):
+        alike = odd[refusing == count].tolist()
+        spelled_out += alike[:FINDINGS_PER_RULE]
+        more.append((alike[0], len(alike[FINDINGS_PER_RULE:])))
+    findings = {}
+    for index in sorted(spelled_out):
+        finding = _step_number(str(numbers[index]), index, int(lines[index]), rank, block)
+        if finding is not None:
+            findings[index] = finding
+            collector.add(finding)
+    for like, count in more:
+        collector.add_more(findings[like], count)
 
 
 def _ignored_children(element: Element, rank: int | None, block: int | None, collector: Collector) -> None:

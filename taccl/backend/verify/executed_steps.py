@@ -17,9 +17,7 @@ So a wait is for the first executed step that publishes a number high enough, an
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -27,8 +25,9 @@ from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, RECEIVES, SENDS, Columns
 from taccl.backend.verify.limits import MAX_FUSED_REDUCTIONS
 from taccl.collective import BoolArray, IntArray
-from taccl.compiled import flat
 
+#: More than any step number.
+_ABOVE_ALL = 2**32
 _NOP, _REDUCE = OP_CODE[Op.NOP], OP_CODE[Op.REDUCE]
 
 
@@ -52,8 +51,10 @@ class ExecutedSteps:
     block : shape (num_executed,); its block row.
     first_of_block : shape (num_blocks + 1,); those of block b are first_of_block[b] up to [b + 1].
     sources : of a merged `re`, the step rows merged, in order; absent for all others.
-    asked : for each, the waits that its steps in the file ask for; own and those of nops before it.
-    waits : for each, the executed steps whose being done ends those waits.
+    last_asker : of the steps in the file whose waits it has, its own and those of nops before it, the row of
+        the last; -1 for none.
+    flat_waits : the executed steps that each waits for, as columns: those that end the waits of step k are
+        [starts[k]] up to [starts[k + 1]] of the second.
     never : waits that nothing ends.
     dropped : waits of nops with nothing executed after them, which do not happen.
     torn_reductions : step rows of nops that stand between two merged `re`.
@@ -64,19 +65,14 @@ class ExecutedSteps:
     block: IntArray
     first_of_block: IntArray
     sources: dict[int, tuple[int, ...]]
-    asked: list[list[Wait]]
-    waits: list[tuple[int, ...]]
+    last_asker: IntArray
+    flat_waits: tuple[IntArray, IntArray]
     never: tuple[tuple[int, Wait], ...]
     dropped: tuple[Wait, ...]
     torn_reductions: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.step)
-
-    @cached_property
-    def flat_waits(self) -> tuple[IntArray, IntArray]:
-        """`waits` as columns: those of step k are [starts[k]] up to [starts[k + 1]] of the second."""
-        return flat(self.waits)
 
     @property
     def rank(self) -> IntArray:
@@ -90,116 +86,124 @@ class ExecutedSteps:
     def receives(self) -> BoolArray:
         return RECEIVES[self.columns.op[self.step]]
 
-    def first_step(self, index: int) -> int:
-        """The row in the file that an executed step starts with."""
-        merged = self.sources.get(index)
-        return int(self.step[index]) if merged is None else merged[0]
+    def waits_of(self, index: int) -> list[int]:
+        """The executed steps whose being done ends the waits of one."""
+        starts, awaited = self.flat_waits
+        return list(map(int, awaited[starts[index] : starts[index + 1]]))
 
     def name(self, index: int) -> str:
         return self.columns.name_of_step(int(self.step[index]))
 
+    @property
+    def sources_merged(self) -> IntArray:
+        """How many `re` each is: 1 for all but those that were merged."""
+        number = np.ones(len(self), dtype=np.int64)
+        number[list(self.sources)] = [len(merged) for merged in self.sources.values()]
+        return number
+
     @staticmethod
     def of(columns: Columns) -> ExecutedSteps:
-        folder = _Folder(columns)
-        for block in range(columns.num_blocks):
-            folder.fold(block)
-        return folder.executed()
+        is_nop = columns.op == _NOP
+        rows = np.flatnonzero(~is_nop)
+        block = columns.step_block[rows]
+        merged = _merged_into_the_one_before(columns, rows)
+        index = np.cumsum(~merged) - 1
+        begins = rows[~merged]
+        last = np.append(~merged[1:], True)[: len(rows)]  # an executed step is called by its last row
 
+        # A wait is for the first step from there on that starts anew; none does if only nops follow.
+        asker = np.flatnonzero(columns.dep_block >= 0)
+        owner = np.searchsorted(begins, asker)
+        happens = owner < len(begins)
+        happens[happens] = columns.step_block[begins[owner[happens]]] == columns.step_block[asker[happens]]
+        dropped, asker, owner = asker[~happens], asker[happens], owner[happens]
+        last_asker = np.full(len(begins), -1, dtype=np.int64)
+        last_asker[owner] = asker
 
-class _Folder:
-    """Folds block after block; the lists grow by one entry per executed step."""
-
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
-        self.op = columns.op.tolist()
-        self.dep_block = columns.dep_block.tolist()
-        self.dep_step = columns.dep_step.tolist()
-        self.has_dependent = columns.has_dependent.tolist()
-        self.merge_key = list(
-            zip(columns.dst.tolist(), columns.dst_offset.tolist(), columns.src.tolist(), strict=True)
-        )
-        self.step: list[int] = []
-        self.first_of_block = [0]
-        self.asked: list[list[Wait]] = []
-        self.sources: dict[int, tuple[int, ...]] = {}
-        self.dropped: list[Wait] = []
-        self.torn: list[int] = []
-        self.published: list[tuple[list[int], list[int]]] = []
-
-    def fold(self, block: int) -> None:
-        first = int(self.columns.block_first[block])
-        pending: list[Wait] = []
-        nops: list[int] = []
-        open_run: tuple[int, int, int] | None = None
-        run: list[int] = []
-        reduced, number = 0, -1
-        numbers: list[int] = []
-        publishers: list[int] = []
-        for step in range(first, first + int(self.columns.block_steps[block])):
-            waits_for = self.dep_block[step]
-            if waits_for >= 0:
-                pending.append(Wait(step, waits_for, self.dep_step[step]))
-            if self.op[step] == _NOP:
-                nops.append(step)
-                continue
-            is_reduction = self.op[step] == _REDUCE
-            if is_reduction and waits_for < 0 and open_run == self.merge_key[step]:
-                run.append(step)
-                number += 1
-                self.step[-1] = step
-                self.sources[len(self.step) - 1] = tuple(run)
-                self.torn.extend(nops)
-            else:
-                number += 1 + max(0, len(pending) - 1)
-                run = [step]
-                self.step.append(step)
-                self.asked.append(pending)
-                pending = []
-            nops = []
-            open_run = None
-            if is_reduction:
-                reduced += 1
-                if not self.has_dependent[step] and reduced != MAX_FUSED_REDUCTIONS:
-                    open_run = self.merge_key[step]
-            if self.has_dependent[step]:
-                numbers.append(number)
-                publishers.append(len(self.step) - 1)
-        self.dropped.extend(pending)
-        self.first_of_block.append(len(self.step))
-        self.published.append((numbers, publishers))
-
-    def executed(self) -> ExecutedSteps:
-        columns = self.columns
-        row_of = {
-            key: row
-            for row, key in enumerate(
-                zip(columns.block_rank.tolist(), columns.block_id.tolist(), strict=True)
-            )
-        }
-        rank_of_step = columns.block_rank[columns.step_block].tolist()
-        waits: list[tuple[int, ...]] = []
-        never: list[tuple[int, Wait]] = []
-        for index, asked in enumerate(self.asked):
-            resolved = []
-            for wait in asked:
-                block = row_of.get((rank_of_step[wait.asker], wait.block))
-                numbers, publishers = ([], []) if block is None else self.published[block]
-                place = bisect_left(numbers, wait.step)
-                if place < len(numbers):
-                    resolved.append(publishers[place])
-                else:
-                    never.append((index, wait))
-            waits.append(tuple(resolved))
-        step = np.array(self.step, dtype=np.int64)
+        counted = np.ones(len(rows), dtype=np.int64)
+        counted[~merged] += (np.bincount(owner, minlength=len(begins)) - 1).clip(min=0)
+        publishes = columns.has_dependent[rows]
+        numbers = (_counted_in_blocks(counted, block, columns.num_blocks) - 1)[publishes]
+        ends = _first_published(columns, asker, numbers, block[publishes])
+        ended = ends < len(numbers)
         return ExecutedSteps(
             columns=columns,
-            step=step,
-            block=columns.step_block[step],
-            first_of_block=np.array(self.first_of_block, dtype=np.int64),
-            sources=self.sources,
-            asked=self.asked,
-            waits=waits,
-            never=tuple(never),
-            dropped=tuple(self.dropped),
-            torn_reductions=tuple(self.torn),
+            step=rows[last],
+            block=block[last],
+            first_of_block=np.searchsorted(block[last], np.arange(columns.num_blocks + 1)),
+            sources=_sources(rows, merged, index),
+            last_asker=last_asker,
+            flat_waits=(
+                np.searchsorted(owner[ended], np.arange(len(begins) + 1)),
+                index[publishes][ends[ended]],
+            ),
+            never=tuple(
+                (each, _wait(columns, row))
+                for each, row in zip(owner[~ended].tolist(), asker[~ended].tolist(), strict=True)
+            ),
+            dropped=tuple(_wait(columns, row) for row in dropped.tolist()),
+            torn_reductions=_torn(rows, merged),
         )
+
+
+def _merged_into_the_one_before(columns: Columns, rows: IntArray) -> BoolArray:
+    """Of the steps that are no nops, those that are merged into the one before."""
+    merged = np.zeros(len(rows), dtype=np.bool_)
+    is_reduction = columns.op[rows] == _REDUCE
+    here = 1 + np.flatnonzero(is_reduction[1:] & is_reduction[:-1])
+    if not len(here):
+        return merged
+    block = columns.step_block[rows]
+    reduced = _counted_in_blocks(is_reduction.astype(np.int64), block, columns.num_blocks)
+    step, before = rows[here], rows[here - 1]
+    merged[here] = (block[here] == block[here - 1]) & (columns.dep_block[step] < 0)
+    merged[here] &= ~columns.has_dependent[before] & (reduced[here - 1] != MAX_FUSED_REDUCTIONS)
+    for key in (columns.dst, columns.dst_offset, columns.src):
+        merged[here] &= key[step] == key[before]
+    return merged
+
+
+def _counted_in_blocks(amounts: IntArray, block: IntArray, num_blocks: int) -> IntArray:
+    """Per row, the sum of the amounts from the first row of its block up to it."""
+    total = np.concatenate([[0], np.cumsum(amounts)])
+    first = np.searchsorted(block, np.arange(num_blocks))
+    return np.asarray(total[1:] - total[first[block]])
+
+
+def _first_published(columns: Columns, asker: IntArray, numbers: IntArray, block: IntArray) -> IntArray:
+    """For each wait, the first row of `numbers` that ends it; their length if none does.
+
+    `numbers` rise within each block of `block`.
+    """
+    awaited = columns.block_of(columns.block_rank[columns.step_block[asker]], columns.dep_block[asker])
+    least = columns.dep_step[asker].clip(0, _ABOVE_ALL - 1)
+    ends = np.searchsorted(block * _ABOVE_ALL + numbers, awaited * _ABOVE_ALL + least)
+    found = (awaited >= 0) & (ends < len(numbers))
+    found[found] = block[ends[found]] == awaited[found]
+    return np.where(found, ends, len(numbers))
+
+
+def _sources(rows: IntArray, merged: BoolArray, index: IntArray) -> dict[int, tuple[int, ...]]:
+    """Of each executed step that several were merged into, their rows."""
+    sources: dict[int, tuple[int, ...]] = {}
+    several = np.flatnonzero(merged)
+    each, first = np.unique(index[several], return_index=True)
+    ends = np.append(first, len(several))[1:]
+    for which, begin, end in zip(each.tolist(), first.tolist(), ends.tolist(), strict=True):
+        sources[which] = tuple(rows[several[begin] - 1 : several[end - 1] + 1].tolist())
+    return sources
+
+
+def _torn(rows: IntArray, merged: BoolArray) -> tuple[int, ...]:
+    """The nops right before steps that are merged."""
+    here = np.flatnonzero(merged)
+    here = here[rows[here] - rows[here - 1] > 1]
+    return tuple(
+        nop
+        for before, step in zip(rows[here - 1].tolist(), rows[here].tolist(), strict=True)
+        for nop in range(before + 1, step)
+    )
+
+
+def _wait(columns: Columns, asker: int) -> Wait:
+    return Wait(asker, int(columns.dep_block[asker]), int(columns.dep_step[asker]))

@@ -12,7 +12,7 @@ iterations are alike, the first shows it. A second one is run all the same by de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,13 +128,14 @@ class _Run:
         """The blocks that have steps and have not gone through them so often."""
         has_steps = np.diff(self.executed.first_of_block) > 0
         stuck = np.flatnonzero((np.array(self.iteration) < iterations) & has_steps)
-        return tuple(self._why(block) for block in stuck.tolist())
+        never = {step for step, _ in self.executed.never}
+        return tuple(self._why(block, never) for block in stuck.tolist())
 
-    def _why(self, block: int) -> Blocked:
+    def _why(self, block: int, never: Set[int]) -> Blocked:
         index, connections = self.at[block], self.connections
-        if any(index == step for step, _ in self.executed.never):
+        if index in never:
             return Blocked(block, index, "flag", None)
-        for awaited in self.executed.waits[index]:
+        for awaited in self.executed.waits_of(index):
             if self.completed[awaited] <= self.iteration[block]:
                 holder = int(self.executed.block[awaited])
                 return Blocked(block, index, "flag", holder, waits_for_index=awaited)

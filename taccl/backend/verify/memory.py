@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.backend.verify.columns import BUFFERS, INPUT, OUTPUT, READS_SOURCE, SCRATCH, WRITES_TARGET, Columns
+from taccl.backend.step_rows import BUFFERS
+from taccl.backend.verify.columns import INPUT, OUTPUT, READS_SOURCE, SCRATCH, WRITES_TARGET, Columns
 from taccl.backend.verify.expected import Expectation
 from taccl.backend.verify.report import Collector
 from taccl.collective import IntArray

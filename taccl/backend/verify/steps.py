@@ -5,16 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.backend.program import Op
+from taccl.backend.step_rows import BUFFERS
 from taccl.backend.verify import limits
-from taccl.backend.verify.columns import (
-    BUFFERS,
-    IS_NOP,
-    OP_CODE,
-    READS_SOURCE,
-    RECEIVES,
-    SENDS,
-    WRITES_TARGET,
-)
+from taccl.backend.verify.columns import IS_NOP, OP_CODE, READS_SOURCE, RECEIVES, SENDS, WRITES_TARGET
 from taccl.backend.verify.limits import RUNTIMES
 from taccl.backend.verify.subject import Rule, Subject, runtimes_where
 
@@ -82,13 +75,17 @@ def _offsets_are_as_declared(subject: Subject) -> None:
 def _waits_are_for_something(subject: Subject) -> None:
     """A wait is for a thread block and a step of the same rank that exist, and can be told of."""
     columns = subject.columns
-    ids = np.stack([columns.block_rank, columns.block_id], axis=1).tolist()
-    row_of = {(rank, block): row for row, (rank, block) in enumerate(ids)}
-    rank_of = columns.block_rank[columns.step_block]
-    for step in np.flatnonzero(columns.dep_block >= 0).tolist():
+    asker = np.flatnonzero(columns.dep_block >= 0)
+    blocks, index_there = columns.dep_block[asker], columns.dep_step[asker]
+    rows = columns.block_of(columns.block_rank[columns.step_block[asker]], blocks)
+    exists = (rows >= 0) & (index_there >= 0)
+    exists[exists] = index_there[exists] < columns.block_steps[rows[exists]]
+    there = np.where(exists, columns.block_first[rows] + index_there, 0)
+    tells = columns.has_dependent[there] & ~IS_NOP[columns.op[there]]
+    odd = ~(exists & tells) | (blocks >= min(runtime.waitable_blocks for runtime in RUNTIMES))
+    for step, row in zip(asker[odd].tolist(), rows[odd].tolist(), strict=True):
         awaited, index = int(columns.dep_block[step]), int(columns.dep_step[step])
-        row = row_of.get((int(rank_of[step]), awaited))
-        if row is None:
+        if row < 0:
             message = f"waits for thread block {awaited}, which this rank does not have; no reader looks"
             subject.step(step, "wait-range", message, "correct depid", fatal=True)
         elif not 0 <= index < columns.block_steps[row]:
@@ -153,16 +150,17 @@ def _nops_wait_and_lead_somewhere(subject: Subject) -> None:
 
 
 def _chains_of_nops_end_in_a_wait(subject: Subject) -> None:
-    for row, asked in enumerate(subject.executed.asked):
-        step = subject.executed.first_step(row)
-        if asked and asked[-1].asker != step:
-            subject.step(
-                step,
-                "nop-chain",
-                "comes after nops that wait, but waits for nothing itself",
-                "move the dependency of the last nop to this step and remove that nop",
-                refusal="load",
-            )
+    executed = subject.executed
+    first = executed.step.copy()
+    first[list(executed.sources)] = [merged[0] for merged in executed.sources.values()]
+    for step in first[(executed.last_asker >= 0) & (executed.last_asker != first)].tolist():
+        subject.step(
+            step,
+            "nop-chain",
+            "comes after nops that wait, but waits for nothing itself",
+            "move the dependency of the last nop to this step and remove that nop",
+            refusal="load",
+        )
 
 
 def _nops_do_not_tear_reductions_apart(subject: Subject) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taccl.backend.program import Op
-from taccl.backend.verify.columns import INPUT, OPS
+from taccl.backend.step_rows import OPS
+from taccl.backend.verify.columns import INPUT
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.memory import Memory

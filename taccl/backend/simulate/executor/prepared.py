@@ -15,7 +15,7 @@ import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.backend.simulate.matched import links_of, matched
-from taccl.backend.verify.columns import OPS
+from taccl.backend.step_rows import OPS
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import MAX_COUNT
@@ -81,8 +81,8 @@ class Prepared:
         """
         executed, connections = matched(program, topology)
         op = executed.columns.op[executed.step]
-        sources = np.array([len(executed.sources.get(row, (0,))) for row in range(len(executed))])
-        wait = [sorted(set(waits)) for waits in executed.waits]
+        sources = executed.sources_merged
+        wait = [sorted(set(executed.waits_of(row))) for row in range(len(executed))]
         for row, _ in executed.never:
             wait[row].append(len(executed))  # a step that is never done
         waiter: list[set[int]] = [set() for _ in range(len(executed) + 1)]
