@@ -1,11 +1,12 @@
-r"""The center bound: with hardly more than the fewest transfers, most sums meet over a link, and few links can.
+r"""The center bound: with hardly more than the fewest transfers, most sums meet over a link, and few can.
 
 It knows what the fewest transfers of an AllReduce look like, and how many fit; it knows no roots and no trees
 of any engine.
 
 Take one chunk to which all n ranks contribute and which all want, and say that a rank knows a contribution
-once it has anything that it was added to. `partitions` counts 2n - 2 transfers at least. Let there be no more,
-and order them by their ends. Let r be the first rank that knows everything, by the transfer at place k.
+once it has anything that it was added to. `partitions` counts 2n - 2 transfers at least. Let there be no
+more, and order them by their ends. Let r be the first rank that knows everything, by the transfer at place
+k.
 
 - Each other rank has sent one of the first k, and each other rank is still to receive one of the others. So
   k = n - 1, and of the first k each rank but r sends one: they are a tree into r. Of the others each rank but
@@ -14,10 +15,10 @@ and order them by their ends. Let r be the first rank that knows everything, by 
   is below b in the first tree has not come to r by then, so all of it has come to a by the first tree: it is
   below a there. Both a and b are next to r, so a = b =: x. There is one such x, or none.
 
-*None.* All is at r by t, and leaves it from t on: the end T is no sooner than what r is away from the farthest
-rank on the way in, and on the way out. *One.* Let s', t be the times of x -> r, and e the end of r -> x, which
-is no sooner than t, since x knows everything by it. Each u is below x in the first tree or not, and each v in
-the second, so
+*None.* All is at r by t, and leaves it from t on: the end T is no sooner than what r is away from the
+farthest rank on the way in, and on the way out. *One.* Let s', t be the times of x -> r, and e the end of r
+-> x, which is no sooner than t, since x knows everything by it. Each u is below x in the first tree or not,
+and each v in the second, so
 
     dist(u, x) <= s'  or  dist(u, r) <= s < t,    and    e + dist(x, v) <= T  or  t + dist(r, v) <= T.
 
@@ -49,7 +50,7 @@ _MOST_CELLS = 2_000_000
 #: Units of work for a million of them, each time.
 _UNITS_PER_CELL = 1e-5
 #: Moments are the same to this part of them, and bounds are told apart to that.
-_CLOSE, _APART = 1e-9, 1e-11
+_CLOSE, _APART = 1e-12, 1e-12
 
 
 def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
@@ -73,16 +74,15 @@ def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
     low = known_us
     if low >= high:
         return nothing
-    centers = _Centers.of(instance)
+    centers, at_once = _Centers.of(instance), np.zeros(len(links))
 
     def has_room(end_us: float) -> bool:
-        spare = min(_passed(cover, end_us) for cover in covers) - transfers
-        return spare >= sums or spare >= 0 and any_centers(end_us) >= sums - spare
-
-    def any_centers(end_us: float) -> int:
+        spare = min(_between(cover, at_once, at_once, end_us) for cover in covers) - transfers
+        if not 0 <= spare < sums:
+            return spare > 0
         budget.spend(_UNITS_PER_CELL * centers.first_us.size * ranks)
         windows = centers.windows_us(end_us)
-        return min(_between(cover, *windows, end_us) for cover in covers) // 2
+        return min(_between(cover, *windows, end_us) for cover in covers) >= 2 * (sums - spare)
 
     if has_room(low):
         return nothing
@@ -95,24 +95,20 @@ def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
     return CENTER.proof(low, f"{sums} sums meet at one rank or over a link, {transfers} transfers")
 
 
-def _passed(cover: Cover, end_us: float) -> int:
-    """How many chunks have passed all ports of a cover by then."""
-    return _between(cover, np.zeros(len(cover.pair)), np.zeros(len(cover.pair)), end_us)
-
-
 def _between(cover: Cover, first_us: FloatArray, last_us: FloatArray, end_us: float) -> int:
-    """How many chunks pass a cover if those over each of its links are there from a moment on, and leave so
-    long before the end; infinity: none. Both of shape (num_links,).
+    """How many chunks pass a cover at most, over each link from a moment on until so long before the end.
+
+    Both of shape (num_links,), infinite where none passes.
     """
     place = cover.place
     first, last = np.full((2, len(cover.ports)), np.inf)
     np.minimum.at(first, place, first_us)
     np.minimum.at(last, place, last_us)
-    window = end_us - first - last - cover.alpha_us
+    window = end_us * (1 + _CLOSE) - first - last - cover.alpha_us
     if ((window >= 0) & (cover.chunk_us == 0)).any():
         return int(np.iinfo(np.int32).max)
     fits = np.isfinite(window) & (cover.chunk_us > 0)
-    return int(np.maximum(0, np.floor(window[fits] / cover.chunk_us[fits] + _CLOSE)).sum())
+    return int(np.maximum(0, np.floor(window[fits] / cover.chunk_us[fits])).sum())
 
 
 @dataclass(frozen=True, eq=False)
