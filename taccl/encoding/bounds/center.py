@@ -51,6 +51,8 @@ _MOST_CELLS = 2_000_000
 _UNITS_PER_CELL = 1e-5
 #: Moments are the same to this part of them, and bounds are told apart to that.
 _CLOSE, _APART = 1e-12, 1e-12
+#: More halvings than this tell nothing apart.
+_MOST_STEPS = 100
 
 
 def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
@@ -86,7 +88,9 @@ def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
 
     if has_room(low):
         return nothing
-    while high - low > _APART * high and budget.remaining_s():
+    for _ in range(_MOST_STEPS):
+        if high - low <= _APART * high or not budget.remaining_s():
+            break
         middle = (low + high) / 2
         if has_room(middle):
             high = middle

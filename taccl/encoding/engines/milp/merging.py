@@ -4,8 +4,8 @@ It knows the sends of a schedule and what each waits for; it keeps their routes,
 scheduling. The program of `contiguity` moves no send past another. Where a group leaves at once that came
 bit by bit, or comes at once and is passed on bit by bit, much has to be in another order.
 
-A merge is kept where the end is no later, even if it is no sooner: nodes that are alike have their own last
-groups, and only with those of all of them the end comes sooner.
+A merge is kept where its link is done sooner and nothing ends later, even if the end is no sooner: nodes that
+are alike have their own last groups, and only with those of all of them the end comes sooner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from taccl.schedule import TOLERANCE_US, Schedule
 #: Ports that are busy for less than this part of the time end nothing sooner by an alpha less.
 _BUSY = 0.9
 #: More sends are too many to be placed anew for every merge; so many are placed in a unit of work.
-_MOST_SENDS, _PLACED_PER_UNIT = 2_000, 100
+_MOST_SENDS, _PLACED_PER_UNIT = 2_000, 50
 
 
 def merged(schedule: Schedule, budget: Budget) -> Schedule | None:
@@ -59,6 +59,7 @@ class _Merging:
         self._waits = predecessors(self._problem, decisions_of(schedule))
         #: The send that each has gone into, or itself.
         self._of = list(range(len(self._sends)))
+        self._done_us = {link: _done_us(schedule, link) for link in np.unique(schedule.link).tolist()}
 
     def merged(self, latest_first: bool, budget: Budget) -> Schedule | None:
         """What is left when no two neighbours can be merged, as the last that was placed; None: none was."""
@@ -73,7 +74,7 @@ class _Merging:
                 budget.spend(len(self._sends) / _PLACED_PER_UNIT)
                 placed = self._placed_with(one, other, best_us)
                 if placed is not None:
-                    best_us, best, goes_on = placed.makespan_us, placed, True
+                    best_us, best, goes_on = min(best_us, placed.makespan_us), placed, True
         return best
 
     def _neighbours(self, latest_first: bool) -> Iterator[tuple[int, int]]:
@@ -118,8 +119,18 @@ class _Merging:
         if len(topological(waiting)) < len(left):
             return None  # what comes of the one is needed for the other
         decisions = [send for send in sends if send is not None]
-        placed = list_schedule(self._problem, decisions, before=waiting)
-        if placed.makespan_us > best_us + TOLERANCE_US:
+        # What most waits for first, or what was first.
+        as_before = [float(-number) for number in range(len(left))]
+        orders = (list_schedule(self._problem, decisions, order, waiting) for order in (None, as_before))
+        no_later = [each for each in orders if each.makespan_us <= best_us + TOLERANCE_US]
+        placed = min(no_later, key=lambda each: _done_us(each, first.link), default=None)
+        if placed is None or _done_us(placed, first.link) > self._done_us[first.link] - TOLERANCE_US:
             return None
         self._sends, self._of = sends, before
+        self._done_us[first.link] = _done_us(placed, first.link)
         return placed
+
+
+def _done_us(schedule: Schedule, link: int) -> float:
+    """When the last send over a link ends."""
+    return float(schedule.end_us[schedule.link == link].max())
