@@ -48,6 +48,8 @@ from taccl.network import FloatArray
 _MOST_COUNTED = 100
 #: The part of the time for the fixed charge, before the integer capacities.
 _FIXED_CHARGE = 0.3
+#: And no more seconds for these: what they add they add soon, or other bounds add more.
+_MOST_S = 0.3
 #: Moments that are closer than this part of them are the same.
 _ROUNDING = 1e-12
 
@@ -57,7 +59,7 @@ def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof
         return
     charge_us = _fixed_charge_us(instance, budget.share(_FIXED_CHARGE))
     yield WHOLE_FLOW.proof(charge_us, "a detour or an alpha for each pair of ranks")
-    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget)
+    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(_MOST_S))
     yield WHOLE_FLOW.proof(capacity_us, "flow of whole chunks over all links")
 
 
