@@ -38,11 +38,13 @@ class Cover:
     ----------
     pair : shape (num_links,); for each of the links its port, as a pair of the topology's `incidence`.
     ports : shape (num_ports,); the ports that were chosen.
+    place : shape (num_links,); where in `ports` each link's is.
     alpha_us, chunk_us : shape (num_ports,); alpha_p and s beta_p.
     """
 
     pair: IntArray
     ports: IntArray
+    place: IntArray
     alpha_us: FloatArray
     chunk_us: FloatArray
 
@@ -138,11 +140,11 @@ def _with_rates(problem: Problem, links: IntArray, pair: IntArray) -> Cover:
     topology = problem.topology
     beta = topology.pair_betas[pair]
     alpha_us = topology.alpha_us[links] + (topology.beta_us_per_mb[links] - beta) * problem.chunk_mb
-    ports, port = np.unique(topology.incidence[1][pair], return_inverse=True)
+    ports, place = np.unique(topology.incidence[1][pair], return_inverse=True)
     least_alpha, least_cost = np.full((2, len(ports)), np.inf)
-    np.minimum.at(least_alpha, port, alpha_us)
-    np.minimum.at(least_cost, port, beta * problem.chunk_mb)
-    return Cover(pair, ports, least_alpha, least_cost)
+    np.minimum.at(least_alpha, place, alpha_us)
+    np.minimum.at(least_cost, place, beta * problem.chunk_mb)
+    return Cover(pair, ports, np.asarray(place), least_alpha, least_cost)
 
 
 def least_time(count: int, ports: Iterable[tuple[float, float]]) -> float:

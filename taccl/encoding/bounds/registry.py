@@ -10,6 +10,7 @@ from taccl.encoding.bounds.arrival import ARRIVAL
 from taccl.encoding.bounds.bottleneck import BOTTLENECK
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
+from taccl.encoding.bounds.center import CENTER
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
@@ -37,6 +38,7 @@ BOUNDS: tuple[Bound, ...] = (
     BOTTLENECK,
     RELAY,
     STRENGTH,
+    CENTER,
     FLOW,
     WHOLE_FLOW,
     BROADCAST_TIME,

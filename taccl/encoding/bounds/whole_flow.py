@@ -3,10 +3,21 @@ r"""Flows of whole chunks: what the flow bound says again once chunks cannot be 
 For collectives in which every chunk has one source and one destination. Both bounds hold for any prices
 y >= 0 of the ports; with Y_l the sum of y over the ports of link l, and B_l the sum of y_p beta_lp:
 
-*Integer capacity.* By T, at most N_p(T) = floor((T - alpha_p) / (s beta_p)) chunks have passed port p, with
-alpha_p and beta_p as in `capacity`. Chunk c passes links of at least dist_Y(u_c, v_c) in all, so
+*Integer capacity.* By T, at most N_p(T) chunks have passed port p. Chunk c passes links of at least
+dist_Y(u_c, v_c) in all, so
 
     sum over p of y_p N_p(T)  >=  sum over chunks of dist_Y(u_c, v_c).
+
+N_p(T) is the largest n with alpha_p + n s beta_p + extra_p(n) <= T, with alpha_p and beta_p as in
+`capacity`. The extra is what more than one group, or a group that is not there from the beginning to the
+end, adds: of the transfers keep one path of each chunk. G groups through the port keep it busy for G - 1
+alphas more (none where occupancy is pipelined), and n chunks are no fewer than n / max_group groups. If all
+n are one group over a link u -> v, but fewer than n start at u and end at v, then one of the group has come
+to u over another link, or still goes on from v: so long nothing of the group is on the link, before it or
+after it. So with a_p the least alpha of a link of the port, d_p the least time over a link into u or out of
+v, and k_p the most chunks from u to v, each over the links u -> v of the port,
+
+    extra_p(n) = max((ceil(n / max_group) - 1) a_p,  min(a_p, d_p) if n > k_p).
 
 *Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some
 go over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
@@ -24,6 +35,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
 from taccl.encoding.bounds.views import View
@@ -31,12 +43,15 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
-from taccl.problem import Problem
 
 #: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
 _MOST_COUNTED = 100
 #: The part of the time for the fixed charge, before the integer capacities.
 _FIXED_CHARGE = 0.3
+#: And no more seconds for these: what they add they add soon, or other bounds add more.
+_MOST_S = 0.3
+#: Moments that are closer than this part of them are the same.
+_ROUNDING = 1e-12
 
 
 def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof]:
@@ -44,7 +59,7 @@ def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof
         return
     charge_us = _fixed_charge_us(instance, budget.share(_FIXED_CHARGE))
     yield WHOLE_FLOW.proof(charge_us, "a detour or an alpha for each pair of ranks")
-    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget)
+    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(_MOST_S))
     yield WHOLE_FLOW.proof(capacity_us, "flow of whole chunks over all links")
 
 
@@ -88,18 +103,15 @@ def _fixed_charge_at(
 
 def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) -> float:
     """The first moment, from `known_us` on, at which no prices show that too few chunks are through."""
-    alpha, cost = _least_of_ports(instance.problem)
-    used_ports = np.isfinite(alpha)
-    if not (cost > 0).all() or (known_us / cost[used_ports]).min() > _MOST_COUNTED:
+    least_us = _passed_us(instance, 2 * known_us)
+    if least_us is None:
         return 0.0
-    counts = np.arange(1, 2 + int(2 * known_us / cost[used_ports].min()))
-    moments = np.unique(alpha[used_ports, None] + counts * cost[used_ports, None])
+    moments = np.unique(least_us[np.isfinite(least_us)])
     moments = np.concatenate([[known_us], moments[(moments > known_us) & (moments < 2 * known_us)]])
 
     def too_few(moment: float) -> bool:
-        through = np.zeros(len(alpha))
-        through[used_ports] = np.floor((moment - alpha[used_ports]) / cost[used_ports] + 1e-9)
-        return _shows_too_few(instance, np.maximum(through, 0.0), budget)
+        through = (least_us <= moment * (1 + _ROUNDING)).sum(axis=1).astype(np.float64)
+        return _shows_too_few(instance, through, budget)
 
     proved, possible = -1, len(moments)
     while possible - proved > 1 and budget.remaining_s():
@@ -113,15 +125,48 @@ def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) ->
     return float(moments[proved + 1]) if 0 <= proved < len(moments) - 1 else 0.0
 
 
-def _least_of_ports(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """alpha_p and s beta_p, as in `capacity`, each of shape (num_ports,); inf for a port without links."""
-    topology, chunk_mb = problem.topology, problem.chunk_mb
+def _passed_us(instance: Instance, horizon_us: float) -> FloatArray | None:
+    """The least time by which n chunks can have passed each port, shape (num_ports, most): n = 1, 2, ..
+
+    Some n more than pass by the horizon; infinity for ports without links. None where nothing that counts
+    whole chunks would say more than the flow.
+    """
+    problem, topology = instance.problem, instance.problem.topology
     link, port = topology.incidence
-    alpha, cost = np.full((2, topology.num_ports), np.inf)
+    alpha, cost, busy, between = np.full((4, topology.num_ports), np.inf)
     later = topology.beta_us_per_mb[link] - topology.pair_betas
-    np.minimum.at(alpha, port, topology.alpha_us[link] + later * chunk_mb)
-    np.minimum.at(cost, port, topology.pair_betas * chunk_mb)
-    return alpha, cost
+    np.minimum.at(alpha, port, topology.alpha_us[link] + later * problem.chunk_mb)
+    np.minimum.at(cost, port, topology.pair_betas * problem.chunk_mb)
+    if not (cost > 0).all() or (horizon_us / 2 / cost[port]).min() > _MOST_COUNTED:
+        return None
+    np.minimum.at(busy, port, topology.alpha_us[link] if topology.is_serial else 0.0)
+    np.minimum.at(between, port, _before_or_after_us(instance)[link])
+    direct = np.zeros(topology.num_ports)
+    np.maximum.at(direct, port, _from_end_to_end(instance)[link])
+    counts = np.arange(1, 2 + int(horizon_us / cost[port].min()))
+    groups = -(-counts // problem.max_group)
+    extra = np.where(counts > direct[:, None], np.minimum(busy, between)[:, None], 0.0)
+    unused = ~np.isfinite(alpha)
+    busy[unused] = cost[unused] = 0.0
+    extra = np.maximum(extra, (groups - 1) * busy[:, None])
+    return np.asarray(alpha[:, None] + counts * cost[:, None] + extra)
+
+
+def _before_or_after_us(instance: Instance) -> FloatArray:
+    """The least time of a chunk over a link into where each link begins, or out of where it ends."""
+    topology, takes = instance.problem.topology, instance.durations_us
+    into, out_of = np.full((2, topology.num_ranks), np.inf)
+    np.minimum.at(into, topology.dst, takes)
+    np.minimum.at(out_of, topology.src, takes)
+    return np.asarray(np.minimum(into[topology.src], out_of[topology.dst]))
+
+
+def _from_end_to_end(instance: Instance) -> IntArray:
+    """How many chunks go from where each link begins to where it ends, shape (num_links,)."""
+    topology, demand = instance.problem.topology, instance.demand
+    pairs = np.zeros((topology.num_ranks, topology.num_ranks), dtype=np.int64)
+    np.add.at(pairs, (demand.starts.rank, demand.wants.rank), 1)
+    return np.asarray(pairs[topology.src, topology.dst])
 
 
 def _shows_too_few(instance: Instance, through: FloatArray, budget: Budget) -> bool:

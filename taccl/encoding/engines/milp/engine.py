@@ -21,6 +21,7 @@ from taccl.encoding.core.timing import Decision, list_schedule, without_dead_end
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.milp.contiguity import rejoined
+from taccl.encoding.engines.milp.merging import merged
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
 from taccl.encoding.instance import Instance
 from taccl.schedule import TOLERANCE_US, Schedule
@@ -31,6 +32,8 @@ _MOST_ON_PATHS = 60_000
 _ON_PATHS_PER_S = 10_000
 #: So many transfers of a pass take a unit of work.
 _PASSED_PER_UNIT = 20
+#: The part of the time for groups in which neighbours are merged, whatever that does to the orders.
+_MERGING = 0.3
 #: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
 _SLACKS = (1.0, 1.5, 2.0)
 _ALPHA_SHARES = (1.0, 0.25)
@@ -73,7 +76,14 @@ def _least_transfers(instance: Instance) -> int:
 
 
 def regrouped(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
-    """Yield the transfers of `best` in the same orders, joined into sends anew, if that is faster."""
+    """Yield the transfers of `best` joined into sends anew, wherever that is faster.
+
+    First in fewer sends and any orders, then in its orders.
+    """
+    fewer = merged(best, budget.share(_MERGING))
+    if fewer is not None:
+        best = fewer
+        yield Update("groups", best)
     joined = rejoined(best, instance.group, options, budget)
     if joined is not None:
         yield Update("groups", joined)
