@@ -13,7 +13,8 @@ from small_problems import Link, custom, machine
 
 from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.in_node import Around, Inside, Item, Leaving, Placed, backwards, decide, least_us
+from taccl.encoding.core.in_node import decide, least_us
+from taccl.encoding.core.node_parts import Around, Inside, Item, Leaving, Placed, backwards
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, in_order

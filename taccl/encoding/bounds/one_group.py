@@ -40,7 +40,8 @@ from taccl.encoding.bounds.staged_cut import one_of_each_orbit
 from taccl.encoding.bounds.stages import Entering
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
-from taccl.encoding.core.in_node import Around, Inside, Item, least_us
+from taccl.encoding.core.in_node import least_us
+from taccl.encoding.core.node_parts import Around, Inside, Item
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.instance import Instance
 

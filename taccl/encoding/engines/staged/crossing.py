@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.core.in_node import Inside
+from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.staged.nodes import Nodes
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray

@@ -22,7 +22,8 @@ import numpy as np
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.core.in_node import Around, Decided, Item, Leaving, Placed, backwards, decide
+from taccl.encoding.core.in_node import decide
+from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed, backwards
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends

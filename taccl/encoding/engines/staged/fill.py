@@ -9,7 +9,7 @@ import bisect
 import heapq
 from collections.abc import Sequence
 
-from taccl.encoding.core.in_node import Around, Item, Placed
+from taccl.encoding.core.node_parts import Around, Item, Placed
 
 
 class Gaps:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.collective import IntArray
-from taccl.encoding.core.in_node import Inside
+from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 
