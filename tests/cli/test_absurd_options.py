@@ -25,7 +25,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("simulate", "a.xml", "--topology", "ring:3", "--size", "3MB"): (
         *("--size", "--root", "--slots", "--copy-cost", "--nodes"),
     ),
-    ("run", "a.xml", "--timeout", "5"): ("--size", "--root", "--slots", "--piece", "--seed", "--timeout"),
+    ("run", "a.xml", "--timeout", "2"): ("--size", "--root", "--slots", "--piece", "--seed", "--timeout"),
     ("show", "a.xml"): ("--rank",),
     ("verify", "a.xml"): ("--root", "--collective"),
     ("topology", "show", "ndv2"): ("--nodes", "--profile"),
