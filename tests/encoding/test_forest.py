@@ -81,7 +81,7 @@ def test_a_ring_of_three_sums_and_copies_on_all_links_at_once() -> None:
 def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, collective, chunks, part) -> None:
     asked = of(name, collective, chunks, nodes, "1GB")
     bound = lower_bound(asked, Budget.of_work(1000))
-    assert bound.value_us >= part * fastest(asked, 1500).makespan_us
+    assert bound.value_us >= part * fastest(asked, 800).makespan_us
 
 
 def test_no_port_carries_much_more_than_others() -> None:
