@@ -9,7 +9,9 @@ import pytest
 
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute_plan.call import make_plan_call
 from taccl.backend.execute_plan.operands import lanes_of
+from taccl.backend.execute_plan.run import planned
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import (
     BlockChannels,
@@ -331,6 +333,21 @@ def test_buffers_that_are_not_those_of_the_collective_are_refused() -> None:
     plan = replace(alone(copy()), collective="allgather")
     with pytest.raises((CollectiveError, VerificationError)):
         execute_plan(replace(plan, ranks=(replace(plan.ranks[0], output_chunks=8),)))
+
+
+def test_scratch_that_plans_share_has_room_for_64_mb_of_payload() -> None:
+    plan = replace(alone(copy()), reuse_resources=True)
+    with pytest.raises(CollectiveError, match="reuse_resources there are 67108864"):
+        execute_plan(plan, size_bytes=2**26 + 64)
+
+
+def test_what_has_been_sent_is_told_of_all_turns_of_a_pipeline() -> None:
+    plan = plan_of("napkin-relay_3")
+    wait, put, keep = plan.ranks[0].blocks[0].operations
+    piped = Operation(OpName.PIPELINE, turns=Turns(16, 1), inner=(put,))
+    call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), size_bytes=64)
+    assert planned(replace(call, calls=1)) == 4 + 1
+    assert planned(replace(call, calls=3)) == 3 * (4 + 1)
 
 
 def test_it_ends_when_its_time_is_over() -> None:
