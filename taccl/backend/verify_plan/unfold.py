@@ -74,14 +74,13 @@ class _BlockReader:
         if name is OpName.NOP:
             yield Act(Kind.MEET, step, inner, name)
         elif name is OpName.BARRIER:
-            if operation.barrier is not None:
+            barrier = operation.barrier
+            if barrier is not None and barrier.num_blocks > 1:
+                yield Act(Kind.BARRIER, step, inner, name, barrier=(barrier.id, barrier.num_blocks))
+            elif barrier is not None:
                 yield Act(
-                    Kind.BARRIER,
-                    step,
-                    inner,
-                    name,
-                    barrier=(operation.barrier.id, operation.barrier.num_blocks),
-                )
+                    Kind.MEET, step, inner, name
+                )  # of one block; those who wait there do not hear of it
         elif name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL, OpName.WAIT, OpName.RELAXED_WAIT):
             if kind in (Channel.MEMORY, Channel.PORT):
                 signals = name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
