@@ -29,8 +29,10 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
+from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
-from tests.backend.plan_examples import packet_ports
+from tests.backend import plan_examples as examples
+from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports
 from tests.backend.plans import DATA, SHARED
 
 PLANS = sorted(DATA.glob("*.json"))
@@ -354,3 +356,19 @@ def test_it_ends_when_its_time_is_over() -> None:
     clock = iter(range(10**6))
     with pytest.raises(VerificationError, match="not at an end after"):
         execute_plan(plan_of("napkin-relay_3"), deadline=Deadline(50, lambda: float(next(clock))))
+
+
+def test_ranks_of_sendrecv_may_be_in_groups() -> None:
+    """Four that send in pairs; those that keep their own are in no group."""
+
+    def pairs(text: str, ranks: int) -> ExecutionPlan:
+        rows = [
+            examples.rank(r, (1, 1, 0), [Lines(text, (0,))], memory=(r ^ 1,), remotes=((r ^ 1, "o", "m"),))
+            for r in range(ranks)
+        ]
+        return examples.plan("sendrecv", rows)
+
+    swap = pairs(HANDSHAKE + "put m i0 > R0:0\n" + CLOSE, 4)
+    assert execute_plan(swap, size_bytes=64).verdict == "right"
+    assert verify_plan(swap).ok
+    assert execute_plan(pairs("copy i0 > o0", 4), size_bytes=64).verdict == "wrong"

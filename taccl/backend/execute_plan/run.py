@@ -279,7 +279,7 @@ def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: 
         pieces=end.sent,
         checked=0 if end.stuck or not known else sum(each.checked for each in end.verdicts),
         wrong=0 if end.stuck or not known else int(wrong[best]),
-        root=asked.roots[best] if known and not end.stuck else None,
+        root=asked.roots[best] if asked.checkable and known and not end.stuck else None,
         findings=tuple(findings),
         seconds=seconds,
         notes=(*asked.notes, *end.notes),
