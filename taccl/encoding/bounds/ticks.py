@@ -64,7 +64,7 @@ class Earlier:
 
 
 def together(first: int, end: int, width: int, *delays: IntArray) -> Iterator[IntArray]:
-    """The rows from `first` up to `end`, so many at once that none is earlier by a delay than another of them.
+    """The rows from `first` up to `end`, so many at once that none of them is a delay before another.
 
     So what they are made of is there before they are. Delays of 0 do not count: they read a row itself.
     `width` says how many cells a row reads.
