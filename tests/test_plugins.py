@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,15 @@ def test_what_cannot_be_loaded_is_told(
     install(tmp_path, monkeypatch, f"[taccl.engines]\nbroken = {value}\n")
     with pytest.raises(TacclError, match=told):
         names()
+
+
+def test_a_package_is_seen_once_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where packages are is remembered, until a folder that they are in changes."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    os.utime(tmp_path, (0, 0))
+    assert "straight" not in names()
+    install(tmp_path, monkeypatch, "[taccl.engines]\nstraight = toy:ENGINE\n")
+    assert "straight" in names()
 
 
 @pytest.fixture
