@@ -12,12 +12,13 @@ from pathlib import Path
 
 import taccl
 from benchmarks import report
+from benchmarks.checkout import DATA
 from taccl.api import make_problem
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.problem import Problem
 from taccl.schedule import Schedule
 
-_RAILS = Path(__file__).resolve().parent.parent / "tests" / "data" / "machines" / "h100-rails.yaml"
+_RAILS = DATA / "machines" / "h100-rails.yaml"
 #: Machine, nodes, sizes, and which program.
 _ROWS: tuple[tuple[str | Path, int | None, tuple[str, ...], str], ...] = (
     ("switch:4", None, ("1KB",), "recursive doubling"),

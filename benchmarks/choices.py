@@ -13,12 +13,13 @@ import argparse
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.checkout import DATA
 from benchmarks.fidelity import RUNS
 from taccl import synthesize, units
 from taccl.fitted import MeasuredRuns, load_runs, residuals_of
 from taccl.topologies import PhysicalTopology, load_topology
 
-MACHINE = Path(__file__).resolve().parent.parent / "tests" / "data" / "machines" / "mi300x-8.yaml"
+MACHINE = DATA / "machines" / "mi300x-8.yaml"
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
 SIZES = ("16KB", "1MB", "16MB", "256MB")
 

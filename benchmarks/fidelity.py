@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
+from benchmarks.checkout import SHARED
 from taccl import units
 from taccl.fitted import FittedRuns, MeasuredFile, MeasuredRuns, Residual, fit_runs, load_runs, residuals_of
 from taccl.topologies import PhysicalTopology, parse_topology
 
-RUNS = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "measured" / "mi300x-8"
+RUNS = SHARED / "measured" / "mi300x-8"
 #: What NCCL's tables say of a node of 8 MI300X, before anything is measured.
 BASE = "name: mi300x-8\ngpus: 8\nlinks: [{from: gpus, to: gpus, alpha_us: 0.7, bandwidth_gbps: 48}]\n"
 #: Sizes that are judged.

@@ -19,18 +19,14 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from benchmarks import report
+from benchmarks.checkout import test_helper
 from taccl.encoding.bounds import Proof, all_bounds
 from taccl.problem import Problem
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "encoding")]
-brute_force: Any = import_module("brute_force")
-random_problems: Any = import_module("random_problems")
+brute_force = test_helper("encoding", "brute_force")
+random_problems = test_helper("encoding", "random_problems")
 
 #: A bound that is above the optimum by no more than this is not: times count as equal up to it.
 _TOLERANCE_US = 1e-6

@@ -13,36 +13,35 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import astuple, dataclass, replace
+from itertools import starmap
 from pathlib import Path
-from typing import Any
 
 import taccl
 from benchmarks import report
+from benchmarks.checkout import SHARED, test_helper
+from benchmarks.kept import keep_line, kept_lines
 from taccl.backend.execute_plan import execute_plan
+from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan, Operation
 from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import TacclError
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "backend")]
-examples: Any = import_module("plan_examples")
-machine: Any = import_module("plan_machine")
-steps: Any = import_module("plan_steps")
-mutations: Any = import_module("plan_mutations")
+examples = test_helper("backend", "plan_examples")
+machine = test_helper("backend", "plan_machine")
+steps = test_helper("backend", "plan_steps")
+mutations = test_helper("backend", "plan_mutations")
 
 #: Real plans, and napkins.
-SHARED = (
+REAL = (
     "dsl-allgather_2",
     "dsl-allgather_hier_2x4",
     "dsl-alltoall_4",
@@ -109,8 +108,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page of what is kept")
     arguments = parser.parse_args()
     bases = [base for base in _bases() if arguments.only in base.name]
-    path = report.RESULTS / "fuzz_plans.jsonl"
-    rows = _kept(path)
+    rows = {(row.name, row.number, row.digest): row for row in starmap(Row, kept_lines("fuzz_plans"))}
     began = time.process_time()
     for number in range(0 if arguments.page else arguments.mutants):
         for base in bases:
@@ -120,8 +118,7 @@ def main() -> None:
                 continue
             outcome, runs = seen(mutant, arguments.runs, arguments.seed + number)
             rows[key] = Row(*key, outcome, runs)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(list(rows[key].__dict__.values())) + "\n")
+            keep_line("fuzz_plans", astuple(rows[key]))
             if outcome != "right" and verify_plan(mutant).ok:
                 print(f"MISSED {base.name} {number}, {done}: {outcome}", file=sys.stderr, flush=True)
         if number % 10 == 9:
@@ -132,8 +129,8 @@ def main() -> None:
 def _bases() -> list[Base]:
     """The plans to damage; their windows opened, and pipelines cut as small calls need it."""
     plans: dict[str, ExecutionPlan] = {}
-    for name in SHARED:
-        plans[name] = read_plan(ROOT.parent / "shared" / "data" / "mscclpp" / f"{name}.json")
+    for name in REAL:
+        plans[name] = read_plan(SHARED / "mscclpp" / f"{name}.json")
     for name in BY_HAND:
         plans[name] = examples.PLANS[name]
     for collective, topology, size, chunks, protocol in OURS:
@@ -223,30 +220,12 @@ def seen(plan: ExecutionPlan, runs: int, seed: int) -> tuple[str, int]:
             done += number
     for number in range(SLOW_RUNS):
         try:
-            verdict = execute_plan(plan, size_bytes=_message(plan), seed=seed + number).verdict
+            verdict = execute_plan(plan, size_bytes=2 * 16 * message_chunks(plan), seed=seed + number).verdict
         except TacclError:
             break  # what it refuses, verification tells
         if verdict in ("wrong", "hangs"):
             return f"{verdict} (taccl run)", done + number + 1
     return "right", done + SLOW_RUNS
-
-
-def _message(plan: ExecutionPlan) -> int:
-    """Bytes of a small call."""
-    first = plan.ranks[0]
-    return 2 * 16 * (first.output_chunks if plan.collective == "allgather" else first.input_chunks)
-
-
-def _kept(path: Path) -> dict[tuple[str, int, str], Row]:
-    """All rows in the file; a line that was cut off is left out."""
-    rows = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            row = Row(*json.loads(line))
-        except (ValueError, TypeError):
-            continue
-        rows[row.name, row.number, row.digest] = row
-    return rows
 
 
 def _judged(

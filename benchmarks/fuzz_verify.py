@@ -20,19 +20,15 @@ import textwrap
 import time
 from collections import Counter
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from benchmarks import report
+from benchmarks.checkout import DATA, test_helper
 from taccl.backend.msccl_xml import read_xml, to_xml
 from taccl.backend.program import Op, Program
 from taccl.backend.verify import verify_program, verify_text
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "backend")]
-fuzzing: Any = import_module("fuzzing")
-mutations: Any = import_module("mutations")
+fuzzing = test_helper("backend", "fuzzing")
+mutations = test_helper("backend", "mutations")
 
 #: Right files of tests/data/xml that are small enough to be run thousands of times.
 FILES = (
@@ -98,7 +94,7 @@ class Study:
 
     def real_file(self, name: str) -> None:
         """A file that others made, and more mutants of it."""
-        program = read_xml(ROOT / "tests" / "data" / "xml" / f"{name}.xml")
+        program = read_xml(DATA / "xml" / f"{name}.xml")
         program = replace(program, max_bytes=min(program.max_bytes, 2**20))
         self._whole(program, verify_program(program, targets="msccl").ok, ("msccl",), None, name)
         self._mutants(program, ("msccl",), None, name, 10 * self.mutants)

@@ -1,14 +1,17 @@
-"""Measured calls, kept beside a page of results, so that several goes fill one page.
+"""What was measured, kept beside a page of results, so that several goes fill one page.
 
 One line of JSON for each call that was made, in `docs/results/NAME.jsonl`; of a call made again the last
-counts. It knows calls, and neither which are asked for nor what a page looks like.
+counts. It knows lines and calls, and neither which are asked for nor what a page looks like.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from benchmarks import report
 from benchmarks.calls import Case, Outcome
@@ -30,20 +33,29 @@ def measured_now(case: Case, outcome: Outcome) -> Measured:
 
 
 def keep(name: str, measured: Measured) -> None:
-    """Add a line. Processes that write at once lose nothing: a line is one write at the end of the file."""
-    report.RESULTS.mkdir(parents=True, exist_ok=True)
-    with (report.RESULTS / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(measured)) + "\n")
+    """Add a line for a call."""
+    keep_line(name, asdict(measured))
 
 
 def kept(name: str) -> dict[Case, Measured]:
-    """The last of each call; a line that was cut off is left out."""
-    path, found = report.RESULTS / f"{name}.jsonl", dict[Case, Measured]()
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            told = json.loads(line)
-        except ValueError:
-            continue
+    """The last of each call."""
+    found = dict[Case, Measured]()
+    for told in kept_lines(name):
         case = Case(**told["case"])
         found[case] = Measured(case, Outcome(**told["outcome"]), told["day"], told["machine"])
     return found
+
+
+def keep_line(name: str, told: object) -> None:
+    """Add a line. Processes that write at once lose nothing: a line is one write at the end of the file."""
+    report.RESULTS.mkdir(parents=True, exist_ok=True)
+    with (report.RESULTS / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(told) + "\n")
+
+
+def kept_lines(name: str) -> Iterator[Any]:
+    """What each line holds; one that was cut off is left out."""
+    path = report.RESULTS / f"{name}.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            yield json.loads(line)

@@ -17,6 +17,7 @@ from typing import Literal
 
 import taccl
 from benchmarks import report
+from benchmarks.checkout import DATA, SHARED
 from taccl import units
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.writer import to_xml
@@ -29,9 +30,8 @@ from taccl.fitted import MeasuredRuns, load_runs
 from taccl.schedule import Schedule
 from taccl.topologies import PhysicalTopology, load_topology
 
-ROOT = Path(__file__).resolve().parent.parent
-MACHINE = ROOT / "tests" / "data" / "machines" / "mi300x-8.yaml"
-RUNS = ROOT.parent / "shared" / "data" / "measured" / "mi300x-8"
+MACHINE = DATA / "machines" / "mi300x-8.yaml"
+RUNS = SHARED / "measured" / "mi300x-8"
 COLLECTIVES = ("allgather", "allreduce", "reducescatter", "alltoall")
 SIZES = tuple(units.parse_size(size) for size in ("16KB", "1MB", "16MB", "256MB"))
 CHUNKS, INSTANCES = (1, 2, 4, 8), (1, 2, 4)

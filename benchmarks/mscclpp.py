@@ -14,19 +14,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import taccl
 from benchmarks import report
+from benchmarks.checkout import SHARED, test_helper
+from benchmarks.kept import keep_line, kept_lines
 from taccl import units
+from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
@@ -36,9 +37,7 @@ from taccl.errors import CheckError, TacclError
 from taccl.result import Result
 from taccl.sketch import published_sketches
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "backend")]
-examples: Any = import_module("plan_examples")
+examples = test_helper("backend", "plan_examples")
 
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
 MACHINES = (("dgx-h100", 1), ("dgx-h100", 2), ("mi300x", 1), ("mi300x", 2))
@@ -46,18 +45,7 @@ SIZES = tuple(2**k for k in range(10, 31, 5))
 ALL_SIZES = tuple(2**k for k in range(10, 31, 2))
 #: Up to here, packets are tried too.
 _SMALL = 2**21
-#: Four GPUs of each of two nodes, as the plans of others for 2 x 4 ranks have them.
-TWO_BY_FOUR = """name: two-by-four
-nodes: 2
-node:
-  gpus: 4
-  switches: [nvswitch]
-  nics: 4
-  links:
-    - {from: gpus, to: nvswitch, alpha_us: 0.35, bandwidth_gbps: 450}
-    - {from: gpus, to: nics, match: even, alpha_us: 0, bandwidth_gbps: 50}
-fabric: {alpha_us: 3, bandwidth_gbps: 50}
-"""
+_TWO_BY_FOUR = str(Path(__file__).with_name("two-by-four.yaml"))
 #: Plans of others, with the machine that they are simulated on and the size of the call.
 BY_HAND = (
     ("dsl-allgather_2", "switch:2", "4MB"),
@@ -67,8 +55,36 @@ BY_HAND = (
     ("repo-allreduce_packet_2", "switch:2", "16KB"),
     ("dsl-alltoall_4", "switch:4", "4MB"),
     ("dsl-alltoall_pipeline_4", "switch:4", "64MB"),
-    ("dsl-allgather_hier_2x4", "two-by-four", "8MB"),
-    ("dsl-reducescatter_hier_2x4", "two-by-four", "8MB"),
+    ("dsl-allgather_hier_2x4", _TWO_BY_FOUR, "8MB"),
+    ("dsl-reducescatter_hier_2x4", _TWO_BY_FOUR, "8MB"),
+)
+
+_HEADER = (
+    "where",
+    "collective",
+    "size",
+    "protocol",
+    "operations of the longest block",
+    "blocks of a rank",
+    "scratch of a rank",
+    "schedule us",
+    "plan us",
+    "as XML us",
+    "bound us",
+    "bound / plan",
+    "no plan, because",
+)
+_HEADER_BY_HAND = (
+    "plan",
+    "verdict",
+    "machine",
+    "size",
+    "theirs us",
+    "protocol",
+    "ours us",
+    "protocol",
+    "theirs / ours",
+    "bound of theirs us",
 )
 
 
@@ -124,8 +140,7 @@ def main() -> None:
     parser.add_argument("--wall", type=float, default=float("inf"), help="begin no row after so many seconds")
     parser.add_argument("--page", action="store_true", help="only write the page of what is kept")
     arguments = parser.parse_args()
-    path = report.RESULTS / "mscclpp.jsonl"
-    rows, began = _kept(path), time.monotonic()
+    rows, began = _kept(), time.monotonic()
     for case in _cases(arguments.full):
         name = f"{case.place} {case.collective} {case.size}"
         if arguments.page or not all(word in name for word in arguments.only.split()):
@@ -134,8 +149,7 @@ def main() -> None:
             continue
         rows[case] = _row(case, arguments.time_limit)
         print(name, _cells(rows[case]), file=sys.stderr, flush=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(rows[case])) + "\n")
+        keep_line("mscclpp", asdict(rows[case]))
     _write([rows[case] for case in _cases(True) if case in rows], _by_hand(arguments.time_limit))
 
 
@@ -149,15 +163,10 @@ def _cases(full: bool) -> Iterator[Case]:
                 yield Case(None, machine, nodes, collective, size)
 
 
-def _kept(path: Path) -> dict[Case, Row]:
-    """The last row of each case; a line that was cut off is left out."""
-    rows = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError, TypeError):
-            told = json.loads(line)
-            row = Row(**{**told, "case": Case(**told["case"])})
-            rows[row.case] = row
-    return rows
+def _kept() -> dict[Case, Row]:
+    """The last row of each case."""
+    rows = (Row(**{**told, "case": Case(**told["case"])}) for told in kept_lines("mscclpp"))
+    return {row.case: row for row in rows}
 
 
 def _row(case: Case, limit_s: float) -> Row:
@@ -229,8 +238,7 @@ def _as_xml(result: Result, folder: Path, machine: dict[str, Any]) -> float | No
 
 
 def _shape(plan: ExecutionPlan, size: int) -> dict[str, int]:
-    first = plan.ranks[0]
-    chunk = size // (first.output_chunks if plan.collective == "allgather" else first.input_chunks)
+    chunk = size // message_chunks(plan)
     lengths = [sum(1 + len(o.inner) for o in b.operations) for r in plan.ranks for b in r.blocks]
     times = (2 if plan.moves_packets else 1) * (2 if plan.double_scratch else 1)
     return {
@@ -274,50 +282,50 @@ def _cells(row: Row) -> list[str]:
 def _by_hand(limit_s: float) -> list[list[str]]:
     """Plans of others, and ours for the same machine and size."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, place, size in BY_HAND:
-            path = ROOT.parent / "shared" / "data" / "mscclpp" / f"{name}.json"
-            if not path.exists():
-                continue
-            machine = place
-            if place == "two-by-four":
-                machine = str(Path(folder, "two-by-four.yaml"))
-                Path(machine).write_text(TWO_BY_FOUR)
-            plan = read_plan(path)
-            theirs = taccl.simulate_file(path, [size], topology=machine).sizes[0]
-            verdict = "verified" if verify_plan(plan).ok else "refused"
-            ours, best = None, ""
-            for protocol in ("Simple", "LL"):
-                with contextlib.suppress(TacclError):
-                    result = taccl.synthesize(
-                        plan.collective,
-                        topology=machine,
-                        size=size,
-                        target="mscclpp",
-                        protocol=protocol,
-                        time_limit=limit_s,
-                    )
-                    file = Path(folder, "ours.json")
-                    file.write_text(result.files[0].text)
-                    time_us = taccl.simulate_file(file, [size], topology=machine).sizes[0].time_us
-                    if ours is None or time_us < ours:
-                        ours, best = time_us, protocol
-            rows.append(
-                [
-                    name,
-                    verdict,
-                    place,
-                    size,
-                    f"{theirs.time_us:.2f}",
-                    "LL" if plan.moves_packets else "Simple",
-                    _us(ours),
-                    best,
-                    "-" if ours is None else f"{theirs.time_us / ours:.2f}",
-                    f"{theirs.lower_bound_us:.2f}",
-                ]
-            )
-            print(*rows[-1], file=sys.stderr, flush=True)
+    for name, machine, size in BY_HAND:
+        path = SHARED / "mscclpp" / f"{name}.json"
+        if not path.exists():
+            continue
+        plan = read_plan(path)
+        theirs = taccl.simulate_file(path, [size], topology=machine).sizes[0]
+        ours_us, protocol = _ours(plan.collective, machine, size, limit_s)
+        rows.append(
+            [
+                name,
+                "verified" if verify_plan(plan).ok else "refused",
+                Path(machine).stem,
+                size,
+                f"{theirs.time_us:.2f}",
+                "LL" if plan.moves_packets else "Simple",
+                _us(ours_us),
+                protocol,
+                "-" if ours_us is None else f"{theirs.time_us / ours_us:.2f}",
+                f"{theirs.lower_bound_us:.2f}",
+            ]
+        )
+        print(*rows[-1], file=sys.stderr, flush=True)
     return rows
+
+
+def _ours(collective: str, machine: str, size: str, limit_s: float) -> tuple[float | None, str]:
+    """The time of the fastest plan of ours, microseconds, and its protocol; None where there is none."""
+    best: tuple[float | None, str] = (None, "")
+    for protocol in ("Simple", "LL"):
+        with contextlib.suppress(TacclError), tempfile.TemporaryDirectory() as folder:
+            result = taccl.synthesize(
+                collective,
+                topology=machine,
+                size=size,
+                target="mscclpp",
+                protocol=protocol,
+                time_limit=limit_s,
+            )
+            file = Path(folder, "ours.json")
+            file.write_text(result.files[0].text)
+            time_us = taccl.simulate_file(file, [size], topology=machine).sizes[0].time_us
+            if best[0] is None or time_us < best[0]:
+                best = time_us, protocol
+    return best
 
 
 def _large() -> str:
@@ -333,21 +341,6 @@ def _large() -> str:
 
 
 def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
-    header = (
-        "where",
-        "collective",
-        "size",
-        "protocol",
-        "operations of the longest block",
-        "blocks of a rank",
-        "scratch of a rank",
-        "schedule us",
-        "plan us",
-        "as XML us",
-        "bound us",
-        "bound / plan",
-        "no plan, because",
-    )
     made = [row for row in rows if row.plan_us is not None]
     limits = sorted({row.limit_s for row in rows})
     against = [row.plan_us / row.xml_us for row in made if row.plan_us and row.xml_us]
@@ -362,24 +355,12 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
         f"costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under whatever "
         "moves these chunks so; bound / plan is the share of it that the plan reaches."
     )
-    hand_header = (
-        "plan",
-        "verdict",
-        "machine",
-        "size",
-        "theirs us",
-        "protocol",
-        "ours us",
-        "protocol",
-        "theirs / ours",
-        "bound of theirs us",
-    )
     body = "\n\n".join(
         (
-            report.table(header, [_cells(row) for row in rows]),
+            report.table(_HEADER, [_cells(row) for row in rows]),
             "## Beside plans that others wrote",
             "Of ../shared/data/mscclpp: read, verified, simulated; ours are for the same machine and size.",
-            report.table(hand_header, by_hand),
+            report.table(_HEADER_BY_HAND, by_hand),
             "## A large plan",
             "Every rank puts into every other; see `tests/backend/plan_examples.py`, `all_pairs_allgather`.",
             _large(),

@@ -218,6 +218,20 @@ class RankPlan:
         """The other ends of a rank's memory or port channels, by channel number."""
         return tuple(peer for row in self.channels if row.kind is kind for peer in row.peers)
 
+    def memory_of(self, block: PlanBlock, operation: Operation, operand: Range) -> tuple[int, Buffer] | None:
+        """Whose buffer an operand is in, and which it is; None for an operand on a switch channel.
+
+        Raises
+        ------
+        IndexError : its number leads nowhere.
+        """
+        if operand.buffer is not None:
+            return self.rank, operand.buffer
+        if operand.remote is None or operation.channel is None:
+            return None
+        remote = self.remote_buffers[block.remotes_of(operation.channel)[operand.remote]]
+        return remote.rank, remote.buffer
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:

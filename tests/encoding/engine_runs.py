@@ -15,6 +15,16 @@ def checked(updates: Iterable[Update]) -> list[Schedule]:
     return found
 
 
+def checked_gain(schedule: Schedule, better: Schedule | None) -> Schedule | None:
+    """What became of a schedule, if anything did: valid, faster, and of the same transfers."""
+    if better is not None:
+        better.check()
+        cells = [sorted(zip(s.chunk.tolist(), s.link.tolist(), strict=True)) for s in (schedule, better)]
+        assert cells[0] == cells[1], "the same transfers"
+        assert better.makespan_us < schedule.makespan_us
+    return better
+
+
 def assert_keeps_its_symmetry(schedule: Schedule) -> None:
     """Whether each element of the problem's group moves the schedule onto itself."""
     turned = Instance(schedule.problem).group

@@ -114,6 +114,11 @@ _BETAS = (0.0, 1.0, 2.0, 3.0, 1.0489130434782609)
 ENGINE_BETAS = _BETAS[1:]
 
 
+#: Units of work for bounds beside random schedules: for all there are one time in 16, else for those that
+#: are cheap. `test_bounds_brute_force` holds all of them against every program that there is.
+WORK_FOR_BOUNDS = st.sampled_from([*(50,) * 15, 100_000])
+
+
 @st.composite
 def networks(
     draw: st.DrawFn,

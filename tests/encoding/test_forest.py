@@ -9,7 +9,7 @@ import pytest
 from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler, checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import full, machine, networks, problem, ring, two_nodes
+from small_problems import WORK_FOR_BOUNDS, full, machine, networks, problem, ring, two_nodes
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -48,14 +48,21 @@ def least_prices(search: _Search) -> Shape:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    networks(), st.sampled_from(SPREADING), st.integers(1, 3), st.sampled_from([1, 2, 71]), st.integers(0, 9)
+    networks(),
+    st.sampled_from(SPREADING),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 71]),
+    st.integers(0, 9),
+    WORK_FOR_BOUNDS,
 )
-def test_every_schedule_is_valid_and_no_faster_than_the_bounds(topology, name, chunks, most, seed) -> None:
+def test_every_schedule_is_valid_and_no_faster_than_the_bounds(
+    topology, name, chunks, most, seed, units
+) -> None:
     asked = problem(topology, name, chunks, max_group=most)
     if not serves(Instance(asked)):
         assert name == "allreduce"  # sums need a way back, which a one-way ring lacks
         return
-    bound = lower_bound(asked, Budget.of_work(50)).value_us
+    bound = lower_bound(asked, Budget.of_work(units)).value_us
     found = schedules(asked, 60, seed)
     assert found
     assert found[-1].makespan_us >= bound * (1 - 1e-9)

@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from small_problems import ENGINE_BETAS, machine, problem, problems, ring, two_nodes
+from small_problems import (
+    ENGINE_BETAS,
+    WORK_FOR_BOUNDS,
+    machine,
+    problem,
+    problems,
+    ring,
+    two_nodes,
+)
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -51,10 +59,10 @@ def switch(ranks: int, alpha_us: float = 0.5) -> LogicalTopology:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(problems(names=("allgather", "broadcast"), limited=True, betas=ENGINE_BETAS))
-def test_every_pass_is_a_valid_schedule_no_faster_than_its_bound(small: Problem) -> None:
+@given(problems(names=("allgather", "broadcast"), limited=True, betas=ENGINE_BETAS), WORK_FOR_BOUNDS)
+def test_every_pass_is_a_valid_schedule_no_faster_than_its_bound(small: Problem, units: int) -> None:
     if is_for_matching(Instance(small)):
-        bound = lower_bound(small, Budget.of_work(50))
+        bound = lower_bound(small, Budget.of_work(units))
         assert matched(small).makespan_us >= bound.value_us - 1e-6
 
 

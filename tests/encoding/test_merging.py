@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from engine_runs import checked_gain
 from hypothesis import HealthCheck, given, settings
 from small_problems import custom, machine, random_schedules
 
@@ -20,13 +21,7 @@ _PLENTY = 100_000
 
 def anew(schedule: Schedule, units: int = _PLENTY) -> Schedule | None:
     """The schedule with sends merged, and checked."""
-    better = merged(schedule, Budget.of_work(units))
-    if better is not None:
-        better.check()
-        cells = [sorted(zip(s.chunk.tolist(), s.link.tolist(), strict=True)) for s in (schedule, better)]
-        assert cells[0] == cells[1], "the same transfers"
-        assert better.makespan_us < schedule.makespan_us
-    return better
+    return checked_gain(schedule, merged(schedule, Budget.of_work(units)))
 
 
 def lines(how_many: int, pieces: int, max_group: int = 71) -> Problem:

@@ -18,6 +18,8 @@ from taccl.units import format_size
 MAX_OPERATIONS = 64
 MAX_CHANNELS = 16
 MAX_REMOTES = 16
+#: Sources, and targets, of an operation, whatever the release.
+MAX_OPERANDS = 8
 #: Thread blocks that run at once on the largest GPU; port channels, and memories of ports, of a rank.
 MAX_BLOCKS = 304
 MAX_PORT_CHANNELS = 1024

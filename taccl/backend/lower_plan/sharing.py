@@ -11,23 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from taccl.backend.plan import (
-    BlockChannels,
-    Channel,
-    ExecutionPlan,
-    Operation,
-    OpName,
-    PlanBlock,
-    Range,
-    RankPlan,
-    Share,
-)
+from taccl.backend.lower_plan.fits import MAX_OPERANDS
+from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
 from taccl.backend.program import Buffer
 
 #: First chunk and number of chunks.
 _Extent: TypeAlias = tuple[int, int]
-#: Sources, and targets, of an operation, whatever the release.
-MAX_OPERANDS = 8
 _COUNTING = frozenset({OpName.RELEASE, OpName.ACQUIRE})
 
 
@@ -113,11 +102,9 @@ def _ranges(
 ) -> Iterator[tuple[tuple[int, Buffer], _Extent]]:
     """The memory behind each, and which chunks of it."""
     for each in ranges:
-        if each.buffer is not None:
-            yield (rank.rank, each.buffer), (each.index, each.size)
-        elif each.remote is not None and operation.channel is not None:
-            remote = rank.remote_buffers[block.remotes_of(operation.channel)[each.remote]]
-            yield (remote.rank, remote.buffer), (each.index, each.size)
+        memory = rank.memory_of(block, operation, each)
+        if memory is not None:
+            yield memory, (each.index, each.size)
 
 
 def _shared(rank: RankPlan, parts: int) -> RankPlan:
@@ -146,7 +133,6 @@ def _part(block: PlanBlock, number: int, parts: int) -> PlanBlock:
         id=block.id * parts + number,
         operations=tuple(map(own, block.operations)),
         channels=tuple(
-            BlockChannels(row.kind, tuple(each * parts + number for each in row.ids))
-            for row in block.channels
+            replace(row, ids=tuple(each * parts + number for each in row.ids)) for row in block.channels
         ),
     )

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from taccl.backend.lower_plan.fits import MAX_OPERANDS
 from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Cell, Place, Sums, source, target, writes
 from taccl.backend.lower_plan.steps import Known, Node, Steps, known_without_messages
 from taccl.backend.program import Buffer, Op
-
-#: Sources of an operation, whatever the release.
-MAX_SOURCES = 8
 
 
 def find_sums(
@@ -69,7 +67,7 @@ class _Search:
         """Sums into a place that become one, each after the one before; the last of each row does it."""
         row: list[Node] = []
         for node in found:
-            if row and len(row) + 2 <= MAX_SOURCES and self._goes_with(node, row, place):
+            if row and len(row) + 2 <= MAX_OPERANDS and self._goes_with(node, row, place):
                 row.append(node)
                 continue
             if len(row) > 1:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from taccl.backend.lower_plan.fits import MAX_OPERANDS
 from taccl.backend.lower_plan.places import Aliases, Landings, Place, source
 from taccl.backend.lower_plan.steps import Message, Steps
 from taccl.backend.program import Op
-
-#: Sources, and targets, of an operation, whatever the release.
-MAX_PUTS = 8
 
 
 def find_puts_together(
@@ -50,7 +48,7 @@ def find_puts_together(
             continue
         first = first_of.get(before, before)
         row = (*together.get(first, (first,)), send)
-        if len(row) > MAX_PUTS or _is_of_sum(steps, first) or not _are_alike(_sent(steps, names, row)):
+        if len(row) > MAX_OPERANDS or _is_of_sum(steps, first) or not _are_alike(_sent(steps, names, row)):
             continue
         together[first], first_of[send] = row, first
     return together

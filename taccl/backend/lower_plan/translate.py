@@ -130,12 +130,9 @@ def _used_scratch(ranks: Sequence[RankPlan]) -> list[int]:
         for block in rank.blocks:
             for operation in block.operations:
                 for each in (*operation.sources, *operation.targets):
-                    owner, buffer = rank.rank, each.buffer
-                    if each.remote is not None and operation.channel is not None:
-                        remote = rank.remote_buffers[block.remotes_of(operation.channel)[each.remote]]
-                        owner, buffer = remote.rank, remote.buffer
-                    if buffer is Buffer.SCRATCH:
-                        used[owner] = max(used[owner], each.index + each.size)
+                    memory = rank.memory_of(block, operation, each)
+                    if memory is not None and memory[1] is Buffer.SCRATCH:
+                        used[memory[0]] = max(used[memory[0]], each.index + each.size)
     return used
 
 

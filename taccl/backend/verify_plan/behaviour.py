@@ -17,9 +17,9 @@ from taccl.backend.verify_plan.deadlock import report_deadlock
 from taccl.backend.verify_plan.execution import run
 from taccl.backend.verify_plan.layout import Layout, chunk_sizes, num_turns
 from taccl.backend.verify_plan.meaning import check_meaning
+from taccl.backend.verify_plan.memory import check_in_place_addressing
 from taccl.backend.verify_plan.races import check_races
 from taccl.backend.verify_plan.subject import Subject
-from taccl.backend.verify_plan.traps import check_in_place_addressing
 from taccl.backend.verify_plan.unfold import unfold
 from taccl.backend.verify_plan.wanted import Wanted, what_is_wanted
 from taccl.collective import Collective

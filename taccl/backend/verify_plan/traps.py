@@ -1,36 +1,27 @@
 """What the runtime takes and does otherwise than the plan says: its known mistakes, and what it never reads.
 
-Each rule's name says what holds when it is silent.
+Where in memory it looks stands in `memory`. Each rule's name says what holds when it is silent.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
-
 from taccl.arguments import shown
-from taccl.backend.plan import Channel, Operation, OpName
+from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Buffer
-from taccl.backend.verify_plan.header import largest_chunk
 from taccl.backend.verify_plan.operands import behind, is_raw, ranges
 from taccl.backend.verify_plan.signatures import (
     LANES,
-    PACKET_OPERANDS,
     PUTTING,
     SYNCHRONIZING,
-    Operand,
-    moves_packets,
     signature_of,
     uses_channels,
 )
-from taccl.backend.verify_plan.subject import At, Rule, Subject
+from taccl.backend.verify_plan.subject import Rule, Subject
 from taccl.backend.verify_plan.versions import VERSIONS, without
 
 _SEMAPHORES = (OpName.RELEASE, OpName.ACQUIRE)
 _BEFORE_0_9 = tuple(version.name for version in VERSIONS[:1])
 _BEFORE_0_10 = tuple(version.name for version in VERSIONS[:2])
-#: With reuse_resources: what all scratch of a plan shares, in bytes; packets have as much again for flags.
-RESERVE = 2**26
 
 
 def _every_release_knows_the_operations(subject: Subject) -> None:
@@ -205,135 +196,6 @@ def _gets_have_equal_offsets(subject: Subject) -> None:
                     subject.operation(at, "get-offsets", message, hint, fatal=True)
 
 
-def _the_halves_of_scratch_are_alike(subject: Subject) -> None:
-    plan = subject.plan
-    if not plan.double_scratch:
-        return
-    sizes = [rank.scratch_chunks for rank in plan.ranks]
-    for number, size in enumerate(sizes):
-        if size != sizes[0]:
-            message = (
-                f"has scratch_chunks={size} where rank 0 has {sizes[0]}: its upper half begins elsewhere"
-            )
-            hint = "with use_double_scratch_buffer, give all ranks the same"
-            subject.rank(number, "double-scratch", message, hint, fatal=True)
-    for at in subject.operations():
-        if moves_packets(at.operation.name):
-            continue
-        for key, place, each, kind, _ in ranges(at.operation):
-            found = behind(subject.plan, at, each)
-            through_port = at.operation.name in PUTTING and at.operation.channel is Channel.PORT
-            if (
-                found is not None
-                and found.buffer is Buffer.SCRATCH
-                and (kind is not Operand.OWN or through_port)
-            ):
-                message = (
-                    f"touches scratch without packets ({key}[{place}]): the kernel shifts own scratch by the "
-                    "half, and this not"
-                )
-                subject.operation(at, "double-scratch", message, "use packets, or single scratch", fatal=True)
-
-
-def _packets_and_plain_chunks_lie_apart(subject: Subject) -> None:
-    """Packets of chunk k of scratch take the bytes of chunks 2k and 2k + 1."""
-    packets: dict[int, list[tuple[int, int]]] = {}
-    plain: dict[int, list[tuple[int, int, At]]] = {}
-    for at in subject.operations():
-        for _, _, each, kind, size in ranges(at.operation):
-            found = behind(subject.plan, at, each)
-            if (
-                found is None
-                or size < 1
-                or (found.buffer is not Buffer.SCRATCH and kind is not Operand.PACKETS)
-            ):
-                continue
-            for owner in found.owners:
-                if kind in PACKET_OPERANDS:
-                    packets.setdefault(owner, []).append((2 * each.index, 2 * (each.index + size)))
-                else:
-                    plain.setdefault(owner, []).append((each.index, each.index + size, at))
-    for owner, rows in plain.items():
-        taken = _merged(packets.get(owner, []))
-        starts = [start for start, _ in taken]
-        for start, end, at in rows:
-            last = bisect_left(starts, end) - 1
-            if last >= 0 and taken[last][1] > start:
-                message = (
-                    f"touches chunks {start} .. {end - 1} of the scratch of rank {owner} as they are, where "
-                    "others keep packets (of chunk k in the bytes of chunks 2k and 2k + 1)"
-                )
-                subject.operation(at, "mixed-scratch", message, "keep packets and chunks apart", fatal=True)
-
-
-def _merged(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Intervals that do not touch each other, in order, which cover the same."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(rows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def check_in_place_addressing(subject: Subject) -> None:
-    """A peer's buffer is found by this rank's own offset into it, which in place differs by rank for one."""
-    plan = subject.plan
-    differing = {"allgather": Buffer.INPUT, "reducescatter": Buffer.OUTPUT}.get(plan.collective)
-    if not plan.in_place or differing is None:
-        return
-    other = Buffer.OUTPUT if differing is Buffer.INPUT else Buffer.INPUT
-    for at, key, place, found in _touched_elsewhere(subject):
-        if found is differing:
-            message = (
-                f"touches the {differing.name.lower()} of others as {key}[{place}]; in place that begins "
-                "elsewhere on each rank, and the runtime takes this rank's own offset"
-            )
-            hint = f"name the same chunks through {other.value}"
-            subject.operation(at, "in-place-addressing", message, hint, fatal=True)
-
-
-def _touched_elsewhere(subject: Subject) -> Iterator[tuple[At, str, int, Buffer]]:
-    """Each range that is memory of others, or of all members of a switch channel, and its buffer."""
-    for at in subject.operations():
-        for key, place, each, _, _ in ranges(at.operation):
-            found = None if each.buffer is not None else behind(subject.plan, at, each)
-            if found is not None:
-                yield at, key, place, found.buffer
-
-
-def _buffers_begin_their_allocations(subject: Subject) -> None:
-    """Port puts find their source from the beginning of the allocation that holds it."""
-    plan = subject.plan
-    inside = {"allgather": Buffer.INPUT, "reducescatter": Buffer.OUTPUT}.get(plan.collective)
-    for at in subject.operations():
-        operation = at.operation
-        if plan.in_place and at.rank and inside is not None and _reads_user_memory(operation):
-            whole = Buffer.OUTPUT if inside is Buffer.INPUT else Buffer.INPUT
-            if any(each.buffer is inside for each in operation.sources):
-                message = (
-                    f"sends {inside.value} through a port; in place that begins inside an allocation, and "
-                    "the runtime reads from where the allocation begins"
-                )
-                subject.operation(
-                    at, "port-source-base", message, f"name the same chunks through {whole.value}"
-                )
-    count = sum(_reads_user_memory(at.operation) for at in subject.operations())
-    if count:
-        message = (
-            f"{count} puts through ports take their sources from where the allocation of the buffer begins, "
-            "not from where the buffer begins"
-        )
-        hint = "call it with buffers that begin an allocation, or copy into scratch first"
-        subject.file("port-source-base", message, hint, severity="warning")
-
-
-def _reads_user_memory(operation: Operation) -> bool:
-    through_port = operation.channel is Channel.PORT and operation.name in PUTTING
-    return through_port and any(each.buffer is not Buffer.SCRATCH for each in operation.sources)
-
-
 def _switches_are_there(subject: Subject) -> None:
     names = {
         at.operation.name.value
@@ -347,42 +209,6 @@ def _switches_are_there(subject: Subject) -> None:
         subject.file("needs-hopper", message, "run it on sm90 or newer only", severity="warning")
 
 
-def _resources_can_be_reused(subject: Subject) -> None:
-    plan = subject.plan
-    if not plan.reuse_resources:
-        return
-    for at, key, place, buffer in _touched_elsewhere(subject):
-        if buffer is not Buffer.SCRATCH:
-            message = (
-                f"touches the {buffer.name.lower()} of others as {key}[{place}]; with reuse_resources that "
-                "stays the buffer of the first call"
-            )
-            subject.operation(at, "reused-buffer", message, "only scratch may be remote")
-    chunk, outside = largest_chunk(plan), _owners_of_scratch_outside_pipelines(subject)
-    for number, rank in subject.ranks():
-        if chunk is None or rank.scratch_chunks < 1:
-            continue
-        room = RESERVE // (2 if plan.double_scratch else 1) // rank.scratch_chunks
-        if chunk > room and number in outside:
-            message = (
-                f"has scratch of {rank.scratch_chunks} chunks with room for {room} bytes each "
-                f"(reuse_resources), and it is used outside pipelines; at max_message_size they take {chunk}"
-            )
-            hint = "put the operations into a pipeline, or lower max_message_size"
-            subject.rank(number, "reused-scratch", message, hint)
-
-
-def _owners_of_scratch_outside_pipelines(subject: Subject) -> set[int]:
-    return {
-        owner
-        for at in subject.operations()
-        if at.inner is None
-        for _, _, each, _, _ in ranges(at.operation)
-        if (memory := behind(subject.plan, at, each)) is not None and memory.buffer is Buffer.SCRATCH
-        for owner in memory.owners
-    }
-
-
 TRAP_RULES: tuple[Rule, ...] = (
     _every_release_knows_the_operations,
     _older_releases_do_the_same,
@@ -394,10 +220,5 @@ TRAP_RULES: tuple[Rule, ...] = (
     _each_target_of_a_port_has_its_channel,
     _packets_go_through_ports_as_they_should,
     _gets_have_equal_offsets,
-    _the_halves_of_scratch_are_alike,
-    _packets_and_plain_chunks_lie_apart,
-    check_in_place_addressing,
-    _buffers_begin_their_allocations,
     _switches_are_there,
-    _resources_can_be_reused,
 )

@@ -17,6 +17,7 @@ from taccl.backend.verify_plan.behaviour import behaviour
 from taccl.backend.verify_plan.document import check_document, with_lines
 from taccl.backend.verify_plan.header import HEADER_RULES
 from taccl.backend.verify_plan.limits import LIMIT_RULES
+from taccl.backend.verify_plan.memory import MEMORY_RULES
 from taccl.backend.verify_plan.operands import OPERAND_RULES
 from taccl.backend.verify_plan.structure import STRUCTURE_RULES
 from taccl.backend.verify_plan.subject import Subject
@@ -118,7 +119,7 @@ def check_structure(plan: ExecutionPlan, collector: Collector) -> None:
         rule(subject)
         if collector.fatal:
             return
-    for rule in (*HEADER_RULES, *OPERAND_RULES, *LIMIT_RULES, *TRAP_RULES):
+    for rule in (*HEADER_RULES, *OPERAND_RULES, *LIMIT_RULES, *TRAP_RULES, *MEMORY_RULES):
         rule(subject)
 
 

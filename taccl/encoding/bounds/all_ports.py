@@ -37,7 +37,7 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, gathered, is_large
-from taccl.encoding.bounds.staged_cut import Entries, on_reversed_links, one_of_each_orbit
+from taccl.encoding.bounds.staged_cut import Entries, in_turn, on_reversed_links
 from taccl.encoding.bounds.stages import Entering, SumsEntering, Way
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -150,13 +150,10 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if not known_us or view.backwards or is_large(view.problem) or not view.problem.collective.is_reduction:
         return
     budget = budget.at_most(_MOST_S)
-    for cut in one_of_each_orbit(instance, node_cuts(instance))[:_MOST_CUTS]:
-        if not budget.remaining_s():
-            return
-        known_us = max(known_us, instance.bound_us)
-        if not instance.once(Entries).may_come_to(cut, known_us):
+    for cut, least_us in in_turn(instance, node_cuts(instance), _MOST_CUTS, known_us, budget):
+        if not instance.once(Entries).may_come_to(cut, least_us):
             continue
-        proof = _all_ports_bound(view, cut, known_us, budget.share(_SHARE))
+        proof = _all_ports_bound(view, cut, least_us, budget.share(_SHARE))
         if proof is not None:
             yield proof
 

@@ -36,7 +36,7 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, is_large
-from taccl.encoding.bounds.staged_cut import one_of_each_orbit
+from taccl.encoding.bounds.staged_cut import in_turn
 from taccl.encoding.bounds.stages import Entering
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -180,12 +180,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if instance.durations_us.min(initial=known_us) <= _SHORTEST * known_us:
         return
     budget = budget.at_most(_MOST_S)
-    for cut in one_of_each_orbit(instance, node_cuts(instance))[:_MOST_CUTS]:
-        if not budget.remaining_s():
-            return
-        known_us = max(known_us, instance.bound_us)
+    for cut, now_known_us in in_turn(instance, node_cuts(instance), _MOST_CUTS, known_us, budget):
         try:
-            proof = _one_group_bound(view, cut, known_us, budget)
+            proof = _one_group_bound(view, cut, now_known_us, budget)
         except OutOfBudget:
             return
         if proof is not None:

@@ -301,6 +301,22 @@ def one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
     return chosen
 
 
+def in_turn(
+    instance: Instance, cuts: Sequence[Cut], most: int, known_us: float, budget: Budget
+) -> Iterator[tuple[Cut, float]]:
+    """Cuts of different orbits as long as there is budget left, each with what is known by then.
+
+    Parameters
+    ----------
+    most : no more cuts than this.
+    known_us : what is known when the first has its turn; others may prove more meanwhile.
+    """
+    for cut in one_of_each_orbit(instance, cuts)[:most]:
+        if not budget.remaining_s():
+            return
+        yield cut, max(known_us, instance.bound_us)
+
+
 def looks_alike(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
     """For each rank the least that a symmetry which keeps W and C takes it to, shape (num_ranks,).
 

@@ -44,9 +44,9 @@ from taccl.encoding.bounds.postal import Distances, Layer, held_at_start, neares
 from taccl.encoding.bounds.staged_cut import (
     Entries,
     disjoint_sets,
+    in_turn,
     looks_alike,
     on_reversed_links,
-    one_of_each_orbit,
 )
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
@@ -375,10 +375,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     cuts, budget = node_cuts(instance), budget.at_most(_MOST_S)
     if view.problem.collective.is_reduction:
         cuts = [*cuts, *instance.once(Crossings).cuts]
-    for cut in one_of_each_orbit(instance, cuts)[:_MOST_CUTS]:
-        if not budget.remaining_s():
-            return
-        least_us = max(known_us, instance.bound_us)
+    for cut, least_us in in_turn(instance, cuts, _MOST_CUTS, known_us, budget):
         if instance.once(Entries).may_come_to(cut, least_us):
             yield _stages_bound(view, cut, least_us, budget.share(_SHARE))
 
