@@ -22,7 +22,7 @@ from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute, execute_plan
+from taccl.executed import Execution, execute, execute_plan, wires_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -143,7 +143,9 @@ class Predictor:
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
         self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
-        self._plan_bounds: dict[tuple[bool, bool], Proof] = {}
+        # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
+        self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
+        self._wires: dict[tuple[str, float], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -254,8 +256,11 @@ class Predictor:
 
     def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
         if not isinstance(program, ExecutionPlan):
-            return execute(program, problem, 1, Protocol(way.protocol))
-        kind = (program.moves_packets, moves_only_packets(program))  # the bound is for any chunks
+            asked = way.protocol, problem.size_bytes
+            if asked not in self._wires:
+                self._wires[asked] = wires_bound(problem, way.protocol)
+            return execute(program, problem, 1, Protocol(way.protocol), self._wires[asked])
+        kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
         return run
