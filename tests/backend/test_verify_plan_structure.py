@@ -187,6 +187,8 @@ def test_what_is_wrong_with_ranks_channels_and_sizes(name: str, places: Places, 
         ({"g0.b0.o8.src_buff.0.size": 2}, "operand-bounds"),
         ({"g0.b0.o2.dst_buff": [remote(0, number=7)], "g0.b0.o2.channel_type": "memory"}, "operand-number"),
         ({"g0.b0.o3.src_buff.0.size": 0, "g0.b0.o3.dst_buff.0.size": 0}, "empty-range"),
+        ({"g0.b0.o2.src_buff": [own(0, 0)]}, "empty-range"),
+        ({"g0.b0.o2.dst_buff": [remote(0)]}, "channel-type"),
         ({"g0.b0.o8.reduce_op": "max"}, "reduce-op"),
         ({"g0.b0.o4": {**ALONE, "semaphore_ids": []}}, None),
         ({"g0.b0.o4": {**ALONE, "semaphore_ids": [0]}}, "overlapping-fields"),
@@ -311,12 +313,31 @@ def test_switch_channels_are_made_in_one_order() -> None:
         (op("glres", [switch(0, 2)], [switch(1, 2)]), "operand-bounds"),
         (op("glres", [{**switch(0), "switch_channel_id": 1}], [switch(1)]), "operand-number"),
         (op("glres", [own(0)], [switch(1)]), "operand-kind"),
+        (op("glres", [switch(0)], [switch(1), {**switch(0), "switch_channel_id": 1}]), "operand-number"),
     ],
 )
 def test_operations_of_switch_channels(operation: Any, rule: str | None) -> None:
     text = changed(ALLREDUCE, {**with_switches(), "g0.b0.o4": operation})
     assert rules(text) == (set() if rule is None else {rule})
     assert "needs-hopper" in rules(text, "warning")
+
+
+def test_a_side_of_a_switch_operation_is_one_range() -> None:
+    """Chunks are those of the first range, the channel is that of the last."""
+    two = {**with_switches(), "g0.b0.channels.1.channel_ids": [0, 0]}
+    for last, expected in ((0, set()), (1, {"operand-number"})):
+        targets = [switch(1), {**switch(0), "switch_channel_id": last}]
+        assert rules(changed(ALLREDUCE, {**two, "g0.b0.o4": op("glres", [switch(0)], targets)})) == expected
+
+
+def test_sums_in_the_switch_have_remainders_too() -> None:
+    """ALLGATHER has no other sums: without them an alignment below 16 is only a warning."""
+    places = {
+        **with_switches(buffer="o"),
+        "buffer_alignment": 8,
+        "g0.b0.o4": op("glres", [switch(0)], [switch(1)]),
+    }
+    assert rules(changed(ALLGATHER, places)) == {"alignment"}
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def lower_within(
     instances: int = 1,
     thread_blocks: ThreadBlocks = "two-way",
     executor: Executor | None = None,
+    takes_turns: bool = False,
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     name: str = "taccl",
@@ -133,6 +134,7 @@ def lower_within(
     limits : within which thread blocks are filled; whether a program has too many of them is not looked at.
     spelling : of the collective.
     protocol : by which the executor's costs of pieces are taken.
+    takes_turns : whether sends of one rank that share a port wait for each other, in the schedule's order.
 
     Raises
     ------
@@ -145,7 +147,7 @@ def lower_within(
     if executor is not None:
         local = LocalWork(executor, protocol, cut.problem.chunk_mb * MB, schedule.makespan_us, instances)
     plan = _plan(cut, instance, False, thread_blocks == "one-way", local)
-    ranks, in_place = assemble(replace(plan, takes_turns=False), sizes, limits)
+    ranks, in_place = assemble(replace(plan, takes_turns=takes_turns), sizes, limits)
     return Program(
         name=name,
         collective=spelling,

@@ -26,6 +26,7 @@ from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources
 from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
 from taccl.backend.lower_plan.together import find_puts_together
+from taccl.backend.lower_plan.turns import find_awaited
 from taccl.backend.plan import Channel, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer, Op
 
@@ -54,6 +55,11 @@ class Translation:
         self.last_knowledge = self._last_knowledge()
         self.landing_in: dict[tuple[int, Place], list[int]] = {}
         self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
+        #: puts through ports that others take their turns after
+        self.awaited = find_awaited(
+            steps,
+            [each for each in steps.messages if self.resources.kind(each.src, each.dst) is Channel.PORT],
+        )
         for each in steps.messages:
             self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
             if each.send in pulls:
@@ -382,7 +388,7 @@ class Translation:
     def _stays(self, node: Node, message: Message, taken: Place) -> bool:
         """Whether what goes through a port is left as it is until a later put of the channel is complete."""
         own_scratch = self.steps.program.ranks[node.rank].scratch_chunks
-        if message.send == self.last_on[message.connection]:
+        if message.send == self.last_on[message.connection] or message.send in self.awaited:
             return False
         if taken.buffer is Buffer.SCRATCH and taken.index >= own_scratch:
             return False

@@ -36,6 +36,7 @@ def lower_to_plan(
     most_operations: int | None = None,
     pulls: bool = False,
     sums_at_once: bool = True,
+    takes_turns: bool = False,
 ) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
@@ -48,6 +49,7 @@ def lower_to_plan(
     most_operations : of all ranks together; None: however many.
     pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
     sums_at_once : whether what is there as soon is added in one pass.
+    takes_turns : whether what a rank sends through one port goes in the schedule's order; else at once.
 
     Raises
     ------
@@ -67,6 +69,7 @@ def lower_to_plan(
             instances=instances,
             thread_blocks=options.thread_blocks,
             executor=None if pulls else options.executor,  # a sum that is pulled is where its message comes
+            takes_turns=takes_turns,
             min_bytes=sizes.min_bytes,
             max_bytes=sizes.max_bytes,
             name=options.name,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from taccl import units
@@ -21,10 +22,10 @@ from taccl.backend.verify_plan import verify_plan_document
 from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
 from taccl.collective import Collective
-from taccl.errors import CollectiveError
+from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.schedule import TOLERANCE_US, Schedule
 
 #: What the first key of a saved schedule says; it is JSON, too.
 _SCHEDULE = b'"taccl-schedule"'
@@ -55,29 +56,41 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
     plan = lower_to_plan(schedule, options, MOST_ACTS)
-    network = options.network
-    if network is not None and network.executor is not None and not plan.moves_packets:
-        plans = [plan, lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
-        if any(
-            _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
-        ):
-            plans.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
-        plan = _fastest(plans, network, schedule.problem.size_bytes)
+    if options.network is not None:
+        plan = min(_timed(plan, schedule, options, options.network), key=lambda each: each[0])[1]
     return [Lowered(plan, (NEWEST.name,))]
 
 
-def _fastest(plans: Sequence[ExecutionPlan], network: LogicalTopology, size_bytes: int) -> ExecutionPlan:
-    """Of plans of one schedule; of equals the first.
+def _timed(
+    plan: ExecutionPlan, schedule: Schedule, options: LoweringOptions, network: LogicalTopology
+) -> Iterator[tuple[float, ExecutionPlan]]:
+    """A plan and others of its schedule that may be faster, each with its time; of equals the first is best.
 
     What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
-    take fewer passes, but begin when the last of what they add is there.
+    take fewer passes, but begin when the last of what they add is there. Sends that take turns at a rank's
+    ports come in the schedule's order, but go when others are done, and not beside them; they can bring back
+    what a plan lost against its schedule.
     """
-    first, *others = plans
-    others = [each for each in others if each.ranks != first.ranks]
-    if not others:
-        return first
-    chunk_mb = size_bytes / units.MB / message_chunks(first)
-    return min((first, *others), key=lambda plan: simulate_plan(plan, network, chunk_mb).time_us)
+    chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
+
+    def time_of(made: ExecutionPlan) -> float:
+        return simulate_plan(made, network, chunk_mb).time_us
+
+    time_us = time_of(plan)
+    yield time_us, plan
+    launch_us = 0.0
+    if network.executor is not None and not plan.moves_packets:
+        launch_us = network.executor.costs_of(options.protocol).launch_us
+        others = [lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
+        if any(
+            _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
+        ):
+            others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
+        yield from ((time_of(each), each) for each in others if each.ranks != plan.ranks)
+    if not plan.moves_packets and time_us > launch_us + schedule.makespan_us + TOLERANCE_US:
+        with suppress(ProgramLimitError):  # it takes more operations
+            other = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True)
+            yield time_of(other), other
 
 
 def _is_sum_at_once(operation: Operation) -> bool:

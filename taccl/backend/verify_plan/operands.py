@@ -195,6 +195,41 @@ def _ranges_are_inside_their_buffers(subject: Subject) -> None:
                 subject.operation(at, "operand-size", message, "give all ranges one size", severity="warning")
 
 
+def _what_no_kernel_looks_at_can_be_loaded(subject: Subject) -> None:
+    """The loader cuts every range that it finds, and looks up every remote buffer, before anything runs."""
+    for at in subject.operations():
+        operation = at.operation
+        looked_at = {(key, place) for key, place, *_ in ranges(operation)}
+        for key, row in (("src_buff", operation.sources), ("dst_buff", operation.targets)):
+            for place, each in enumerate(row):
+                if (key, place) in looked_at:
+                    continue
+                where, hint = f"{key}[{place}]", "remove what it does not need"
+                if each.size < 1:
+                    message = f"has a range of {each.size} chunks as {where}; cutting it divides by zero"
+                    subject.operation(at, "empty-range", message, hint, refusal="load", fatal=True)
+                elif each.remote is not None and operation.channel not in (Channel.MEMORY, Channel.PORT):
+                    message = f"names a peer's memory as {where} without channel_type, and so is refused"
+                    subject.operation(at, "channel-type", message, hint, refusal="load", fatal=True)
+
+
+def _switch_channels_are_those_of_the_range_that_counts(subject: Subject) -> None:
+    """The first range of a side says which chunks, and the last one through which switch channel."""
+    for at in subject.operations():
+        signature = signature_of(at.operation)
+        for key, row, shape in (
+            ("src_buff", at.operation.sources, signature.sources),
+            ("dst_buff", at.operation.targets, signature.targets),
+        ):
+            named = [each.switch for each in row if each.switch is not None]
+            if set(shape.first) & SWITCH_OPERANDS and named and named[-1] != row[0].switch:
+                message = (
+                    f"names switch channel {row[0].switch} first and {named[-1]} last in {key}: the runtime "
+                    "takes the chunks of the first and the channel of the last"
+                )
+                subject.operation(at, "operand-number", message, "list one range there", fatal=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What a range is of: a buffer of one rank, or of all members of a switch channel."""
@@ -266,5 +301,7 @@ OPERAND_RULES: tuple[Rule, ...] = (
     _operands_are_complete_and_of_their_kinds,
     _numbers_lead_somewhere,
     _ranges_are_inside_their_buffers,
+    _what_no_kernel_looks_at_can_be_loaded,
+    _switch_channels_are_those_of_the_range_that_counts,
     _packets_lie_in_scratch,
 )

@@ -137,7 +137,12 @@ def signature_of(operation: Operation) -> Signature:
 SYNCHRONIZING = frozenset({OpName.SIGNAL, OpName.RELAXED_SIGNAL, OpName.WAIT, OpName.RELAXED_WAIT})
 WAITING = frozenset({OpName.WAIT, OpName.RELAXED_WAIT})
 #: Those that sum 16 bytes at a time, with a remainder.
-SUMMING = frozenset({OpName.REDUCE, OpName.REDUCE_SEND, OpName.READ_REDUCE, OpName.READ_REDUCE_SEND})
+SUMMING = frozenset(
+    {
+        *(OpName.REDUCE, OpName.REDUCE_SEND, OpName.READ_REDUCE, OpName.READ_REDUCE_SEND),
+        OpName.SWITCH_REDUCE_STORE,
+    }
+)
 PUTTING = frozenset({OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH})
 #: Those of which a lane puts each target through a channel of its own, with ports.
 LANES = frozenset({*PUTTING, OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS})
