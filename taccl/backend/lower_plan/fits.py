@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
+from taccl.backend.target import FEWER_CHUNKS
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.problem import Problem
 from taccl.units import format_size
@@ -30,7 +31,6 @@ UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
 MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
-_FEWER = "fewer chunks"
 _NO_FILE = "a schedule of fewer transfers, or --no-xml for the schedule alone"
 
 
@@ -74,7 +74,7 @@ def check_plan_fits(
         raise ProgramLimitError(
             f"the plan is too large for MSCCL++{f'; with {many} it would fit' if fit else ''}",
             findings=findings[:_FINDINGS],
-            hint=f"--instances {fit}" if fit else _FEWER if chunks > 1 else _NO_FILE,
+            hint=f"--instances {fit}" if fit else FEWER_CHUNKS if chunks > 1 else _NO_FILE,
         )
 
 
