@@ -12,7 +12,7 @@ from math import lcm
 from pathlib import Path
 
 from taccl.arguments import file_path, is_whole, shown
-from taccl.backend.lower_plan.fits import checked_window, message_chunks
+from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
 from taccl.backend.targets import target_of_file
@@ -147,7 +147,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     except TacclError as fault:
         fault.path = str(path)
         raise
-    unit = lcm(16, plan.alignment) * message_chunks(plan)
+    unit = lcm(UNIT_BYTES, plan.alignment) * message_chunks(plan)
     return DeployedPlan(
         path=path,
         content=content,

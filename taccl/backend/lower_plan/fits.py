@@ -63,7 +63,7 @@ def check_plan_fits(
     """
     most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
     findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks, parts)]
-    operations = _operations(plan) * parts
+    operations = plan.num_operations * parts
     if most_operations is not None and operations > most_operations:
         findings.insert(
             0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified"
@@ -78,10 +78,6 @@ def check_plan_fits(
         )
 
 
-def _operations(plan: ExecutionPlan) -> int:
-    return sum(len(block.operations) for rank in plan.ranks for block in rank.blocks)
-
-
 def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_blocks: int) -> int:
     """Each takes as many blocks, operations and port channels as one does alone; 0: not even one fits."""
     if any(True for rank in alone.ranks for _ in _findings(rank, most_blocks)):
@@ -89,7 +85,7 @@ def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_
     limits = [(most_blocks, max(len(rank.blocks) for rank in alone.ranks))]
     limits.append((MAX_PORT_CHANNELS, max(len(rank.peers_of(Channel.PORT)) for rank in alone.ranks)))
     if most_operations is not None:
-        limits.append((most_operations, _operations(alone)))
+        limits.append((most_operations, alone.num_operations))
     return min(limit // count for limit, count in limits if count)
 
 
