@@ -130,16 +130,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     document = parse_plan_document(content, str(path))
     report = verify_plan_document(document, root=root)
     if not report.ok:
-        more = len(report.errors) - _FINDINGS
-        raise VerificationError(
-            "the plan is wrong, so it is not deployed",
-            path=path,
-            findings=[
-                *(str(error) for error in report.errors[:_FINDINGS]),
-                *([f"and {more} more"] if more > 0 else []),
-            ],
-            hint="taccl verify says all that is wrong",
-        )
+        raise _is_wrong(path, report)
     plan = document.plan
     try:
         window = checked_window(plan)
@@ -159,6 +150,19 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
         min_bytes=-(-window.min_bytes // unit) * unit,
         max_bytes=window.max_bytes // unit * unit,
         unit_bytes=unit,
+    )
+
+
+def _is_wrong(path: Path, report: Report) -> VerificationError:
+    more = len(report.errors) - _FINDINGS
+    return VerificationError(
+        "the plan is wrong, so it is not deployed",
+        path=path,
+        findings=[
+            *(str(error) for error in report.errors[:_FINDINGS]),
+            *([f"and {more} more"] if more > 0 else []),
+        ],
+        hint="taccl verify says all that is wrong",
     )
 
 
