@@ -25,6 +25,7 @@ from plan_steps import (
     STORE,
     STORE_PACKET,
     WAIT,
+    Steps,
 )
 
 #: For parts of a function that is machine code: written into it, without counting references, they take no
@@ -38,36 +39,12 @@ GOES_ON, WAITS = -1, -2
 _TO_WRITE, _TO_COMPARE, _THROUGH, _TO_START = range(4)
 
 
-class Fixed(NamedTuple):
-    """What is the same in all runs: the columns of `plan_steps.Steps`, and what goes in and has to come out.
-
-    Parameters
-    ----------
-    given : shape (calls, words of all inputs).
-    wanted : shape (alternatives, calls, words of all outputs).
-    """
-
-    steps: np.ndarray
-    starts: np.ndarray
-    block: np.ndarray
-    rank_threads: np.ndarray
-    block_rank: np.ndarray
-    block_threads: np.ndarray
-    transfers: np.ndarray
-    port_rank: np.ndarray
-    inputs: np.ndarray
-    outputs: np.ndarray
-    semaphores: np.ndarray
-    in_place: bool
-    given: np.ndarray
-    wanted: np.ndarray
-
-
 class State(NamedTuple):
-    """A run while it happens.
+    """A run while it happens, of fixed steps.
 
     Parameters
     ----------
+    given : shape (calls, words of all inputs). wanted : shape (alternatives, calls, words of all outputs).
     wakes : one number: how often something happened that others may wait for.
     memory : all words. owned : what hosts wrote, which nobody else may change before the kernel starts.
     counter, awaited : per end of a channel the signals that came, and those that were waited for.
@@ -82,6 +59,8 @@ class State(NamedTuple):
     bad : of each alternative whether an output was another.
     """
 
+    given: np.ndarray
+    wanted: np.ndarray
     wakes: np.ndarray
     memory: np.ndarray
     owned: np.ndarray
@@ -109,8 +88,8 @@ class State(NamedTuple):
     bad: np.ndarray
 
 
-def state_of(fixed: Fixed, words: int, num_ends: int, most_pushes: int) -> State:
-    """A state in which nothing has happened; `words` of memory, and at most so many pushes into each port."""
+def state_of(fixed: Steps, given: np.ndarray, wanted: np.ndarray, most_pushes: int) -> State:
+    """A state in which nothing has happened, with room for so many pushes into each port."""
     ranks, ports, threads = len(fixed.inputs), len(fixed.port_rank), len(fixed.starts) - 1
     blocks = len(fixed.block_rank)
     longest = int(fixed.transfers[:, 4].max(initial=1))
@@ -119,11 +98,13 @@ def state_of(fixed: Fixed, words: int, num_ends: int, most_pushes: int) -> State
         return np.zeros(shape, dtype=np.int64)
 
     return State(
+        given=given,
+        wanted=wanted,
         wakes=zeros(1),
-        memory=zeros(words + 1),
-        owned=zeros(words + 1),
-        counter=zeros(num_ends + 1),
-        awaited=zeros(num_ends + 1),
+        memory=zeros(fixed.words + 1),
+        owned=zeros(fixed.words + 1),
+        counter=zeros(fixed.ends + 1),
+        awaited=zeros(fixed.ends + 1),
         semaphores=zeros(len(fixed.semaphores) + 1),
         arrived=zeros(ranks * BARRIERS),
         left=zeros(ranks * BARRIERS),
@@ -143,7 +124,7 @@ def state_of(fixed: Fixed, words: int, num_ends: int, most_pushes: int) -> State
         done=zeros(ports),
         read=zeros(ports, most_pushes),
         written=zeros(ports),
-        bad=np.zeros(len(fixed.wanted), dtype=np.bool_),
+        bad=np.zeros(len(wanted), dtype=np.bool_),
     )
 
 
@@ -198,7 +179,7 @@ def host_acts(fixed, state, rank):
     if state.bad.all():
         return WRONG
     state.call[rank] += 1
-    state.phase[rank] = _TO_WRITE if state.call[rank] < len(fixed.given) else _THROUGH
+    state.phase[rank] = _TO_WRITE if state.call[rank] < len(state.given) else _THROUGH
     for other in range(len(fixed.inputs)):
         if state.phase[other] != _THROUGH:
             return GOES_ON
@@ -228,7 +209,7 @@ def _write_buffers(fixed, state, rank):
         state.memory[first + k] = np.random.randint(-(2**60), 2**60)
     in_first, in_words = fixed.inputs[rank, 0], fixed.inputs[rank, 1]
     for k in range(in_words):
-        state.memory[in_first + k] = fixed.given[state.call[rank], rank * in_words + k]
+        state.memory[in_first + k] = state.given[state.call[rank], rank * in_words + k]
     for k in range(words):
         state.owned[first + k] = state.memory[first + k]
     for k in range(in_words):
@@ -254,13 +235,13 @@ def _compare(fixed, state, rank):
         before += fixed.outputs[other, 1]
     first, words = fixed.outputs[rank, 0], fixed.outputs[rank, 1]
     for k in range(words):
-        for a in range(len(fixed.wanted)):
-            if state.memory[first + k] != fixed.wanted[a, call, before + k]:
+        for a in range(len(state.wanted)):
+            if state.memory[first + k] != state.wanted[a, call, before + k]:
                 state.bad[a] = True
     if not fixed.in_place:
         first, words = fixed.inputs[rank, 0], fixed.inputs[rank, 1]
         for k in range(words):
-            if state.memory[first + k] != fixed.given[call, rank * words + k]:
+            if state.memory[first + k] != state.given[call, rank * words + k]:
                 state.bad[:] = True
 
 

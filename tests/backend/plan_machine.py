@@ -17,7 +17,6 @@ from plan_agents import (
     HANGS,
     RIGHT,
     WAITS,
-    Fixed,
     begin_again,
     beside,
     host_acts,
@@ -64,25 +63,8 @@ class Machine:
 
     def runs(self, number: int, seed: int, run=None) -> tuple[str, int]:
         """The first outcome of so many runs that is not right, and which run that was; else `right`, -1."""
-        s = self.steps
-        fixed = Fixed(
-            s.steps,
-            s.starts,
-            s.block,
-            s.rank_threads,
-            s.block_rank,
-            s.block_threads,
-            s.transfers,
-            s.port_rank,
-            s.inputs,
-            s.outputs,
-            s.semaphores,
-            s.in_place,
-            self.given,
-            self.wanted,
-        )
-        state = state_of(fixed, s.words, s.ends, max(1, self.most_pushes))
-        outcome, which = (run or run_many)(fixed, state, Orders.of(fixed), number, seed)
+        state = state_of(self.steps, self.given, self.wanted, max(1, self.most_pushes))
+        outcome, which = (run or run_many)(self.steps, state, Orders.of(self.steps), number, seed)
         return _WORDS[outcome], which
 
 
@@ -131,7 +113,7 @@ class Orders(NamedTuple):
     of_block: np.ndarray
 
     @staticmethod
-    def of(fixed: Fixed) -> "Orders":
+    def of(fixed: Steps) -> "Orders":
         """None drawn yet."""
         ranks, blocks = len(fixed.inputs), len(fixed.block_rank)
         agents = ranks + len(fixed.port_rank) + len(fixed.starts) - 1
@@ -152,7 +134,7 @@ def run_many(fixed, state, orders, number, seed):
     for run in range(number):
         begin_again(fixed, state)
         _draw_paces(fixed, orders)
-        _draw_frosts(fixed, orders, state.queue.shape[1])
+        _draw_frosts(fixed, state, orders)
         outcome = GOES_ON
         while outcome == GOES_ON:
             agent = _whose_turn(orders, state.wakes[0])
@@ -189,9 +171,9 @@ def _slow_or_not(kind):
 
 
 @beside
-def _draw_frosts(fixed, orders, most_pushes):
+def _draw_frosts(fixed, state, orders):
     """After how many acts some agents freeze, until nobody else can go on."""
-    ranks, ports, calls = len(fixed.inputs), len(fixed.port_rank), len(fixed.given)
+    ranks, ports, calls = len(fixed.inputs), len(fixed.port_rank), len(state.given)
     orders.acted[:] = 0
     orders.asleep[:] = -1
     orders.stops[:] = _NEVER
@@ -200,7 +182,7 @@ def _draw_frosts(fixed, orders, most_pushes):
         if agent < ranks:
             acts = 2 * calls
         elif agent < ranks + ports:
-            acts = 4 * most_pushes + 1
+            acts = 4 * state.queue.shape[1] + 1
         else:
             thread = agent - ranks - ports
             acts = calls * (fixed.starts[thread + 1] - fixed.starts[thread]) + 1

@@ -7,6 +7,7 @@ range, and the k-th channel of every operation. What is right, and in what order
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from plan_layout import (
@@ -31,8 +32,7 @@ LOAD_PACKET, ADD_PACKET, STORE_PACKET, AWAIT_PACKET, PUSH, PUSH_SIGNAL, FLUSH = 
 BARRIERS = 16
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """All threads of all ranks, one call long.
 
     Parameters
