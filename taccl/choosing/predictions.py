@@ -40,7 +40,6 @@ _EVENTS = 64
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
 
-
 #: So begins what is said of a way that was left alone.
 NOT_TRIED = "not tried"
 
@@ -141,7 +140,7 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
+        self._too_large: dict[tuple[Schedule, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
         # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
         self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
@@ -171,7 +170,7 @@ class Predictor:
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
                 continue
-            larger = self._too_large.get((id(schedule), way.thread_blocks))
+            larger = self._too_large.get((schedule, way.thread_blocks))
             if larger is not None and way.instances >= larger.instances:  # whatever the protocol
                 self.reasons.setdefault(way, self.reasons[larger])
                 self._leave_out(schedule, ways[place:])
@@ -247,7 +246,7 @@ class Predictor:
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault((id(schedule), way.thread_blocks), way)
+                self._too_large.setdefault((schedule, way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(map(_blocks, programs))
@@ -290,7 +289,7 @@ def _blocks(program: Program | ExecutionPlan) -> int:
 def _work(program: Program | ExecutionPlan) -> int:
     """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
     if isinstance(program, ExecutionPlan):
-        return _EVENTS * sum(len(block.operations) for rank in program.ranks for block in rank.blocks)
+        return _EVENTS * program.num_operations
     return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
 
 
