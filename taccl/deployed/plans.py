@@ -175,7 +175,7 @@ def _places(report: Report) -> Iterator[bool]:
 
 
 def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
-    """As asked, else as its channels tell: memory channels join the ranks of a node.
+    """As asked, else as the plan tells: whoever touches memory of others is on a node with them.
 
     Raises
     ------
@@ -200,10 +200,11 @@ def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
 
 
 def _joined_by_memory(plan: ExecutionPlan) -> list[list[int]]:
-    """Groups of ranks that memory and switch channels join, each in rank order."""
+    """Groups of ranks that memory and switch channels join, or memory without signals, each in rank order."""
     group_of = list(range(plan.num_ranks))
     for rank in plan.ranks:
         peers = set(rank.peers_of(Channel.MEMORY))
+        peers |= {each.rank for each in rank.remote_buffers if Channel.MEMORY in each.access}
         peers |= {peer for row in rank.channels for members in row.groups for peer in members}
         for peer in peers:
             old, new = sorted((group_of[rank.rank], group_of[peer]), reverse=True)

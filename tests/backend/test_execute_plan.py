@@ -10,7 +10,9 @@ from plan_mutations import without
 
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute_plan.call import make_plan_call
 from taccl.backend.execute_plan.operands import lanes_of
+from taccl.backend.execute_plan.run import planned
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import (
     BlockChannels,
@@ -28,8 +30,10 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
+from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
-from tests.backend.plan_examples import packet_ports
+from tests.backend import plan_examples as examples
+from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports
 from tests.backend.plans import DATA, SHARED
 
 PLANS = sorted(DATA.glob("*.json"))
@@ -328,7 +332,38 @@ def test_buffers_that_are_not_those_of_the_collective_are_refused() -> None:
         execute_plan(replace(plan, ranks=(replace(plan.ranks[0], output_chunks=8),)))
 
 
+def test_scratch_that_plans_share_has_room_for_64_mb_of_payload() -> None:
+    plan = replace(alone(copy()), reuse_resources=True)
+    with pytest.raises(CollectiveError, match="reuse_resources there are 67108864"):
+        execute_plan(plan, size_bytes=2**26 + 64)
+
+
+def test_what_has_been_sent_is_told_of_all_turns_of_a_pipeline() -> None:
+    plan = plan_of("napkin-relay_3")
+    wait, put, keep = plan.ranks[0].blocks[0].operations
+    piped = Operation(OpName.PIPELINE, turns=Turns(16, 1), inner=(put,))
+    call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), size_bytes=64)
+    assert planned(replace(call, calls=1)) == 4 + 1
+    assert planned(replace(call, calls=3)) == 3 * (4 + 1)
+
+
 def test_it_ends_when_its_time_is_over() -> None:
     clock = iter(range(10**6))
     with pytest.raises(VerificationError, match="not at an end after"):
         execute_plan(plan_of("napkin-relay_3"), deadline=Deadline(50, lambda: float(next(clock))))
+
+
+def test_ranks_of_sendrecv_may_be_in_groups() -> None:
+    """Four that send in pairs; those that keep their own are in no group."""
+
+    def pairs(text: str, ranks: int) -> ExecutionPlan:
+        rows = [
+            examples.rank(r, (1, 1, 0), [Lines(text, (0,))], memory=(r ^ 1,), remotes=((r ^ 1, "o", "m"),))
+            for r in range(ranks)
+        ]
+        return examples.plan("sendrecv", rows)
+
+    swap = pairs(HANDSHAKE + "put m i0 > R0:0\n" + CLOSE, 4)
+    assert execute_plan(swap, size_bytes=64).verdict == "right"
+    assert verify_plan(swap).ok
+    assert execute_plan(pairs("copy i0 > o0", 4), size_bytes=64).verdict == "wrong"
