@@ -183,6 +183,12 @@ class Translation:
             return False
         users = {*self.landings.users(message.dst, place), *self.landing_in.get((message.dst, place), ())}
         users |= {self.pulls[each] for each in users if each in self.pulls}
+        # A push is done before its bytes have left; the last one of a channel is not.
+        users |= {
+            self.last_on[self.steps.sent[each].connection]
+            for each in users
+            if each in self.steps.sent and self._is_port(self.steps.nodes[each])
+        }
         return all(self._is_done_at_end(message.src, self.steps.nodes[each]) for each in users)
 
     def _is_done_at_end(self, rank: int, node: Node) -> bool:
