@@ -22,7 +22,7 @@ from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute, execute_plan
+from taccl.executed import Execution, execute, execute_plan, packets_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -41,6 +41,8 @@ _EVENTS = 64
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
 
 
+#: What plans move that are made of packets: packets, and nothing else.
+_PACKETS = (True, True)
 #: So begins what is said of a way that was left alone.
 NOT_TRIED = "not tried"
 
@@ -165,6 +167,10 @@ class Predictor:
         """Ways that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
+        if reason := self._beaten(schedule, ways[0]):
+            self.reasons.setdefault(ways[0], reason)
+            self.left_out.update(ways[1:])
+            return
         for place, way in enumerate(ways):
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
@@ -221,6 +227,17 @@ class Predictor:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
 
+    def _beaten(self, schedule: Schedule, way: Way) -> str:
+        """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
+        if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
+            return ""
+        if _PACKETS not in self._plan_bounds:
+            self._plan_bounds[_PACKETS] = packets_bound(_as_cut(schedule.problem, self._network, 1))
+        at_best_us, best = self._plan_bounds[_PACKETS].value_us, min(self.predictions, key=_time_of)
+        if at_best_us <= best.time_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
+
     def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
         return budget.remaining_s() > self._s_each * len(schedule) * way.instances
 
@@ -259,6 +276,10 @@ class Predictor:
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
         return run
+
+
+def _time_of(prediction: Prediction) -> float:
+    return prediction.time_us
 
 
 def most_connections(schedule: Schedule) -> int:

@@ -22,6 +22,7 @@ from taccl.backend.verify_plan import verify_plan_document
 from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
 from taccl.collective import Collective
+from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
@@ -56,6 +57,7 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
     check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
 
 
+@collector_at_rest()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
     plan = lower_to_plan(schedule, options, MOST_ACTS)
     if options.network is not None:

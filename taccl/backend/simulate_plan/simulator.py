@@ -14,6 +14,7 @@ from taccl.backend.simulate_plan.block import Block
 from taccl.backend.simulate_plan.record import Acts, Moves
 from taccl.backend.simulate_plan.run import Run
 from taccl.collective import IntArray
+from taccl.collector import collector_at_rest
 from taccl.errors import VerificationError
 from taccl.network import FloatArray, LogicalTopology
 from taccl.units import MB
@@ -57,6 +58,7 @@ class PlanSimulation:
         return f"PlanSimulation({self.plan.name}, {len(self.rank)} operations, {self.time_us:.2f} us)"
 
 
+@collector_at_rest()
 def simulate_plan(
     plan: ExecutionPlan,
     topology: LogicalTopology,
