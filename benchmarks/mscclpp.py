@@ -334,8 +334,8 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
         f"Each row is one search of {seconds} s, so these are not the best schedules that can be had. "
         "*schedule*: by the costs of links alone. *plan*: the one that was chosen, simulated with the "
         "machine's costs (docs/simulate.md). *as XML*: the same schedule lowered to MSCCL-XML, with that "
-        f"runtime's costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under whatever "
-        "moves these chunks so; bound / plan is the share of it that the plan reaches."
+        f"runtime's costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under "
+        "whatever moves these chunks so; bound / plan is the share of it that the plan reaches."
     )
     body = "\n\n".join(
         (

@@ -215,8 +215,11 @@ def test_pieces_instances_and_nodes_make_no_plan_wrong(
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
+    ways = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
     try:
-        plan = lower_to_plan(schedule, options(instances=instances, executor=executor, protocol=protocol))
+        plan = lower_to_plan(
+            schedule, options(instances=instances, executor=executor, protocol=protocol), **ways
+        )
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
         assert "multiples" in str(fault)

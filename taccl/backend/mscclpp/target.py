@@ -73,28 +73,48 @@ def _timed(
     What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
     take fewer passes, but begin when the last of what they add is there. Sends that take turns at a rank's
     ports come in the schedule's order, but go when others are done, and not beside them; they can bring back
-    what a plan lost against its schedule.
+    what a plan lost against its schedule. So can messages that wait for no peer's start, but are copied.
     """
     chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
 
-    def time_of(made: ExecutionPlan) -> float:
-        return simulate_plan(made, network, chunk_mb).time_us
+    def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
+        return simulate_plan(made, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us, made
 
-    time_us = time_of(plan)
-    yield time_us, plan
+    best = timed(plan)
+    yield best
+    if plan.moves_packets:
+        return
     launch_us = 0.0
-    if network.executor is not None and not plan.moves_packets:
+    if network.executor is not None:
         launch_us = network.executor.costs_of(options.protocol).launch_us
         others = [lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
         if any(
             _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
         ):
             others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
-        yield from ((time_of(each), each) for each in others if each.ranks != plan.ranks)
-    if not plan.moves_packets and time_us > _MUCH_SLOWER * (launch_us + schedule.makespan_us):
+        yield from (timed(each) for each in others if each.ranks != plan.ranks)
+    at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
+    takes_turns = False
+    if best[0] > at_least_us:
         with suppress(ProgramLimitError):  # it takes more operations
-            other = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True)
-            yield time_of(other), other
+            in_turns = timed(lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True))
+            yield in_turns
+            takes_turns = in_turns[0] < best[0]
+            best = in_turns if takes_turns else best
+    if best[0] > at_least_us and best[0] - float(network.alpha_us.max()) < best[0] / _MUCH_SLOWER:
+        with suppress(ProgramLimitError):
+            apart = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=takes_turns, lands_apart=True)
+            if timed(apart, _copy_us_per_mb(network))[0] < timed(best[1], _copy_us_per_mb(network))[0]:
+                yield timed(apart)
+
+
+def _copy_us_per_mb(network: LogicalTopology) -> float:
+    """What a copy is taken for where the machine does not say: it goes as fast as over its fastest link.
+
+    Only where plans with and without a copy are compared: else copies that cost nothing would be made of any
+    size.
+    """
+    return min(network.beta_us_per_mb.tolist(), default=0.0)
 
 
 def _is_sum_at_once(operation: Operation) -> bool:

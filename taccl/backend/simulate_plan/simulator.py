@@ -66,6 +66,7 @@ def simulate_plan(
     *,
     proxy_us: float = 0.0,
     links_only: bool = False,
+    copy_us_per_mb: float = 0.0,
 ) -> PlanSimulation:
     """Run one call of a plan on a network.
 
@@ -75,6 +76,7 @@ def simulate_plan(
     chunk_mb : MB of a chunk of the plan.
     proxy_us : what the proxy of a rank takes for each push into a port channel, one after another.
     links_only : whether to leave out what the machine says of its executor.
+    copy_us_per_mb : what a copy at home takes where the executor is not known.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def simulate_plan(
     costs = None if executor is None else executor.costs_of(protocol)
     if executor is not None:
         _check_blocks(plan, executor.thread_blocks)
-    run = Run(plan, topology, chunk_mb * MB, costs, proxy_us)
+    run = Run(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
     blocks = [
         Block(run, rank, number) for rank, each in enumerate(plan.ranks) for number in range(len(each.blocks))
     ]
