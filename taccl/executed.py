@@ -154,9 +154,18 @@ def plan_bound(problem: Problem, plan: ExecutionPlan, *, links_only: bool = Fals
     ------
     TopologyError : the machine's executor does not know the protocol.
     """
+    return _plan_bound(problem, plan.moves_packets, moves_only_packets(plan), links_only)
+
+
+def packets_bound(problem: Problem) -> Proof:
+    """The same of plans that move packets and nothing else, before there is one. Raises what that does."""
+    return _plan_bound(problem, True, True)
+
+
+def _plan_bound(problem: Problem, packets: bool, packets_only: bool, links_only: bool = False) -> Proof:
     executor = None if links_only else problem.topology.executor
-    costs = None if executor is None else executor.costs_of("LL" if plan.moves_packets else "Simple")
-    wires = _fluid_wires(problem, 2.0 if moves_only_packets(plan) else 1.0)
+    costs = None if executor is None else executor.costs_of("LL" if packets else "Simple")
+    wires = _fluid_wires(problem, 2.0 if packets_only else 1.0)
     hops = _hops(problem, 0.0 if costs is None else costs.hop_us)
     if costs is not None:
         return _launched(costs, [wires, hops])

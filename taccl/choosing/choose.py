@@ -31,6 +31,8 @@ _ALONE = 0.75
 _MOST_SEARCHES = 4
 #: After the first look, ways that are so much slower than the best are left alone.
 _PROMISING = 1.5
+#: A file of no more transfers is there in a moment: one of each protocol is made, if the time is up or not.
+_SOON = 2_000
 #: Of the schedules that a search hands over, so many are lowered.
 _FEW = 24
 
@@ -199,6 +201,8 @@ class _Rounds(Generic[Stated]):
         predictor, schedules = self._predictor, _distinct(searched)
         if not predictor.predictions:
             predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
+            if self.searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
+                predictor.predict(searched.found.schedule, self._of_others(searched.way), Budget(math.inf))
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(_PREDICT)  # what is best has no file; what is found first may have one
         is_last = (
@@ -216,6 +220,10 @@ class _Rounds(Generic[Stated]):
             if self.interrupted:
                 return
             predictor.predict(schedule, self._worth_it(searched.way, schedule), budget)
+
+    def _of_others(self, way: Way) -> list[Way]:
+        """The same way with other protocols."""
+        return [each for each in self._ways if each == replace(way, protocol=each.protocol) and each != way]
 
     def _worth_it(self, way: Way, schedule: Schedule) -> list[Way]:
         """The ways that are not much slower than the best, those that nothing is known of, and this one.

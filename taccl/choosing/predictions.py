@@ -22,7 +22,7 @@ from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute, execute_plan, wires_bound
+from taccl.executed import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -166,6 +166,10 @@ class Predictor:
         """Ways that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
+        if reason := self._beaten(schedule, ways[0]):
+            self.reasons.setdefault(ways[0], reason)
+            self.left_out.update(ways[1:])
+            return
         for place, way in enumerate(ways):
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
@@ -222,6 +226,19 @@ class Predictor:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
 
+    def _beaten(self, schedule: Schedule, way: Way) -> str:
+        """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
+        if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
+            return ""
+        problem = _as_cut(schedule.problem, self._network, 1)
+        kind = True, True, problem.size_bytes  # packets, and nothing else
+        if kind not in self._plan_bounds:
+            self._plan_bounds[kind] = packets_bound(problem)
+        at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
+        if at_best_us <= best.time_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
+
     def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
         return budget.remaining_s() > self._s_each * len(schedule) * way.instances
 
@@ -263,6 +280,10 @@ class Predictor:
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
         return run
+
+
+def _time_of(prediction: Prediction) -> float:
+    return prediction.time_us
 
 
 def most_connections(schedule: Schedule) -> int:

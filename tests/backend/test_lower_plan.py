@@ -173,8 +173,11 @@ def test_pieces_instances_and_nodes_make_no_plan_wrong(
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
+    ways = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
     try:
-        plan = lower_to_plan(schedule, options(instances=instances, executor=executor, protocol=protocol))
+        plan = lower_to_plan(
+            schedule, options(instances=instances, executor=executor, protocol=protocol), **ways
+        )
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
         assert "multiples" in str(fault)
@@ -234,6 +237,32 @@ def test_sums_are_stored_where_they_are_wanted_and_sent_on_in_one_pass() -> None
 
 def test_scratch_that_peers_are_done_with_at_the_end_of_a_call_needs_no_handshake() -> None:
     assert "rlxwait" not in all_names(lower_to_plan(allreduce(3), options()))
+
+
+def test_scratch_that_a_port_may_still_read_after_a_call_is_not_written_before_the_next_one_began() -> None:
+    through_scratch = program(
+        "broadcast",
+        2,
+        (
+            block(0, 1, -1, step("s", "i0"), step("s", "i1"), step("cpy", "i1", "o1")),
+            block(1, -1, 1, step("r", "o0")),
+        ),
+        (
+            block(0, -1, 0, step("r", "s0", tells=True), step("r", "o1", tells=True)),
+            block(
+                1,
+                2,
+                -1,
+                step("cpy", "s0", "o0", wait=(0, 0)),
+                step("s", "s0", tells=True),  # its bytes leave when they like
+                step("s", "o1", wait=(0, 1)),
+            ),
+            block(2, 0, -1, step("s", "o0", wait=(1, 1))),
+        ),
+        (block(0, -1, 1, step("r", "o0"), step("r", "o1")),),
+        scratch=1,
+    )
+    assert_right(translate(through_scratch, [0, 0, 1]))
 
 
 def test_who_has_heard_of_a_peer_needs_no_handshake_with_it() -> None:
