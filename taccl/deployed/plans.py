@@ -12,7 +12,7 @@ from math import lcm
 from pathlib import Path
 
 from taccl.arguments import file_path, is_whole, shown
-from taccl.backend.lower_plan.fits import checked_window, message_chunks
+from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
 from taccl.backend.targets import target_of_file
@@ -130,16 +130,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     document = parse_plan_document(content, str(path))
     report = verify_plan_document(document, root=root)
     if not report.ok:
-        more = len(report.errors) - _FINDINGS
-        raise VerificationError(
-            "the plan is wrong, so it is not deployed",
-            path=path,
-            findings=[
-                *(str(error) for error in report.errors[:_FINDINGS]),
-                *([f"and {more} more"] if more > 0 else []),
-            ],
-            hint="taccl verify says all that is wrong",
-        )
+        raise _is_wrong(path, report)
     plan = document.plan
     try:
         window = checked_window(plan)
@@ -147,7 +138,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     except TacclError as fault:
         fault.path = str(path)
         raise
-    unit = lcm(16, plan.alignment) * message_chunks(plan)
+    unit = lcm(UNIT_BYTES, plan.alignment) * message_chunks(plan)
     return DeployedPlan(
         path=path,
         content=content,
@@ -159,6 +150,19 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
         min_bytes=-(-window.min_bytes // unit) * unit,
         max_bytes=window.max_bytes // unit * unit,
         unit_bytes=unit,
+    )
+
+
+def _is_wrong(path: Path, report: Report) -> VerificationError:
+    more = len(report.errors) - _FINDINGS
+    return VerificationError(
+        "the plan is wrong, so it is not deployed",
+        path=path,
+        findings=[
+            *(str(error) for error in report.errors[:_FINDINGS]),
+            *([f"and {more} more"] if more > 0 else []),
+        ],
+        hint="taccl verify says all that is wrong",
     )
 
 
