@@ -22,7 +22,7 @@ from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute, execute_plan, packets_bound
+from taccl.executed import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -40,9 +40,6 @@ _EVENTS = 64
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
 
-
-#: What plans move that are made of packets: packets, and nothing else.
-_PACKETS = (True, True)
 #: So begins what is said of a way that was left alone.
 NOT_TRIED = "not tried"
 
@@ -143,9 +140,11 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
+        self._too_large: dict[tuple[Schedule, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
-        self._plan_bounds: dict[tuple[bool, bool], Proof] = {}
+        # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
+        self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
+        self._wires: dict[tuple[str, float], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -175,7 +174,7 @@ class Predictor:
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
                 continue
-            larger = self._too_large.get((id(schedule), way.thread_blocks))
+            larger = self._too_large.get((schedule, way.thread_blocks))
             if larger is not None and way.instances >= larger.instances:  # whatever the protocol
                 self.reasons.setdefault(way, self.reasons[larger])
                 self._leave_out(schedule, ways[place:])
@@ -231,9 +230,10 @@ class Predictor:
         """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
         if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
             return ""
-        if _PACKETS not in self._plan_bounds:
-            self._plan_bounds[_PACKETS] = packets_bound(_as_cut(schedule.problem, self._network, 1))
-        at_best_us, best = self._plan_bounds[_PACKETS].value_us, min(self.predictions, key=_time_of)
+        kind = True, True, schedule.problem.size_bytes
+        if kind not in self._plan_bounds:
+            self._plan_bounds[kind] = packets_bound(_as_cut(schedule.problem, self._network, 1))
+        at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
         if at_best_us <= best.time_us:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
@@ -262,7 +262,7 @@ class Predictor:
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault((id(schedule), way.thread_blocks), way)
+                self._too_large.setdefault((schedule, way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(map(_blocks, programs))
@@ -271,8 +271,11 @@ class Predictor:
 
     def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
         if not isinstance(program, ExecutionPlan):
-            return execute(program, problem, 1, Protocol(way.protocol))
-        kind = (program.moves_packets, moves_only_packets(program))  # the bound is for any chunks
+            asked = way.protocol, problem.size_bytes
+            if asked not in self._wires:
+                self._wires[asked] = wires_bound(problem, way.protocol)
+            return execute(program, problem, 1, Protocol(way.protocol), self._wires[asked])
+        kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
         return run
@@ -306,7 +309,7 @@ def _blocks(program: Program | ExecutionPlan) -> int:
 def _work(program: Program | ExecutionPlan) -> int:
     """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
     if isinstance(program, ExecutionPlan):
-        return _EVENTS * sum(len(block.operations) for rank in program.ranks for block in rank.blocks)
+        return _EVENTS * program.num_operations
     return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
 
 

@@ -135,7 +135,7 @@ def _verify(
 def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> list[str]:
     """Which calls are served, and how mscclpp's own test runs it."""
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
-    unit = 16 * message_chunks(plan)
+    unit = UNIT_BYTES * message_chunks(plan)
     way = "in place" if plan.in_place else "out of place"
     lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
     command = None if path is None else executor_test(plan, path.resolve(), plan.max_bytes)
