@@ -230,9 +230,10 @@ class Predictor:
         """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
         if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
             return ""
-        kind = True, True, schedule.problem.size_bytes
+        problem = _as_cut(schedule.problem, self._network, 1)
+        kind = True, True, problem.size_bytes  # packets, and nothing else
         if kind not in self._plan_bounds:
-            self._plan_bounds[kind] = packets_bound(_as_cut(schedule.problem, self._network, 1))
+            self._plan_bounds[kind] = packets_bound(problem)
         at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
         if at_best_us <= best.time_us:
             return ""
