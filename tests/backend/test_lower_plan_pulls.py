@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan import lower_to_plan
+from taccl.backend.lower_plan.emit import Emitter
 from taccl.backend.lower_plan.places import aliases
 from taccl.backend.lower_plan.pulls import find_pulls
 from taccl.backend.lower_plan.steps import read_steps
-from taccl.backend.plan import ExecutionPlan, Operation
+from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.program import Program
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
@@ -150,3 +151,23 @@ def test_one_block_that_reads_from_several_links_takes_the_time_of_all_that_it_r
     gbps = network.executor.costs_of("Simple").block_gbps
     slow = simulate_plan(pulled(schedule), network, 1.0)
     assert slow.time_us >= 3 * 2**20 / gbps / 1000
+
+
+def test_one_lane_signals_through_a_channel_or_threads_meet_in_between() -> None:
+    made = Emitter()
+    made.signal_all([(Channel.MEMORY, 0), (Channel.MEMORY, 1)])
+    made.acquire(0)
+    made.signal_all([(Channel.MEMORY, 1)])
+    assert [each.name.value for each in made.operations] == ["signal", "sem_acquire", "nop", "signal"]
+
+
+def test_what_a_block_waits_for_at_its_end_is_waited_for_at_once() -> None:
+    made, twice = Emitter(), Emitter()
+    for channel in (0, 1, 2):
+        made.wait(Channel.MEMORY, channel)
+    for channel in (0, 1, 0):
+        twice.wait(Channel.MEMORY, channel)
+    made.finish()
+    twice.finish()
+    assert [each.channels for each in made.operations] == [(0, 1, 2)]
+    assert [each.channels for each in twice.operations] == [(0,), (1,), (0,)]

@@ -39,6 +39,8 @@ class Emitter:
     def wait(self, kind: Channel, channel: int, *, relaxed: bool = False) -> None:
         """Wait for the next signal of a channel."""
         self._wait_for_blocks()
+        if self._changes_lane(_WAITS, [(kind, (channel,))]):
+            self.meet()
         name = OpName.RELAXED_WAIT if relaxed else OpName.WAIT
         self.operations.append(Operation(name, channel=kind, channels=(channel,)))
         self._heard_by_first = True
@@ -46,9 +48,10 @@ class Emitter:
     def wait_for_all(self, ends: Sequence[tuple[Channel, int]]) -> None:
         """Wait for the next signal of several channels."""
         self._wait_for_blocks()
-        if self._took_part(_WAITS, ends):
+        parts = list(_by_operation(ends))
+        if self._changes_lane(_WAITS, parts):
             self.meet()
-        for kind, part in _by_operation(ends):
+        for kind, part in parts:
             self.operations.append(Operation(OpName.WAIT, channel=kind, channels=part))
             self._heard_by_first = True
             self._heard_by_others |= len(part) > 1
@@ -69,7 +72,7 @@ class Emitter:
             self._published()
         parts = list(_by_operation(ends))
         several = any(len(part) > 1 for _, part in parts)
-        if several and (self._heard_by_first or self._took_part(_SIGNALS, ends)):
+        if (several and self._heard_by_first) or self._changes_lane(_SIGNALS, parts):
             self.meet()
         for kind, part in parts:
             self.operations.append(Operation(OpName.SIGNAL, channel=kind, channels=part))
@@ -155,7 +158,8 @@ class Emitter:
         last = list(takewhile(lambda each: each.name is OpName.WAIT, reversed(self.operations)))[::-1]
         ends = [(each.channel, number) for each in last if each.channel for number in each.channels]
         first = len(self.operations) - len(last)
-        if len(set(ends)) == len(ends) and not self._took_part(_WAITS, ends, first):
+        parts = list(_by_operation(ends))
+        if len(set(ends)) == len(ends) and not self._changes_lane(_WAITS, parts, first):
             del self.operations[first:]
             self.wait_for_all(ends)
 
@@ -165,13 +169,24 @@ class Emitter:
         self._read, self._written = [], []
         self._moved = self._heard_by_first = self._heard_by_others = False
 
-    def _took_part(
-        self, names: Collection[OpName], ends: Collection[tuple[Channel, int]], before: int | None = None
+    def _changes_lane(
+        self,
+        names: Collection[OpName],
+        parts: Collection[tuple[Channel, tuple[int, ...]]],
+        before: int | None = None,
     ) -> bool:
-        """Whether channels were in such operations since the threads met: one lane of them takes each."""
+        """Whether another lane did such an operation for one of these channels since the threads met."""
         since = takewhile(lambda each: each.name is not OpName.NOP, reversed(self.operations[:before]))
+        lanes = {
+            (each.channel, number): lane
+            for each in since
+            if each.name in names
+            for lane, number in enumerate(each.channels)
+        }
         return any(
-            (each.channel, number) in ends for each in since if each.name in names for number in each.channels
+            lanes.get((kind, number), lane) != lane
+            for kind, part in parts
+            for lane, number in enumerate(part)
         )
 
     def _published(self) -> None:
