@@ -16,8 +16,10 @@ from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.program import Program
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
+from taccl.backend.targets import find_target
 from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
+from taccl.errors import ProgramLimitError
 from taccl.schedule import Schedule
 from tests.backend.lowered_plans import assert_runs_right, names
 from tests.backend.plan_mutations import without
@@ -176,3 +178,16 @@ def test_what_a_block_waits_for_at_its_end_is_waited_for_at_once() -> None:
     twice.finish()
     assert [each.channels for each in made.operations] == [(0, 1, 2)]
     assert [each.channels for each in twice.operations] == [(0,), (1,), (0,)]
+
+
+def test_where_a_plan_that_pushes_has_too_many_thread_blocks_one_that_pulls_is_made() -> None:
+    made = direct_reducescatter(4)
+    network = replace(made.problem.topology, executor=executor_of(5.0, thread_blocks=4))
+    schedule = replace(made, problem=replace(made.problem, topology=network))
+    options = LoweringOptions(instances=4, executor=network.executor, network=network)
+    with pytest.raises(ProgramLimitError):
+        lower_to_plan(schedule, options)
+    (lowered,) = find_target("mscclpp").lower(schedule, options)
+    assert [len(rank.blocks) for rank in lowered.program.ranks] == [4] * 4
+    with pytest.raises(ProgramLimitError):
+        find_target("mscclpp").lower(schedule, replace(options, instances=8))
