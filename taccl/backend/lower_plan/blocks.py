@@ -6,9 +6,11 @@ It knows steps and where their messages land; collectives, and what a plan has r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from types import MappingProxyType
 
 from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.fits import MAX_OPERANDS
 from taccl.backend.lower_plan.places import (
     ADDING,
     NO_SUMS,
@@ -49,6 +51,13 @@ class Translation:
         """
         self.steps, self.names, self.landings = steps, names, landings
         self.pulls, self.sums, self.apart = pulls, sums, apart
+        first_of: dict[int, int] = {}
+        for each in steps.messages:
+            if each.send in pulls:
+                last = pulls[each.send]
+                first_of[last] = min(each.receive, first_of.get(last, each.receive))
+        #: by first receive, the sum that adds what is pulled there and until itself
+        self.rows = {first: last for last, first in first_of.items()}
         self.resources = Resources(steps, node_of)
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
@@ -212,9 +221,8 @@ class Translation:
         for run in self.runs[mine[0].block] if mine else ():
             self._nodes(run, made)
             ends += [len(made.operations)] * len(run)
-        for node in mine:
-            if node.index in self.asked_back:
-                made.wait(*self._end(self.steps.sent[node.index], node))
+        asked = [(self.steps.sent[node.index], node) for node in mine if node.index in self.asked_back]
+        made.wait_for_all([self._end(each, node) for each, node in asked])
         made.finish()
         self.ends.append(ends)
         return made
@@ -230,11 +238,8 @@ class Translation:
         runs: list[list[Node]] = []
         at = 0
         while at < len(mine):
-            received = self.steps.received.get(mine[at].index)
-            if received is not None and received.send in self.pulls:
-                runs.append([mine[at], *self._run(mine, at + 1)])
-            else:
-                runs.append(self._run(mine, at))
+            last = at + self.rows.get(mine[at].index, mine[at].index) - mine[at].index
+            runs.append([*mine[at:last], *self._run(mine, last)])
             at += len(runs[-1])
         return runs
 
@@ -247,11 +252,15 @@ class Translation:
         taken = [mine[first]]
         if mine[first].index in self.together:
             return list(mine[first : first + len(self.together[mine[first].index])])
+        if mine[first].index in self.pulls:
+            return [*taken, *takewhile(self._is_told_with_others, mine[first + 1 :])]
         if mine[first].step.op is not Op.REDUCE or mine[first].index in self.sums.put_off:
             return taken
         place = target(mine[first].step, mine[first].rank, self.names)
         wanted = [Op.SEND, Op.COPY]
-        for node in mine[first + 1 : first + 3]:
+        if mine[first].index in self.pulls.values():  # of what is pulled, any number is sent on
+            wanted = [Op.SEND] * (MAX_OPERANDS - 1) + [Op.COPY]
+        for node in mine[first + 1 : first + 1 + len(wanted)]:
             is_next = node.step.op in wanted and source(node.step, node.rank, self.names) == place
             if not is_next or node.index in self.acquires:
                 break
@@ -264,6 +273,12 @@ class Translation:
             wanted = wanted[wanted.index(node.step.op) + 1 :]
             taken.append(node)
         return taken
+
+    def _is_told_with_others(self, node: Node) -> bool:
+        """Whether a step tells that something may be pulled, and nothing is waited for by it, or for it."""
+        return (
+            node.index in self.pulls and node.index not in self.acquires and node.index not in self.releases
+        )
 
     def _is_port(self, send: Node) -> bool:
         return self._is_through_port(self.steps.sent[send.index])
@@ -285,15 +300,16 @@ class Translation:
             for semaphore in self.acquires.get(node.index, ()):
                 made.acquire(semaphore)
         received = self.steps.received.get(taken[0].index)
+        is_pulled = taken[0].index in self.rows
         sending = next((node for node in taken if node.index in self.steps.sent), None)
-        if received is not None and received.send not in self.untold:
+        if received is not None and not is_pulled and received.send not in self.untold:
             made.wait(*self._end(received, taken[0]))
-        if sending is not None and sending.index in self.handshakes:
+        if sending is not None and not is_pulled and sending.index in self.handshakes:
             made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
-        if received is not None and received.send in self.pulls:
-            self._pull(taken, received, sending, made)
+        if is_pulled:
+            self._pull(taken, made)
         elif taken[0].index in self.pulls:
-            made.signal(*self._end(self.steps.sent[taken[0].index], taken[0]))
+            made.signal_all([self._end(self.steps.sent[node.index], node) for node in taken])
         elif taken[0].step.op is Op.REDUCE:
             self._sum(taken, sending, made)
         elif taken[0].index in self.together:
@@ -309,23 +325,28 @@ class Translation:
         if releases:
             made.release(releases)
 
-    def _pull(self, taken: Sequence[Node], received: Message, sending: Node | None, made: Emitter) -> None:
-        """A sum of what the rank has and what the sender has, and what becomes of it."""
-        first, last, sent = taken[1], taken[-1], self.steps.nodes[received.send]
+    def _pull(self, taken: Sequence[Node], made: Emitter) -> None:
+        """A sum of what the rank has and what senders have, and what becomes of it."""
+        heard = [(self.steps.received[node.index], node) for node in taken if node.step.op is Op.RECV]
+        sends = [(self.steps.sent[node.index], node) for node in taken if node.step.op is Op.SEND]
+        made.wait_for_all([self._end(*each) for each in heard])
+        for message, node in sends:
+            if message.send in self.handshakes:
+                made.wait(*self._end(message, node), relaxed=True)
+        first, last = taken[1], taken[-1]
+        pulled = []
+        for message, node in heard:
+            sent = self.steps.nodes[message.send]
+            there = source(sent.step, sent.rank, self.names)
+            number = self.resources.remote(node.rank, node.block, message.src, there.buffer)
+            pulled.append(Range(there.index, there.size, remote=number))
         mine = own_part(first, taken[0], self.names)
-        there = source(sent.step, sent.rank, self.names)
-        number = self.resources.remote(first.rank, first.block, received.src, there.buffer)
-        pulled = [Range(there.index, there.size, remote=number)]
         stored = target(last.step if last.step.op is Op.COPY else first.step, first.rank, self.names)
-        if sending is None:
-            made.work(OpName.READ_REDUCE, [mine], [stored], (), Channel.MEMORY, pulled=pulled)
-        else:
-            message = self.steps.sent[sending.index]
-            to = [self._remote(sending, message)]
-            made.work(OpName.READ_REDUCE_SEND, [mine], [stored], to, Channel.MEMORY, pulled=pulled)
-            made.signal(*self._end(message, sending))
-        if received.send in self.asked_back:
-            made.signal(*self._end(received, taken[0]))
+        name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
+        to = [self._remote(node, message) for message, node in sends]
+        made.work(name, [mine], [stored], to, Channel.MEMORY, pulled=pulled)
+        told = [each for each in heard if each[0].send in self.asked_back]
+        made.signal_all([self._end(*each) for each in (*sends, *told)])
 
     def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
         """A sum, and what becomes of it, in one operation; nothing, if another one does it."""

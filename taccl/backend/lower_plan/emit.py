@@ -6,7 +6,8 @@ and push what it heard itself; what others heard, or what the threads of the blo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 
 from taccl.backend.lower_plan.places import Place
 from taccl.backend.plan import Channel, Operation, OpName, Range
@@ -15,6 +16,8 @@ from taccl.backend.plan import Channel, Operation, OpName, Range
 MAX_SEMAPHORES = 16
 #: Channels that it takes.
 MAX_CHANNELS = 8
+_WAITS = (OpName.WAIT, OpName.RELAXED_WAIT)
+_SIGNALS = (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
 
 
 class Emitter:
@@ -36,22 +39,43 @@ class Emitter:
     def wait(self, kind: Channel, channel: int, *, relaxed: bool = False) -> None:
         """Wait for the next signal of a channel."""
         self._wait_for_blocks()
+        if self._changes_lane(_WAITS, [(kind, (channel,))]):
+            self.meet()
         name = OpName.RELAXED_WAIT if relaxed else OpName.WAIT
         self.operations.append(Operation(name, channel=kind, channels=(channel,)))
         self._heard_by_first = True
 
+    def wait_for_all(self, ends: Sequence[tuple[Channel, int]]) -> None:
+        """Wait for the next signal of several channels."""
+        self._wait_for_blocks()
+        parts = list(_by_operation(ends))
+        if self._changes_lane(_WAITS, parts):
+            self.meet()
+        for kind, part in parts:
+            self.operations.append(Operation(OpName.WAIT, channel=kind, channels=part))
+            self._heard_by_first = True
+            self._heard_by_others |= len(part) > 1
+
     def tell_started(self, ends: Sequence[tuple[Channel, int]]) -> None:
         """Signal through these channels that the rank's kernel has begun; before all else."""
-        for kind in Channel:
-            mine = [channel for each, channel in ends if each is kind]
-            for first in range(0, len(mine), MAX_CHANNELS):
-                part = tuple(mine[first : first + MAX_CHANNELS])
-                self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=part))
+        for kind, part in _by_operation(ends):
+            self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=part))
 
     def signal(self, kind: Channel, channel: int) -> None:
         """Signal that all that came before is done."""
         self._published()
         self.operations.append(Operation(OpName.SIGNAL, channel=kind, channels=(channel,)))
+
+    def signal_all(self, ends: Sequence[tuple[Channel, int]]) -> None:
+        """Signal through several channels that all that came before is done."""
+        if ends:
+            self._published()
+        parts = list(_by_operation(ends))
+        several = any(len(part) > 1 for _, part in parts)
+        if (several and self._heard_by_first) or self._changes_lane(_SIGNALS, parts):
+            self.meet()
+        for kind, part in parts:
+            self.operations.append(Operation(OpName.SIGNAL, channel=kind, channels=part))
 
     def release(self, semaphores: Sequence[int]) -> None:
         """Tell other blocks of the rank that all that came before is done."""
@@ -129,14 +153,41 @@ class Emitter:
         self.operations.append(Operation(name, Channel.PORT, (channel,), sources, tuple(targets)))
 
     def finish(self) -> None:
-        """Wait for what is still to be waited for."""
+        """Wait for what is still to be waited for, at last for all of it at once."""
         self._wait_for_blocks()
+        last = list(takewhile(lambda each: each.name is OpName.WAIT, reversed(self.operations)))[::-1]
+        ends = [(each.channel, number) for each in last if each.channel for number in each.channels]
+        first = len(self.operations) - len(last)
+        parts = list(_by_operation(ends))
+        if len(set(ends)) == len(ends) and not self._changes_lane(_WAITS, parts, first):
+            del self.operations[first:]
+            self.wait_for_all(ends)
 
     def meet(self) -> None:
         """All threads of the block meet."""
         self.operations.append(Operation(OpName.NOP))
         self._read, self._written = [], []
         self._moved = self._heard_by_first = self._heard_by_others = False
+
+    def _changes_lane(
+        self,
+        names: Collection[OpName],
+        parts: Collection[tuple[Channel, tuple[int, ...]]],
+        before: int | None = None,
+    ) -> bool:
+        """Whether another lane did such an operation for one of these channels since the threads met."""
+        since = takewhile(lambda each: each.name is not OpName.NOP, reversed(self.operations[:before]))
+        lanes = {
+            (each.channel, number): lane
+            for each in since
+            if each.name in names
+            for lane, number in enumerate(each.channels)
+        }
+        return any(
+            lanes.get((kind, number), lane) != lane
+            for kind, part in parts
+            for lane, number in enumerate(part)
+        )
 
     def _published(self) -> None:
         self._wait_for_blocks()
@@ -163,6 +214,15 @@ class Emitter:
         self._read += reads
         self._written += writes
         self._moved = True
+
+
+def _by_operation(ends: Sequence[tuple[Channel, int]]) -> Iterator[tuple[Channel, tuple[int, ...]]]:
+    """Channels of one kind, as many as an operation takes; where one comes twice, each alone."""
+    for kind in Channel:
+        mine = [channel for each, channel in ends if each is kind]
+        most = MAX_CHANNELS if len(set(mine)) == len(mine) else 1
+        for first in range(0, len(mine), most):
+            yield kind, tuple(mine[first : first + most])
 
 
 def own(place: Place) -> Range:

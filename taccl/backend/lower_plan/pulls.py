@@ -6,7 +6,8 @@ what has landed; but the sender's place has to stay as it is until the receiver 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from taccl.backend.lower_plan.places import Aliases, Place, reads, source, target, writes
 from taccl.backend.lower_plan.steps import Message, Node, Steps
@@ -19,42 +20,65 @@ def own_part(adding: Node, received: Node, names: Aliases) -> Place:
     return added if stored == target(received.step, received.rank, names) else stored
 
 
-def find_pulls(steps: Steps, names: Aliases, node_of: Sequence[int]) -> dict[int, int]:
+def find_pulls(
+    steps: Steps,
+    names: Aliases,
+    node_of: Sequence[int],
+    rows: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> dict[int, int]:
     """By send, the sum that reads what it would send, at the receiver.
 
-    Those that wait for nothing but the message: a sum that waits for another one had better find its bytes
-    there.
+    Beside the rows, those that wait for nothing but the message: a sum that waits for another one had better
+    find its bytes there.
+
+    Parameters
+    ----------
+    rows : sums that the last of them does, which pulls what all of them add.
     """
-    by_rank: dict[int, list[Node]] = {}
-    for node in steps.nodes:
-        by_rank.setdefault(node.rank, []).append(node)
-    search = _Search(steps, names, by_rank)
+    search = PullSearch(steps, names, node_of)
+    last = {each: row[-1] for row in rows.values() for each in row}
     pulls = {}
     for message in steps.messages:
-        if node_of[message.src] == node_of[message.dst] and search.is_read_at_once(message):
-            added = message.receive + 1
-            if search.stays(message, added):
-                pulls[message.send] = added
+        added = message.receive + 1
+        if added in last:
+            pulls[message.send] = last[added]
+        elif (
+            search.is_read_once(message)
+            and steps.before[added] == (message.receive,)
+            and search.stays(message, added)
+        ):
+            pulls[message.send] = added
     return pulls
 
 
-class _Search:
-    def __init__(self, steps: Steps, names: Aliases, by_rank: dict[int, list[Node]]) -> None:
-        self.steps, self.names, self.by_rank = steps, names, by_rank
+class PullSearch:
+    """What may be pulled.
 
-    def is_read_at_once(self, message: Message) -> bool:
-        """Whether the next step adds what comes, and nobody else ever reads it."""
+    Parameters
+    ----------
+    node_of : by rank; ranks read the memory of their node.
+    """
+
+    def __init__(self, steps: Steps, names: Aliases, node_of: Sequence[int]) -> None:
+        self.steps, self.names, self.node_of = steps, names, node_of
+        self.by_rank: dict[int, list[Node]] = {}
+        for node in steps.nodes:
+            self.by_rank.setdefault(node.rank, []).append(node)
+
+    def is_read_once(self, message: Message) -> bool:
+        """Whether it comes from the node, the next step adds it, and nobody else ever reads it."""
         sent, received = self.steps.nodes[message.send], self.steps.nodes[message.receive]
         block = self.steps.blocks[received.block]
         if (
             sent.step.op is not Op.SEND
             or received.step.op is not Op.RECV
             or message.receive + 1 not in block.nodes
+            or self.node_of[message.src] != self.node_of[message.dst]
         ):
             return False
         adding = self.steps.nodes[message.receive + 1]
         landed = target(received.step, received.rank, self.names)
-        if adding.step.op is not Op.REDUCE or self.steps.before[adding.index] != (received.index,):
+        if adding.step.op is not Op.REDUCE:
             return False
         added, stored = (
             source(adding.step, adding.rank, self.names),

@@ -6,8 +6,8 @@ queues between ranks are: a step is known to be done only where data or a depend
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -157,6 +157,58 @@ def read_steps(program: Program, cuts: Cuts) -> Steps:
         order=order,
         known=_known(nodes, before, order, len(blocks)),
     )
+
+
+def rearranged(
+    steps: Steps, blocks: Sequence[Sequence[int]], waits: Mapping[int, Iterable[int]]
+) -> tuple[Steps, dict[int, int]]:
+    """The same steps in other thread blocks, and their new numbers by their old ones.
+
+    Parameters
+    ----------
+    blocks : by thread block, its steps; no cuts may have been made.
+    waits : by step, what it waits for beside the one before it and the send of its message.
+
+    Raises
+    ------
+    VerificationError : they would wait for each other.
+    """
+    new: dict[int, int] = {}
+    nodes: list[Node] = []
+    made: list[Block] = []
+    for number, (block, mine) in enumerate(zip(steps.blocks, blocks, strict=True)):
+        for at, old in enumerate(mine):
+            new[old] = len(nodes)
+            nodes.append(replace(steps.nodes[old], index=len(nodes), block=number, at=at))
+        made.append(replace(block, nodes=range(len(nodes) - len(mine), len(nodes)), first=0))
+    messages = tuple(
+        replace(
+            each,
+            connection=(nodes[new[each.send]].block, nodes[new[each.receive]].block),
+            send=new[each.send],
+            receive=new[each.receive],
+        )
+        for each in steps.messages
+    )
+    received = {each.receive: each for each in messages}
+    before: list[tuple[int, ...]] = [()] * len(nodes)
+    for old, index in new.items():
+        mine = [index - 1] if nodes[index].at else []
+        mine += [new[each] for each in waits.get(old, ())]
+        mine += [received[index].send] if index in received else []
+        before[index] = tuple(dict.fromkeys(mine))
+    order = _ordered(before)
+    return replace(
+        steps,
+        nodes=tuple(nodes),
+        blocks=tuple(made),
+        messages=messages,
+        sent={each.send: each for each in messages},
+        received=received,
+        before=tuple(before),
+        order=order,
+        known=_known(nodes, before, order, len(made)),
+    ), new
 
 
 def known_without_messages(steps: Steps) -> Known:

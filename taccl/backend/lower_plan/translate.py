@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
+from taccl.backend.lower_plan.gathering import gather
 from taccl.backend.lower_plan.packets import PacketTranslation
 from taccl.backend.lower_plan.places import (
     NO_SUMS,
@@ -91,11 +92,16 @@ def translate(
     names = aliases(name, program.num_ranks, part, in_place)
     where = (0,) * program.num_ranks if node_of is None else node_of
     cuts: dict[tuple[int, int], list[int]] = {}
+    gathers = pulls and sums_at_once and not packets
     while True:
         steps = read_steps(program, cuts)
+        rows: Mapping[int, Sequence[int]] = {}
+        if gathers:
+            gathered = gather(steps, names, where)
+            steps, rows = gathered.steps, gathered.rows
         touching = steps_touching(steps, names)
-        pulled = find_pulls(steps, names, where) if pulls and not packets else {}
-        alone = frozenset(pulled.values())
+        pulled = find_pulls(steps, names, where, rows) if pulls and not packets else {}
+        alone = frozenset(pulled.values()) | {each for row in rows.values() for each in row}
         sums = find_sums(steps, names, touching, alone, packets) if sums_at_once else NO_SUMS
         if packets:
             landings, made_at = find_packet_landings(steps, names, touching)
@@ -110,7 +116,7 @@ def translate(
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:
             break
-        cuts = more
+        cuts, gathers = {} if rows else more, False  # what is gathered is not cut
     if not packets:
         ranks = [
             replace(rank, scratch_chunks=used) for rank, used in zip(ranks, _used_scratch(ranks), strict=True)

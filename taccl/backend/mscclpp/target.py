@@ -59,10 +59,24 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 
 @collector_at_rest()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
-    plan = lower_to_plan(schedule, options, MOST_ACTS)
+    plan = _first(schedule, options)
     if options.network is not None:
         plan = min(_timed(plan, schedule, options, options.network), key=lambda each: each[0])[1]
     return [Lowered(plan, (NEWEST.name,))]
+
+
+def _first(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
+    """A plan that pushes; where that is too large, one that pulls, which takes fewer thread blocks."""
+    try:
+        return lower_to_plan(schedule, options, MOST_ACTS)
+    except ProgramLimitError as too_large:
+        network = options.network
+        if network is None or network.executor is None or options.protocol == "LL":
+            raise
+        try:
+            return lower_to_plan(schedule, options, MOST_ACTS, pulls=True)
+        except ProgramLimitError:
+            raise too_large from None
 
 
 def _timed(
@@ -87,11 +101,16 @@ def _timed(
     launch_us = 0.0
     if network.executor is not None:
         launch_us = network.executor.costs_of(options.protocol).launch_us
-        others = [lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
+        others = []
+        with suppress(
+            ProgramLimitError
+        ):  # a thread block that reads from many peers names more of their memory
+            others.append(lower_to_plan(schedule, options, MOST_ACTS, pulls=True))
         if any(
             _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
         ):
-            others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
+            with suppress(ProgramLimitError):  # it takes more operations
+                others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
         yield from (timed(each) for each in others if each.ranks != plan.ranks)
     at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
     takes_turns = False
