@@ -291,7 +291,10 @@ def _with_files(
             raise (CheckError if target.as_plan is None else ProgramLimitError)(  # a plan always ends
                 "no way to make the file fits the machine and ends",
                 findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
-                hint="--protocol and --instances make the file all the same",
+                # a plan that is refused is refused however it is asked for
+                hint="--protocol and --instances make the file all the same"
+                if target.as_plan is None
+                else "--no-xml keeps the schedule",
             )
         try:
             files = _files(target, lower(), collective)
