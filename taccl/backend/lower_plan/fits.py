@@ -214,8 +214,7 @@ def check_problem_fits(
         raise UnitError(
             f"MSCCL++ serves no call of {problem.size_bytes} bytes: offsets have 32 bits, so buffers have at "
             f"most {MAX_BUFFER_BYTES - 1}",
-            hint=f"--size {2 * most_low}"
-            + ("" if is_by_default or low <= most_low else f" --min-size {most_low}"),
+            hint=f"--size {2 * most_low}{least}",
         )
     if low > most_low:
         raise UnitError(
