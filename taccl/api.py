@@ -289,7 +289,7 @@ def _with_files(
     try:
         if result.files_tried and result.execution is None:
             raise (CheckError if target.as_plan is None else ProgramLimitError)(  # a plan always ends
-                "no way to make the file fits the machine and ends",
+                f"no way to make the {'file fits the machine and ends' if target.as_plan is None else 'plan fits'}",
                 findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
                 # a plan that is refused is refused however it is asked for
                 hint="--protocol and --instances make the file all the same"

@@ -12,7 +12,6 @@ from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.problem import Problem
-from taccl.units import format_size
 
 #: Of a thread block; all but the operations of each kind.
 MAX_OPERATIONS = 64
@@ -155,7 +154,7 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
     if high < low or (size_bytes is not None and size_bytes > most):
         raise UnitError(
             f"buffers of this plan have {largest} chunks and at most {MAX_BUFFER_BYTES - 1} bytes, so it "
-            f"serves calls of {unit} to {most} bytes ({format_size(most)})",
+            f"serves calls of {unit} to {most} bytes",
             hint=f"--size {most} or less, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
