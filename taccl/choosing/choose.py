@@ -201,7 +201,7 @@ class _Rounds(Generic[Stated]):
         predictor, schedules = self._predictor, _distinct(searched)
         if not predictor.predictions:
             predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
-            if self.searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
+            if self._searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
                 predictor.predict(searched.found.schedule, self._of_others(searched.way), Budget(math.inf))
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(_PREDICT)  # what is best has no file; what is found first may have one
