@@ -16,6 +16,10 @@ from taccl.errors import FileError, TacclError
 #: What a shell gives a process that was ended by Ctrl-C.
 _INTERRUPTED = 130
 
+#: How the loader of shared libraries ends where there is no memory for one of them. Other reasons, such as a
+#: folder that nothing may be run from, follow after a colon.
+_NO_ROOM = ("failed to map segment from shared object", "Cannot allocate memory")
+
 #: Set to anything, a bug shows its traceback.
 _DEBUG = "TACCL_DEBUG"
 
@@ -42,21 +46,32 @@ def told_in_a_line() -> Iterator[None]:
         raise click.exceptions.Exit(_INTERRUPTED) from interrupt
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except OSError as failure:
-        refused = as_file_error(failure)
-        _complain(str(refused))
-        raise click.exceptions.Exit(refused.exit_code) from failure
-    except MemoryError as failure:
-        _complain("out of memory\n  try: fewer ranks or chunks, or a machine with more")
-        raise click.exceptions.Exit(TacclError.exit_code) from failure
-    except Exception as bug:
+    except Exception as failure:
+        if _is_out_of_memory(failure):
+            _complain("out of memory\n  try: fewer ranks or chunks, or a machine with more")
+            raise click.exceptions.Exit(TacclError.exit_code) from failure
+        if isinstance(failure, OSError):
+            refused = as_file_error(failure)
+            _complain(str(refused))
+            raise click.exceptions.Exit(refused.exit_code) from failure
         if os.environ.get(_DEBUG):
             raise
         _complain(
-            f"internal error ({type(bug).__name__}: {bug}): this is a bug in taccl\n"
+            f"internal error ({type(failure).__name__}: {failure}): this is a bug in taccl\n"
             f"  try: report it with this command and its files; {_DEBUG}=1 shows where it happened"
         )
-        raise click.exceptions.Exit(1) from bug
+        raise click.exceptions.Exit(1) from failure
+
+
+def _is_out_of_memory(failure: BaseException | None) -> bool:
+    """Whether memory ran out; where it does while a library is loaded, only the loader's words say so."""
+    while failure is not None:
+        if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(failure, OSError | ImportError) and str(failure).endswith(_NO_ROOM):
+            return True
+        failure = failure.__cause__ or failure.__context__
+    return False
 
 
 def as_file_error(failure: OSError) -> FileError:
