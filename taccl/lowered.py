@@ -102,10 +102,14 @@ def with_files(
 
 
 def _no_way_fits(result: Result, target: AnyTarget) -> CheckError:
-    kind = CheckError if target.as_plan is None else ProgramLimitError  # a plan always ends
-    return kind(
+    findings = [f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]]
+    if target.as_plan is not None:  # which always ends, and is refused however it is asked for
+        return ProgramLimitError(
+            "no way to make the plan fits", findings=findings, hint="--no-xml keeps the schedule"
+        )
+    return CheckError(
         "no way to make the file fits the machine and ends",
-        findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
+        findings=findings,
         hint="--protocol and --instances make the file all the same",
     )
 

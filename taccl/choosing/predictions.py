@@ -21,7 +21,7 @@ from taccl.choosing.ways import Way
 from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
-from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.errors import CheckError, ProgramLimitError, TacclError, UnitError
 from taccl.executed import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
@@ -295,7 +295,9 @@ def most_connections(schedule: Schedule) -> int:
 
 
 def _told(fault: TacclError) -> str:
-    """Its message, and the first of what was found."""
+    """Its message, and the first of what was found; of a size that is not served, one that is."""
+    if isinstance(fault, UnitError) and fault.hint:
+        return f"{fault.message}: {fault.hint}"
     findings = fault.findings[:1] if isinstance(fault, CheckError) else ()
     return ": ".join((fault.message, *findings))
 

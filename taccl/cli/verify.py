@@ -16,7 +16,7 @@ from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.cli.targets import target_option
 from taccl.collective_file import load_collective
-from taccl.errors import CheckError
+from taccl.errors import CheckError, TacclError
 from taccl.files import read_bytes
 
 #: Words of a file are shown as they are up to so many letters.
@@ -52,7 +52,7 @@ def verify(
     reports = []
     for path in files:
         content = read_bytes(path)
-        kind = target_of_file(path, content) if target is None else target
+        kind = _kind(path, content, target)
         readers = None if target is None else target.runtimes
         document = kind.read(content, str(path))
         reports.append((path, kind.verify(document, readers=readers, collective=wanted, root=root)))
@@ -64,6 +64,18 @@ def verify(
             _show(path, report)
     if not ok:
         ctx.exit(CheckError.exit_code)
+
+
+def _kind(path: Path, content: bytes, target: AnyTarget | None) -> AnyTarget:
+    """Who reads a file: the target asked for, unless its content says that it is of another format."""
+    known = target_of_file(path, content)
+    if target is None or known.knows is None or known.format == target.format:
+        return known if target is None else target
+    raise TacclError(
+        f"is a file for {known.name} ({known.title}), and {target.name} takes {target.title}",
+        path=path,
+        hint=f"--target {known.name}",
+    )
 
 
 def _show(path: Path, report: Report) -> None:

@@ -108,6 +108,8 @@ def read_plans(
     by_name: dict[str, DeployedPlan] = {}
     for plan in plans:
         other = by_name.setdefault(plan.name, plan)
+        if other is not plan and other.path.resolve() == plan.path.resolve():
+            raise TacclError("is given more than once", path=plan.path, hint="each plan once")
         if other is not plan:
             raise TacclError(
                 f"has the name {shown(plan.name)}, as {other.path}: two plans of one name in a process share "
@@ -185,7 +187,8 @@ def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
     if asked is not None:
         if not is_whole(asked) or asked < 1 or ranks % asked:
             raise TacclError(
-                f"{shown(asked)} ranks per node, and {ranks} ranks in all", hint="as many on each node"
+                f"{shown(asked)} ranks per node, and {ranks} ranks in all, as many on each",
+                hint="--ranks-per-node " + " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0),
             )
         return asked
     groups = _joined_by_memory(plan)

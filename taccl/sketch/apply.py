@@ -100,7 +100,8 @@ def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:
     if collective.num_ranks != topology.num_ranks:
         raise CollectiveError(
             f"the collective is for {collective.num_ranks} ranks, but {topology.name} has "
-            f"{topology.num_ranks}"
+            f"{topology.num_ranks}",
+            hint=f"a machine of {collective.num_ranks}: --nodes, or another --topology",
         )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.backend.lower_plan import lower_to_plan, translate
-from taccl.backend.lower_plan.fits import check_plan_fits, checked_window
+from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
@@ -16,6 +16,7 @@ from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
 from taccl.schedule import Schedule
+from taccl.units import MB
 from tests.backend.lowered_plans import all_names, assert_right, names
 from tests.backend.plan_mutations import without
 from tests.backend.programs import (
@@ -323,6 +324,32 @@ def test_a_plan_serves_sizes_of_whole_units_with_offsets_of_32_bits() -> None:
         checked_window(plan, 100)
     with pytest.raises(UnitError, match="at most 4294967295 bytes"):
         checked_window(replace(plan, min_bytes=2**31 - 1, max_bytes=2**31))
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "most", "said", "fits"),
+    [
+        (2**32, None, None, "at most 4294967295", (2**32 - 64, None, None)),
+        (2**33, 3 * 2**30, None, "at most 4294967295", (2**32 - 64, 2**31 - 32, None)),
+        (3 * 2**30, 3 * 2**30, None, "31 bits", (3 * 2**30, 2**31 - 32, None)),
+        (64, 128, None, "has to serve them", (64, 64, 128)),
+        (64, None, 32, "has to serve them", (64, 32, 64)),
+    ],
+)
+def test_a_size_that_is_refused_before_the_search_is_told_with_one_that_is_not(
+    size: int, least: int | None, most: int | None, said: str, fits: tuple[int | None, ...]
+) -> None:
+    problem = allgather(2).problem
+    assert problem.collective.chunks_per_size == 2
+    with pytest.raises(UnitError, match=said) as caught:
+        check_problem_fits(replace(problem, chunk_mb=size / 2 / MB), 1, least, most)
+    words = (caught.value.hint or "").split()
+    told = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    asked = {"--size": size, "--min-size": least, "--max-size": most} | told
+    assert tuple(asked.values()) == fits
+    check_problem_fits(
+        replace(problem, chunk_mb=(asked["--size"] or 0) / 2 / MB), 1, *list(asked.values())[1:]
+    )
 
 
 @pytest.mark.parametrize(

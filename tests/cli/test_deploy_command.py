@@ -89,7 +89,7 @@ def test_a_name_is_text_and_never_code(plans: Taccl) -> None:
     ("words", "code", "why"),
     [
         (("ag.json", "-o", "ag.json"), 2, "ag.json is for a plan"),
-        (("ag.json", "ag.json", "-o", "mine.py"), 2, "two plans of one name"),
+        (("ag.json", "ag.json", "-o", "mine.py"), 2, "is given more than once"),
         (("ag.json", "-o", "my-plans.py"), 2, "Python imports no module of this name"),
         (("ag.json", "-o", "class.py"), 2, "Python imports no module of this name"),
         (("ag.json", "-o", "-", "--json"), 2, "both want standard output"),

@@ -123,6 +123,14 @@ def test_a_plan_is_known_by_its_content(taccl: Taccl, name: str) -> None:
         assert "mscclpp-0.8 yes, mscclpp-0.9 yes, mscclpp-0.10 yes" in done.stdout
 
 
+def test_a_plan_that_another_target_is_to_take_is_told_as_what_it_is(taccl: Taccl) -> None:
+    Path("plan.json").write_text(Path(PLANS / "napkin-allgather_2.json").read_text())
+    refused = taccl("verify", "plan.json", "--target", "rccl")
+    assert refused.exit_code == 2
+    assert "plan.json: is a file for mscclpp" in refused.stderr
+    assert "try: --target mscclpp" in refused.stderr
+
+
 def test_a_wrong_plan_exits_4_with_the_line_of_what_is_wrong(taccl: Taccl) -> None:
     text = (PLANS / "napkin-relay_3.json").read_text().replace('{"name": "nop"}', '\n{"name": "nap"}')
     Path("a.json").write_text(text)

@@ -28,6 +28,8 @@ class Deadline:
         self._doing = "reading the program"
         self._sent: Callable[[], int] = lambda: 0
         self._planned = 0
+        #: Whether somebody was told already: from then on the call tidies up, and is to be left alone.
+        self.was_missed = False
 
     @property
     def elapsed_s(self) -> float:
@@ -64,6 +66,7 @@ class Deadline:
 
     def missed(self, elapsed_s: float | None = None) -> VerificationError:
         """What is told when there is no time left: what was moved, in how long, and what helps."""
+        self.was_missed = True
         took_s = self.elapsed_s if elapsed_s is None else elapsed_s
         return VerificationError(
             f"not at an end after {took_s:.1f} s, over the limit of {self.limit_s:g} s, while {self._doing}: "

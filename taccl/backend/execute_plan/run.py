@@ -76,7 +76,9 @@ def execute_plan(
     """
     word(ranks_as, "ranks_as", get_args(RanksAs), TacclError)
     deadline = Deadline(timeout_s) if deadline is None else deadline
+    deadline.turns_to("checking the plan's structure")
     check_executable(plan)
+    deadline.look()
     call = make_plan_call(
         plan,
         in_place=in_place,

@@ -13,7 +13,6 @@ from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
 from taccl.backend.target import FEWER_CHUNKS
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.problem import Problem
-from taccl.units import format_size
 
 #: Of a thread block; all but the operations of each kind.
 MAX_OPERATIONS = 64
@@ -151,8 +150,8 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
     if high < low or (size_bytes is not None and size_bytes > most):
         raise UnitError(
             f"buffers of this plan have {largest} chunks and at most {MAX_BUFFER_BYTES - 1} bytes, so it "
-            f"serves calls of {unit} to {most} bytes ({format_size(most)})",
-            hint="another size, or a schedule that takes less scratch",
+            f"serves calls of {unit} to {most} bytes",
+            hint=f"--size {most} or less, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
 
@@ -196,10 +195,25 @@ def check_problem_fits(
             f"of {UNIT_BYTES} bytes",
             hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
         )
-    low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)
-    if low > min(high, MAX_MIN_BYTES):
+    if not sizes.min_bytes <= problem.size_bytes <= sizes.max_bytes:
         raise UnitError(
-            f"MSCCL++ serves no call of {sizes.min_bytes} to {sizes.max_bytes} bytes: they are multiples of "
-            f"{unit} bytes, and offsets have 32 bits",
-            hint="another size, or --no-xml for the schedule alone",
+            f"a plan made for calls of {problem.size_bytes} bytes has to serve them, and those asked for are "
+            f"of {sizes.min_bytes} to {sizes.max_bytes}",
+            hint=f"--min-size {min(sizes.min_bytes, problem.size_bytes)} "
+            f"--max-size {max(sizes.max_bytes, problem.size_bytes)}",
+        )
+    low, most_low = max(1, -(-sizes.min_bytes // unit)) * unit, MAX_MIN_BYTES // unit * unit
+    if problem.size_bytes >= MAX_BUFFER_BYTES:
+        # by default, the smallest is half of it
+        least = "" if min_bytes is None or low <= most_low else f" --min-size {most_low}"
+        raise UnitError(
+            f"MSCCL++ serves no call of {problem.size_bytes} bytes: offsets have 32 bits, so buffers have at "
+            f"most {MAX_BUFFER_BYTES - 1}",
+            hint=f"--size {2 * most_low}{least}",
+        )
+    if low > most_low:
+        raise UnitError(
+            f"MSCCL++ reads the smallest size as a number of 31 bits: of multiples of {unit} bytes at most "
+            f"{most_low}, and {low} is asked for",
+            hint=f"--min-size {most_low}",
         )
