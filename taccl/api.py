@@ -291,7 +291,9 @@ def _with_files(
             raise (CheckError if target.as_plan is None else ProgramLimitError)(  # a plan always ends
                 "no way to make the file fits the machine and ends",
                 findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
-                hint="--protocol and --instances make the file all the same",
+                hint="--protocol and --instances make the file all the same"
+                if target.as_plan is None
+                else "--size, --chunks, --protocol, --instances as these reasons leave room, or --no-xml",
             )
         try:
             files = _files(target, lower(), collective)

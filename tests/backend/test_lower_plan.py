@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taccl import synthesize, units
 from taccl.backend.lower_plan import lower_to_plan, translate
-from taccl.backend.lower_plan.fits import check_plan_fits, checked_window
+from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
 from taccl.backend.plan import Channel, ExecutionPlan, OpName, PlanBlock
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
+from taccl.problem import Problem
 from taccl.schedule import Schedule
 from tests.backend.programs import (
     block,
@@ -31,6 +33,7 @@ from tests.backend.small_schedules import (
     by_hand,
     direct_allgather,
     executor_of,
+    network,
     relayed_alltoall,
 )
 from tests.backend.small_schedules import (
@@ -336,6 +339,30 @@ def test_a_plan_serves_sizes_of_whole_units_with_offsets_of_32_bits() -> None:
         checked_window(replace(plan, min_bytes=2**31 - 1, max_bytes=2**31))
 
 
+def _allgather_of(size: int) -> Problem:
+    links = [(rank, (rank + 1) % 4) for rank in range(4)]
+    return Problem(network(4, links), make_collective("allgather", 4), chunk_mb=size / 4 / units.MB)
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "said", "fits"),
+    [
+        (2**32, None, "which 4294967296 bytes exceed by 1", {"size": 2**31}),
+        (3 * 2**31, 2**31 + 2**20, "exceed by 2147483649", {"size": 2**31}),
+        (2**32 - 64, None, "2147483648 bytes exceed 2147483647 by 1", {"min_bytes": 2**31 - 64}),
+    ],
+)
+def test_sizes_beyond_32_bits_are_refused_with_one_that_fits(
+    size: int, least: int | None, said: str, fits: dict[str, int]
+) -> None:
+    problem = _allgather_of(size)
+    with pytest.raises(UnitError, match=said) as told:
+        check_problem_fits(problem, 1, least)
+    assert all(str(each) in str(told.value.hint) for each in fits.values())
+    smaller = _allgather_of(fits.get("size", size))
+    check_problem_fits(smaller, 1, fits.get("min_bytes"))
+
+
 @pytest.mark.parametrize(
     ("made", "asked", "said"),
     [
@@ -369,3 +396,13 @@ def test_what_no_runtime_executes_is_refused(blocks: tuple[tuple[object, ...], .
 
 def test_names_of_operations_are_those_of_plans() -> None:
     assert all_names(translate(scratch_allreduce(3))) <= {name.value for name in OpName}
+
+
+def test_where_no_way_to_make_a_plan_fits_nobody_says_that_options_help_which_were_given() -> None:
+    with pytest.raises(ProgramLimitError, match="no way to make the file fits") as told:
+        synthesize(
+            "allgather", topology="ring:4", size="1GB", chunks=1, target="mscclpp", protocol="LL", effort=200
+        )
+    assert any("it serves calls of 64 to" in each for each in told.value.findings)
+    assert "--size" in str(told.value.hint)
+    assert "all the same" not in str(told.value.hint)

@@ -156,7 +156,7 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
         raise UnitError(
             f"buffers of this plan have {largest} chunks and at most {MAX_BUFFER_BYTES - 1} bytes, so it "
             f"serves calls of {unit} to {most} bytes ({format_size(most)})",
-            hint="another size, or a schedule that takes less scratch",
+            hint=f"--size {_round_size(most, unit)}, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
 
@@ -200,10 +200,23 @@ def check_problem_fits(
             f"of {UNIT_BYTES} bytes",
             hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
         )
-    low, high = max(1, -(-sizes.min_bytes // unit)) * unit, min(sizes.max_bytes, MAX_BUFFER_BYTES - 1)
-    if low > min(high, MAX_MIN_BYTES):
+    if problem.size_bytes >= MAX_BUFFER_BYTES:
+        fits = _round_size(MAX_BUFFER_BYTES - 1, unit)
+        lower = " with a smaller --min-size" if min_bytes is not None and min_bytes > fits else ""
         raise UnitError(
-            f"MSCCL++ serves no call of {sizes.min_bytes} to {sizes.max_bytes} bytes: they are multiples of "
-            f"{unit} bytes, and offsets have 32 bits",
-            hint="another size, or --no-xml for the schedule alone",
+            f"MSCCL++ has offsets of 32 bits: buffers have at most {MAX_BUFFER_BYTES - 1} bytes, which "
+            f"{problem.size_bytes} bytes exceed by {problem.size_bytes - MAX_BUFFER_BYTES + 1}",
+            hint=f"--size {fits}{lower} ({format_size(fits)}), or --no-xml for the schedule alone",
         )
+    low = max(1, -(-sizes.min_bytes // unit)) * unit
+    if low > MAX_MIN_BYTES:
+        raise UnitError(
+            f"MSCCL++ reads the smallest size as a number of 31 bits: {low} bytes exceed {MAX_MIN_BYTES} by "
+            f"{low - MAX_MIN_BYTES}",
+            hint=f"--min-size {MAX_MIN_BYTES // unit * unit}",
+        )
+
+
+def _round_size(most: int, unit: int) -> int:
+    """The largest power of two up to `most`, of which many cuts are whole; rounded down to whole units."""
+    return max(unit, (1 << most.bit_length() - 1) // unit * unit)
