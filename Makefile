@@ -7,6 +7,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Many tests start processes of their own, which must not compile every module anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test lint tests clean
 
 demo: $(STAMP)

@@ -37,7 +37,7 @@ from taccl.errors import TacclError
 
 examples = test_helper("backend", "plan_examples")
 machine = test_helper("backend", "plan_machine")
-steps = test_helper("backend", "plan_steps")
+layout = test_helper("backend", "plan_layout")
 mutations = test_helper("backend", "plan_mutations")
 
 #: Real plans, and napkins.
@@ -204,7 +204,7 @@ def seen(plan: ExecutionPlan, runs: int, seed: int) -> tuple[str, int]:
         units = times * max(1, plan.alignment // 16)
         try:
             made.append(machine.Machine.of(plan, units))
-        except steps.CannotRun as error:
+        except layout.CannotRun as error:
             if str(error) != "size":
                 return f"refused: {error}", 0
             refused = str(error)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.mscclpp [--time-limit SECONDS] [--only WORDS] [--full] [--wall SECONDS] [--page]
 
-One search a row; its schedule as a plan (Simple, and LL where calls are small) and as MSCCL-XML, each
-simulated with the machine's costs. `--full` takes all sizes in factors of 4 and not of 32. Rows are kept in
+One search a row; the plan that it chose, and its schedule as MSCCL-XML, each simulated with the machine's
+costs. `--full` takes all sizes in factors of 4 and not of 32. Rows are kept in
 docs/results/mscclpp.jsonl, so that several goes fill one page; a row that is there is not made again, unless
 `--again`. Beside them: the plans of ../shared/data/mscclpp and ours for the same machine and size, and how
 long a plan of 64 ranks with 10,000 operations takes to verify.
@@ -32,7 +32,7 @@ from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets import find_target
-from taccl.backend.verify_plan import verify_plan, verify_plan_text
+from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CheckError, TacclError
 from taccl.result import Result
 from taccl.sketch import published_sketches
@@ -192,37 +192,20 @@ def _row(case: Case, limit_s: float) -> Row:
         refusal=refusal,
     )
     with tempfile.TemporaryDirectory() as folder:
-        plans = list(_plans(result, Path(folder)))
-        timed = []
-        for protocol, plan, file in plans:
+        if result.files:
+            (made,) = result.files
+            file = Path(folder, "plan.json")
+            file.write_text(made.text)
             simulated = taccl.simulate_file(file, [result.size_bytes], **machine).sizes[0]
-            timed.append((simulated.time_us, protocol, plan, simulated.lower_bound_us))
-        if timed:
-            time_us, protocol, plan, bound_us = min(timed, key=lambda each: each[0])
             row = replace(
                 row,
-                protocol=protocol,
-                plan_us=time_us,
-                bound_us=bound_us,
+                protocol="LL" if made.program.moves_packets else "Simple",
+                plan_us=simulated.time_us,
+                bound_us=simulated.lower_bound_us,
                 refusal="",
-                **_shape(plan, result.size_bytes),
+                **_shape(made.program, result.size_bytes),
             )
         return replace(row, xml_us=_as_xml(result, Path(folder), machine))
-
-
-def _plans(result: Result, folder: Path) -> Iterator[tuple[str, ExecutionPlan, Path]]:
-    """The schedule as plans that verify, in files."""
-    target = find_target("mscclpp")
-    for protocol in ("Simple", "LL") if result.size_bytes <= _SMALL else ("Simple",):
-        path = folder / f"{protocol}.json"
-        try:
-            (lowered,) = target.lower(result.schedule, LoweringOptions(protocol=protocol))
-        except TacclError:
-            continue  # the refusal of Simple is told; packets do not fit where it does not
-        text = target.write(lowered.program)
-        if verify_plan_text(text).ok:
-            path.write_text(text)
-            yield protocol, lowered.program, path
 
 
 def _as_xml(result: Result, folder: Path, machine: dict[str, Any]) -> float | None:
@@ -331,12 +314,10 @@ def _ours(collective: str, machine: str, size: str, limit_s: float) -> tuple[flo
 def _large() -> str:
     """How long a plan of 64 ranks with more than 10,000 operations takes to verify."""
     plan = examples.all_pairs_allgather(64, 4, 2)
-    operations = sum(len(block.operations) for rank in plan.ranks for block in rank.blocks)
-    blocks = sum(len(rank.blocks) for rank in plan.ranks)
     began = time.process_time()
     right = verify_plan(plan).facts.out_of_place
     seconds = time.process_time() - began
-    body = [["64", str(blocks), str(operations), str(right), f"{seconds:.1f}"]]
+    body = [["64", str(plan.num_blocks), str(plan.num_operations), str(right), f"{seconds:.1f}"]]
     return report.table(("ranks", "thread blocks", "operations", "verdict", "CPU seconds to verify"), body)
 
 
@@ -349,11 +330,10 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
     intro = (
         f"{len(made)} of {len(rows)} rows have a plan that verifies; the others say why there is none. "
         f"Each row is one search of {seconds} s, so these are not the best schedules that can be had. "
-        "*schedule*: by the costs of links alone. *plan*: simulated with the machine's costs "
-        "(docs/simulate.md), Simple, or up to 2 MB LL where that is faster. *as XML*: the "
-        "same schedule lowered to MSCCL-XML, with that runtime's "
-        f"costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under whatever "
-        "moves these chunks so; bound / plan is the share of it that the plan reaches."
+        "*schedule*: by the costs of links alone. *plan*: the one that was chosen, simulated with the "
+        "machine's costs (docs/simulate.md). *as XML*: the same schedule lowered to MSCCL-XML, with that "
+        f"runtime's costs; the plan is as fast or faster in {quicker} of {len(against)} rows. *bound*: under "
+        "whatever moves these chunks so; bound / plan is the share of it that the plan reaches."
     )
     body = "\n\n".join(
         (

@@ -9,32 +9,29 @@ nothing below them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from taccl.backend.target import AnyTarget, Lowered, LoweringOptions, ThreadBlocks
+from taccl.backend.target import AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
-from taccl.choosing import Predictor, Way, choose_file, chunks_that_fit, unpredicted, ways_to_try
+from taccl.choosing import FileChoice, Predictor, Way, choose_file, chunks_that_fit, unpredicted, ways_to_try
 from taccl.cluster.connection import connected
 from taccl.cluster.sharing import Sharing
-from taccl.collective import Collective
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
-from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.errors import TacclError
 from taccl.executor import MODEL_ERROR
+from taccl.lowered import Lowering, with_files
 from taccl.network import LogicalTopology
 from taccl.output_options import OutputOptions
 from taccl.problem import Problem
 from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
 from taccl.resolved import resolve
-from taccl.result import OutputFile, Result
-from taccl.schedule import Schedule
+from taccl.result import Result
 from taccl.search import Alone, Found, Observer
 from taccl.searching import Searching
 from taccl.stated import StatedProblem, network_of, stated_problem
@@ -48,8 +45,6 @@ _LEAST_FOR_SEARCH_S = 1.0
 _PLANS_TIE = 0.005
 #: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
 _TO_TELL_WHAT_FITS = 0.5
-#: Reasons that are written out.
-_FINDINGS = 8
 
 
 @spelled_out(RequestKeywords)
@@ -175,67 +170,59 @@ def synthesize_request(
     name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
     ways = _ways(output, target, network.topology, lowering)
-    executor = network.topology.executor
+    lowered = Lowering(target, replace(lowering, network=network.topology))
     stated = stated_problem(resolved, request.symmetry, network, ways[0].served)
-    is_predicted = _can_be_predicted(target, output, network.topology) and _is_possible(
-        target, stated.problem, lowering
-    )
     if output.xml:  # fail now, and not after the search
-        target.check_problem(stated.problem, lowering)
-
-    @lru_cache(maxsize=1)  # whether a file can hold a schedule is asked before, and takes as long as the file
-    def made(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
-        made_so = replace(
-            lowering,
-            protocol=way.protocol,
-            instances=way.instances,
-            thread_blocks=way.thread_blocks,
-            network=network.topology,
-        )
-        return target.lower(schedule, made_so)
-
-    refusals: dict[tuple[Schedule, Way], TacclError] = {}
-
-    def lowered(schedule: Schedule, way: Way) -> Sequence[Lowered[Any]]:
-        if (schedule, way) in refusals:
-            raise copy(refusals[schedule, way])
-        try:
-            return made(schedule, way)
-        except TacclError as fault:
-            refusals[schedule, way] = copy(fault)  # without what was made so far
-            raise
-
+        lowered.check(stated.problem)
+    is_predicted = _can_be_predicted(target, output, network.topology) and _is_possible(
+        stated.problem, lowered
+    )
+    is_plan = target.as_plan is not None
     searching = Searching(
         request=replace(request, target=target, size=resolved.size_bytes),
         resolved=resolved,
         network=network,
-        can_be_used=lowered if output.xml and (not is_predicted or target.as_plan is not None) else None,
+        can_be_used=lowered if output.xml and (is_plan or not is_predicted) else None,
         searcher=Alone() if sharing is None else sharing,
         several=is_predicted,
         chunk_bytes=target.limits.chunk_bytes if output.xml else 1,
     )
     left = _with_what_is_left(options, began)
     if is_predicted:
-        predictor = Predictor(network.topology, lowered)
-        error = MODEL_ERROR if target.as_plan is None else _PLANS_TIE
-        choice = choose_file(searching, predictor, ways, left, error, on_progress, executor is not None)
+        predictor, error = Predictor(network.topology, lowered), _PLANS_TIE if is_plan else MODEL_ERROR
+        costs_differ = network.topology.executor is not None
+        choice = choose_file(searching, predictor, ways, left, error, on_progress, costs_differ)
     else:
         choice = unpredicted(searching(ways[0], left, None, on_progress))
-    result = Result(
+    result = _result(choice, options, output, network.topology, sharing)
+
+    def what_fits() -> int:
+        if not (is_plan and is_predicted):  # then nobody goes back to what list scheduling finds
+            return 0
+        chunks = result.collective.chunks_per_rank
+        return _chunks_that_fit(chunks, searching, lowered, ways[0], options, began)
+
+    return with_files(result, target, lambda: lowered(choice.found.schedule, choice.way), what_fits)
+
+
+def _result(
+    choice: FileChoice[StatedProblem],
+    options: SearchOptions,
+    output: OutputOptions,
+    network: LogicalTopology,
+    sharing: Sharing | None,
+) -> Result:
+    """What was chosen, before there are files."""
+    notes = [*choice.notes, *_notes_on(choice.found)]
+    if sharing is not None:
+        notes += sharing.notes_on(choice.found, counts_work=options.effort is not None)
+    return Result(
         found=choice.found,
         options=options,
         topology=choice.stated.topology.name,
         sketch=None if choice.stated.sketch is None else choice.stated.sketch.name,
         asked_for_file=output.xml,
-        notes=(
-            *choice.notes,
-            *_notes_on(choice.found),
-            *(
-                ()
-                if sharing is None
-                else sharing.notes_on(choice.found, counts_work=options.effort is not None)
-            ),
-        ),
+        notes=tuple(notes),
         scheduler=None if sharing is None else sharing.cluster.address,
         tasks=() if sharing is None else tuple(sharing.runs),
         chunks_tried=choice.chunks_tried,
@@ -245,81 +232,26 @@ def synthesize_request(
         blocks_per_gpu=choice.blocks_per_gpu,
         execution=choice.execution,
         files_tried=choice.files_tried,
-        machine=None if executor is None else network.topology,
+        machine=None if network.executor is None else network,
     )
 
-    def searching_for(chunks: int) -> Searching:
-        coarser = searching.with_chunks(chunks)
-        problem = stated_problem(coarser.resolved, request.symmetry, network, ways[0].served).problem
-        target.check_problem(problem, lowering)
-        return coarser
 
-    def what_fits() -> int:
-        if not is_predicted or target.as_plan is None:  # then nobody goes back to what list scheduling finds
-            return 0
-        left_s = max(0.0, options.limit_s - (time.monotonic() - began))
-        budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
-        chunks = result.collective.chunks_per_rank
-        try:
-            return chunks_that_fit(chunks, searching_for, lowered, ways[0], options, budget)
-        except KeyboardInterrupt:
-            return 0
+def _chunks_that_fit(
+    chunks: int, searching: Searching, lowered: Lowering, way: Way, options: SearchOptions, began_s: float
+) -> int:
+    """Of so many, too many for a file, a number that would fit; 0: none was found in the time for that."""
+    left_s = max(0.0, options.limit_s - (time.monotonic() - began_s))
+    budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
 
-    return _with_files(result, target, lambda: lowered(choice.found.schedule, choice.way), what_fits)
+    def search_of(number: int) -> Searching:
+        fewer = searching.with_chunks(number)
+        lowered.check(fewer.problem(way))
+        return fewer
 
-
-def _with_files(
-    result: Result,
-    target: AnyTarget,
-    lower: Callable[[], Sequence[Lowered[Any]]],
-    what_fits: Callable[[], int],
-) -> Result:
-    """The result with the verified files of its schedule, if any are asked for.
-
-    `what_fits` : how many chunks would fit where a file is too large; 0: not known.
-
-    Raises
-    ------
-    CheckError : no file could be made, or it failed its own check; the result is kept in it.
-    """
-    if not result.asked_for_file:
-        return result
-    began = time.monotonic()
-    collective = result.collective
     try:
-        if result.files_tried and result.execution is None:
-            raise (CheckError if target.as_plan is None else ProgramLimitError)(  # a plan always ends
-                "no way to make the file fits the machine and ends",
-                findings=[f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]],
-                hint="--protocol and --instances make the file all the same"
-                if target.as_plan is None
-                else "--size, --chunks, --protocol, --instances as these reasons leave room, or --no-xml",
-            )
-        try:
-            files = _files(target, lower(), collective)
-        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
-            files = _files(target, lower(), collective)
-    except CheckError as fault:
-        if isinstance(fault, ProgramLimitError):
-            _tell_what_fits(fault, what_fits())
-        fault.kept = result
-        raise
-    except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
-        text = str(fault) or type(fault).__name__
-        failed = CheckError(f"no file could be made: {text}", hint="--no-xml keeps the schedule")
-        if isinstance(fault, TacclError):
-            _tell_what_fits(failed, what_fits())
-        failed.kept = result
-        raise failed from fault
-    return replace(result, files=files, file_seconds=time.monotonic() - began)
-
-
-def _tell_what_fits(fault: CheckError, chunks: int) -> None:
-    """Say in a refusal how many chunks would fit; 0: not known."""
-    if chunks:
-        fault.message += f"; fewer chunks: {chunks} fit{'s' if chunks == 1 else ''}"
-        others = [] if fault.hint in (None, "fewer chunks") else [fault.hint]
-        fault.hint = ", or ".join([f"--chunks {chunks}", *others])
+        return chunks_that_fit(chunks, search_of, lowered, way, options, budget)
+    except KeyboardInterrupt:  # it asks for what there is, and that there is no file is there
+        return 0
 
 
 def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
@@ -371,10 +303,10 @@ def _can_be_predicted(target: AnyTarget, output: OutputOptions, network: Logical
     return target.as_plan is not None and output.xml
 
 
-def _is_possible(target: AnyTarget, problem: Problem, lowering: LoweringOptions) -> bool:
+def _is_possible(problem: Problem, lowered: Lowering) -> bool:
     """Whether nothing is known that keeps a problem from having a file."""
     try:
-        target.check_problem(problem, lowering)
+        lowered.check(problem)
     except TacclError:
         return False
     return True
@@ -385,14 +317,3 @@ def _chunks_to_begin_with(request: Request) -> int | None:
     if isinstance(request.chunks, str):
         return None if request.size is None else 1
     return request.chunks
-
-
-def _files(
-    target: AnyTarget, programs: Iterable[Lowered[Any]], collective: Collective
-) -> tuple[OutputFile, ...]:
-    """The verified texts of the programs, that for most runtimes first."""
-    files = (
-        OutputFile(target.verified_text(each, collective), each.program, each.readers, target)
-        for each in programs
-    )
-    return tuple(sorted(files, key=lambda file: -len(file.readers)))

@@ -78,13 +78,18 @@ class Loop:
     ----------
     function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it
         gets columns of one dimension as lists, whose elements Python reaches sooner.
+    parts : functions of its module that it calls, and that they call; they become part of its machine code.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], parts: Sequence[Callable[..., Any]] = ()) -> None:
+        self.function, self._parts = function, parts
 
     @cached_property
     def _machine_code(self) -> Callable[..., Any]:
+        from numba.extending import register_jitable
+
+        for part in self._parts:
+            register_jitable(forceinline=True)(part)
         return compiled(self.function)
 
     def __call__(self, rows: int, /, **values: Any) -> Any:

@@ -56,7 +56,9 @@ class Execution:
     bound: Proof
 
 
-def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) -> Execution:
+def execute(
+    program: Program, problem: Problem, cut: int, protocol: Protocol, wires: Proof | None = None
+) -> Execution:
     """Run a program on the problem's network, as its executor says.
 
     Parameters
@@ -64,6 +66,7 @@ def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) ->
     problem : what the program answers; its network has an executor.
     cut : the problem's chunks in one of the program's.
     protocol : which one the call is run with.
+    wires : the problem's `wires_bound`, where that is known.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def execute(program: Program, problem: Problem, cut: int, protocol: Protocol) ->
     if run.stuck:
         slots = costs.shape.slots // costs.shape.slices
         raise hang(prepared.executed, prepared.connections, slots, run.chunks_per_piece)
-    bound = executed_bound(problem, program, protocol.value)
+    bound = executed_bound(problem, program, protocol.value, wires)
     if run.executed_rounds < run.rounds and contradicts(bound.value_us, run.time_us):
         # what was executed tells too little about the rest
         run = prepared.run(executor, protocol.value, size_bytes, rounds=min(run.rounds, _MOST_ROUNDS))
@@ -107,20 +110,23 @@ def execute_plan(plan: ExecutionPlan, problem: Problem, bound: Proof | None = No
     return Execution(run.time_us, chunk_mb, run.launch_us or 0.0, 1, bound or plan_bound(problem, plan))
 
 
-def executed_bound(problem: Problem, program: Program, protocol: str) -> Proof:
+def executed_bound(problem: Problem, program: Program, protocol: str, wires: Proof | None = None) -> Proof:
     """The largest of what launch, wires, latencies and thread blocks take at least.
 
     It holds for every program of the collective with chunks as fine, this protocol, no more thread blocks on
     any rank, and steps fused only where this program has such.
+
+    Parameters
+    ----------
+    wires : the problem's `wires_bound`, where that is known.
 
     Raises
     ------
     TopologyError : the executor does not know the protocol.
     """
     costs = _executor_of(problem.topology).costs_of(protocol)
-    return _launched(
-        costs, [_wires(problem, costs), _latency(problem, costs), *_blocks(problem, program, costs)]
-    )
+    moved = _wires(problem, costs) if wires is None else wires
+    return _launched(costs, [moved, _latency(problem, costs), *_blocks(problem, program, costs)])
 
 
 def any_file_bound(problem: Problem, protocol: str, instances: int) -> Proof:
@@ -148,9 +154,18 @@ def plan_bound(problem: Problem, plan: ExecutionPlan, *, links_only: bool = Fals
     ------
     TopologyError : the machine's executor does not know the protocol.
     """
+    return _plan_bound(problem, plan.moves_packets, moves_only_packets(plan), links_only)
+
+
+def packets_bound(problem: Problem) -> Proof:
+    """The same of plans that move packets and nothing else, before there is one. Raises what that does."""
+    return _plan_bound(problem, True, True)
+
+
+def _plan_bound(problem: Problem, packets: bool, packets_only: bool, links_only: bool = False) -> Proof:
     executor = None if links_only else problem.topology.executor
-    costs = None if executor is None else executor.costs_of("LL" if plan.moves_packets else "Simple")
-    wires = _fluid_wires(problem, 2.0 if moves_only_packets(plan) else 1.0)
+    costs = None if executor is None else executor.costs_of("LL" if packets else "Simple")
+    wires = _fluid_wires(problem, 2.0 if packets_only else 1.0)
     hops = _hops(problem, 0.0 if costs is None else costs.hop_us)
     if costs is not None:
         return _launched(costs, [wires, hops])
@@ -182,6 +197,16 @@ def _check_blocks(program: Program, executor: Executor) -> None:
                 f"runs {available} at once: the program would hang, so it has no time",
                 hint="fewer instances or channels",
             )
+
+
+def wires_bound(problem: Problem, protocol: str) -> Proof:
+    """What all bytes on the wires take at least, with this protocol, however finely chunks are cut.
+
+    Raises
+    ------
+    TopologyError : the executor does not know the protocol.
+    """
+    return _wires(problem, _executor_of(problem.topology).costs_of(protocol))
 
 
 def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:

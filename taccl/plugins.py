@@ -6,11 +6,13 @@ whenever a function of its values is called.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from functools import wraps
+from functools import lru_cache, wraps
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from taccl.errors import TacclError
@@ -35,7 +37,7 @@ def added(group: str, kind: type[_Kind], note: Note | None = None) -> tuple[_Kin
     TacclError : there is one of those, and no `note`.
     """
     values = []
-    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+    for point in _points(group, _path_now()):
         try:
             values.append(_loaded(point, group, kind))
         except TacclError as fault:
@@ -43,6 +45,23 @@ def added(group: str, kind: type[_Kind], note: Note | None = None) -> tuple[_Kin
                 raise
             note(point.name, fault)
     return tuple(values)
+
+
+def _path_now() -> tuple[tuple[str, int], ...]:
+    """Where packages are looked for, and when each folder last changed: installing one changes its folder."""
+    folders = []
+    for place in sys.path:
+        try:
+            folders.append((place, Path(place).stat().st_mtime_ns))
+        except OSError:
+            folders.append((place, 0))
+    return tuple(folders)
+
+
+@lru_cache(maxsize=16)
+def _points(group: str, path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, by name. To look for them reads a file of each installed package."""
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
 
 
 @contextmanager

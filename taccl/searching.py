@@ -15,6 +15,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.engines.textbook.known import textbook_schedules
 from taccl.encoding.instance import Instance
+from taccl.problem import Problem
 from taccl.request import Request
 from taccl.resolved import Resolved, resolve
 from taccl.schedule import Schedule
@@ -123,6 +124,10 @@ class Searching:
                 target=self.request.target,
             )
         )
+
+    def problem(self, way: Way) -> Problem:
+        """What engines see under the costs of a way, with as many chunks as are asked for."""
+        return self._stated(way, self.resolved).problem
 
     def _stated(self, way: Way, resolved: Resolved) -> StatedProblem:
         return stated_problem(resolved, self.request.symmetry, self.network, way.served)

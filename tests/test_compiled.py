@@ -13,15 +13,19 @@ from taccl.compiled import Loop, flat
 def _add_up(numbers: Sequence[int], table: np.ndarray) -> list[int]:
     sums = [0] * len(numbers)
     for row in range(len(numbers)):
-        sums[row] = numbers[row] + (sums[row - 1] if row else 0)
+        sums[row] = numbers[row] + _before(sums, row)
         table[row, 0] = sums[row]
     return sums
+
+
+def _before(sums: Sequence[int], row: int) -> int:
+    return sums[row - 1] if row else 0
 
 
 @pytest.mark.parametrize("rows", [3, 10**6])
 def test_both_ways_make_the_same(rows: int) -> None:
     table = np.zeros((3, 1), dtype=np.int64)
-    assert list(Loop(_add_up)(rows, numbers=np.array([1, 2, 3]), table=table)) == [1, 3, 6]
+    assert list(Loop(_add_up, (_before,))(rows, numbers=np.array([1, 2, 3]), table=table)) == [1, 3, 6]
     assert table[:, 0].tolist() == [1, 3, 6]
 
 

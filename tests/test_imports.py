@@ -60,6 +60,7 @@ TOP = (
     "searching",
     "output_file",
     "result",
+    "lowered",
     "api",
     "compiling",
     "proofs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_what_cannot_be_loaded_is_told(
         names()
 
 
+def test_a_package_is_seen_once_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where packages are is remembered, until a folder that they are in changes."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    os.utime(tmp_path, (0, 0))
+    assert "straight" not in names()
+    install(tmp_path, monkeypatch, "[taccl.engines]\nstraight = toy:ENGINE\n")
+    assert "straight" in names()
+
+
 @pytest.fixture
 def toy_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, "[taccl.bounds]\none-link = toy_bound:BOUND\n")
@@ -147,7 +157,7 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
 ) -> None:
     """A ring of four GPUs, on which other engines end far below the first schedule."""
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
-    asked = {"topology": "ring:4", "size": "1MB", "effort": 3_000, "chunks": chunks, "xml": False}
+    asked = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "xml": False}
     found = synthesize(collective, **asked).found
     assert any(told in failure.text for failure in found.failures), found.failures
     assert found.schedule.makespan_us < below_us

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from taccl.backend.program import Program
     from taccl.backend.verify.report import Report
 
+#: The hint of a refusal that fewer chunks may undo, where nobody has looked yet how many would.
+FEWER_CHUNKS = "fewer chunks"
+
 ProgramT = TypeVar("ProgramT")
 DocumentT = TypeVar("DocumentT")
 _ReadT_contra = TypeVar("_ReadT_contra", contravariant=True)

@@ -31,6 +31,8 @@ _ALONE = 0.75
 _MOST_SEARCHES = 4
 #: After the first look, ways that are so much slower than the best are left alone.
 _PROMISING = 1.5
+#: A file of no more transfers is there in a moment: one of each protocol is made, if the time is up or not.
+_SOON = 2_000
 #: Of the schedules that a search hands over, so many are lowered.
 _FEW = 24
 
@@ -113,8 +115,7 @@ def choose_file(
     TacclError : what the first search raises; or none of several ways gives a file that ends.
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
-    rounds = _Rounds(search, predictor, ways, options, error, on_progress)
-    rounds.searches_once = len(ways) == 1 or not costs_differ
+    rounds = _Rounds(search, predictor, ways, options, error, on_progress, costs_differ)
     try:
         rounds.run()
     except KeyboardInterrupt:
@@ -133,6 +134,7 @@ class _Rounds(Generic[Stated]):
         options: SearchOptions,
         error: float,
         on_progress: Observer | None,
+        costs_differ: bool,
     ) -> None:
         self._began = time.monotonic()
         self._budget = options.budget()
@@ -142,12 +144,12 @@ class _Rounds(Generic[Stated]):
         self._told_us: dict[Way, float] = {}
         self.searches: list[Searched[Stated]] = []
         self.interrupted = False
-        self.searches_once = len(ways) == 1
+        self._searches_once = len(ways) == 1 or not costs_differ
         self._is_searched = False  # as was asked: the first look is not
         self._has_looked = False
 
     def run(self) -> None:
-        if self.searches_once:
+        if self._searches_once:
             self._search_for(self._ways[0], _ALONE)
             return
         self._look(_LOOK)
@@ -199,9 +201,13 @@ class _Rounds(Generic[Stated]):
         predictor, schedules = self._predictor, _distinct(searched)
         if not predictor.predictions:
             predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
+            if self._searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
+                predictor.predict(searched.found.schedule, self._of_others(searched.way), Budget(math.inf))
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(_PREDICT)  # what is best has no file; what is found first may have one
-        is_last = self.searches_once and predictor.predictions  # else some time is left to say what would fit
+        is_last = (
+            self._searches_once and predictor.predictions
+        )  # else some time is left to say what would fit
         budget = self._budget.share(1.0 if is_last else _PREDICT)
         best = searched.found.schedule
         if not self.interrupted:
@@ -209,11 +215,15 @@ class _Rounds(Generic[Stated]):
         for schedule in sorted(schedules, key=len):
             if not self.interrupted:
                 predictor.predict(schedule, [searched.way], budget)
-        predicted_us = {id(each.schedule): each.time_us for each in predictor.of_way(searched.way)}
-        for schedule in sorted(schedules, key=lambda each: (predicted_us.get(id(each), math.inf), len(each))):
+        predicted_us = {each.schedule: each.time_us for each in predictor.of_way(searched.way)}
+        for schedule in sorted(schedules, key=lambda each: (predicted_us.get(each, math.inf), len(each))):
             if self.interrupted:
                 return
             predictor.predict(schedule, self._worth_it(searched.way, schedule), budget)
+
+    def _of_others(self, way: Way) -> list[Way]:
+        """The same way with other protocols."""
+        return [each for each in self._ways if each == replace(way, protocol=each.protocol) and each != way]
 
     def _worth_it(self, way: Way, schedule: Schedule) -> list[Way]:
         """The ways that are not much slower than the best, those that nothing is known of, and this one.
@@ -221,7 +231,7 @@ class _Rounds(Generic[Stated]):
         What others were too large for is tried again with a schedule that needs less. Where engines saw the
         costs of no way, a schedule that is slow in one may be the best in another: all are tried.
         """
-        if self.searches_once:
+        if self._searches_once:
             return list(self._ways)
         best = self._predictor.by_way()
         promising = {each.way for each in best if each.time_us <= _PROMISING * best[0].time_us} | {way}
@@ -244,7 +254,7 @@ class _Rounds(Generic[Stated]):
             told_us = self._told_us.get(way, math.inf)
             improved = progress.time_us is not None and progress.time_us < told_us
             self._told_us[way] = min(told_us, progress.time_us or math.inf)
-            stage = progress.stage if self.searches_once else f"{progress.stage}, {way}"
+            stage = progress.stage if self._searches_once else f"{progress.stage}, {way}"
             elapsed_s = start_s + progress.elapsed_s
             answer = self._on_progress(replace(progress, stage=stage, elapsed_s=elapsed_s, improved=improved))
             self.interrupted = self.interrupted or answer == STOP

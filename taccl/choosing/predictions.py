@@ -22,7 +22,7 @@ from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError
-from taccl.executed import Execution, execute, execute_plan
+from taccl.executed import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.network import LogicalTopology
 from taccl.problem import Problem, RoutingLimits
 from taccl.schedule import Schedule
@@ -39,7 +39,6 @@ _EVENTS = 64
 
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
-
 
 #: So begins what is said of a way that was left alone.
 NOT_TRIED = "not tried"
@@ -141,9 +140,11 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[tuple[int, str], Way] = {}  # by schedule and thread blocks
+        self._too_large: dict[tuple[Schedule, str], Way] = {}  # by schedule and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
-        self._plan_bounds: dict[tuple[bool, bool], Proof] = {}
+        # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
+        self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
+        self._wires: dict[tuple[str, float], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
@@ -165,11 +166,15 @@ class Predictor:
         """Ways that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
+        if reason := self._beaten(schedule, ways[0]):
+            self.reasons.setdefault(ways[0], reason)
+            self.left_out.update(ways[1:])
+            return
         for place, way in enumerate(ways):
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
                 continue
-            larger = self._too_large.get((id(schedule), way.thread_blocks))
+            larger = self._too_large.get((schedule, way.thread_blocks))
             if larger is not None and way.instances >= larger.instances:  # whatever the protocol
                 self.reasons.setdefault(way, self.reasons[larger])
                 self._leave_out(schedule, ways[place:])
@@ -221,6 +226,19 @@ class Predictor:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
 
+    def _beaten(self, schedule: Schedule, way: Way) -> str:
+        """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
+        if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
+            return ""
+        problem = _as_cut(schedule.problem, self._network, 1)
+        kind = True, True, problem.size_bytes  # packets, and nothing else
+        if kind not in self._plan_bounds:
+            self._plan_bounds[kind] = packets_bound(problem)
+        at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
+        if at_best_us <= best.time_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
+
     def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
         return budget.remaining_s() > self._s_each * len(schedule) * way.instances
 
@@ -245,7 +263,7 @@ class Predictor:
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault((id(schedule), way.thread_blocks), way)
+                self._too_large.setdefault((schedule, way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(map(_blocks, programs))
@@ -254,11 +272,18 @@ class Predictor:
 
     def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
         if not isinstance(program, ExecutionPlan):
-            return execute(program, problem, 1, Protocol(way.protocol))
-        kind = (program.moves_packets, moves_only_packets(program))  # the bound is for any chunks
+            asked = way.protocol, problem.size_bytes
+            if asked not in self._wires:
+                self._wires[asked] = wires_bound(problem, way.protocol)
+            return execute(program, problem, 1, Protocol(way.protocol), self._wires[asked])
+        kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
         return run
+
+
+def _time_of(prediction: Prediction) -> float:
+    return prediction.time_us
 
 
 def most_connections(schedule: Schedule) -> int:
@@ -285,7 +310,7 @@ def _blocks(program: Program | ExecutionPlan) -> int:
 def _work(program: Program | ExecutionPlan) -> int:
     """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
     if isinstance(program, ExecutionPlan):
-        return _EVENTS * sum(len(block.operations) for rank in program.ranks for block in rank.blocks)
+        return _EVENTS * program.num_operations
     return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
 
 

@@ -33,7 +33,7 @@ class Way:
 
 
 def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptions) -> tuple[Way, ...]:
-    """All ways that come into question, by protocol and thread blocks, fewest instances first.
+    """All ways that come into question, by thread blocks and protocol, fewest instances first.
 
     Parameters
     ----------
@@ -59,5 +59,5 @@ def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptio
     numbers = (number,) if number is not None else _INSTANCES if executor is not None else (1,)
     most = asked.most_instances(target)
     return tuple(
-        Way(name, each, kind) for name in known for kind in kinds for each in numbers if each <= most
+        Way(name, each, kind) for kind in kinds for name in known for each in numbers if each <= most
     )

@@ -32,6 +32,9 @@ _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
 _BOOKS = 0.15
 _FEW = 4
 
+#: The part within which a second number should have its first schedule: one alone tells nothing of others.
+_TWO = 0.4
+
 #: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
 _PATIENCE = 2
 _MUCH_SLOWER = 1.25
@@ -163,7 +166,8 @@ class ChunkSearch(Generic[Stated]):
         slower = in_vain = 0
         while self._untried:
             seconds, before_us = (end_s - self._elapsed_s) / len(self._untried), self._best_us
-            if seconds <= 0 or self._first_is_there_at(self._untried[0]) > end_s:
+            till_s = end_s if len(self.trials) > 1 else _TWO * self._total_s
+            if self._elapsed_s >= till_s or self._first_is_there_at(self._untried[0]) > till_s:
                 break
             trial = self._try_next(max(seconds, _A_MOMENT_S))
             slower = slower + 1 if trial and trial.time_us > _MUCH_SLOWER * self._best_us else 0
@@ -350,8 +354,11 @@ class ChunkSearch(Generic[Stated]):
         return Instance(problem)
 
     def _first_is_there_at(self, number: int) -> float:
-        """When a first schedule for so many chunks should be there, by that of the finest so far."""
-        finest = self.trials[-1].chunks if self.trials else number
+        """When a first schedule for so many chunks should be there, by that of the finest so far.
+
+        The first trial took what all share, too, so the second is not taken to be longer.
+        """
+        finest = self.trials[-1].chunks if len(self.trials) > 1 else number
         return self._elapsed_s + self._first_s * math.pow(number / finest, _GROWTH)
 
     def _goes_on(self) -> bool:

@@ -12,7 +12,7 @@ from math import lcm
 from pathlib import Path
 
 from taccl.arguments import file_path, is_whole, shown
-from taccl.backend.lower_plan.fits import checked_window, message_chunks
+from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
 from taccl.backend.targets import target_of_file
@@ -130,16 +130,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     document = parse_plan_document(content, str(path))
     report = verify_plan_document(document, root=root)
     if not report.ok:
-        more = len(report.errors) - _FINDINGS
-        raise VerificationError(
-            "the plan is wrong, so it is not deployed",
-            path=path,
-            findings=[
-                *(str(error) for error in report.errors[:_FINDINGS]),
-                *([f"and {more} more"] if more > 0 else []),
-            ],
-            hint="taccl verify says all that is wrong",
-        )
+        raise _is_wrong(path, report)
     plan = document.plan
     try:
         window = checked_window(plan)
@@ -147,7 +138,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     except TacclError as fault:
         fault.path = str(path)
         raise
-    unit = lcm(16, plan.alignment) * message_chunks(plan)
+    unit = lcm(UNIT_BYTES, plan.alignment) * message_chunks(plan)
     return DeployedPlan(
         path=path,
         content=content,
@@ -162,6 +153,19 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     )
 
 
+def _is_wrong(path: Path, report: Report) -> VerificationError:
+    more = len(report.errors) - _FINDINGS
+    return VerificationError(
+        "the plan is wrong, so it is not deployed",
+        path=path,
+        findings=[
+            *(str(error) for error in report.errors[:_FINDINGS]),
+            *([f"and {more} more"] if more > 0 else []),
+        ],
+        hint="taccl verify says all that is wrong",
+    )
+
+
 def _places(report: Report) -> Iterator[bool]:
     """The calls that it is for, and the others too where verification looked at them and found them right."""
     if report.facts.in_place == "right":
@@ -171,7 +175,7 @@ def _places(report: Report) -> Iterator[bool]:
 
 
 def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
-    """As asked, else as its channels tell: memory channels join the ranks of a node.
+    """As asked, else as the plan tells: whoever touches memory of others is on a node with them.
 
     Raises
     ------
@@ -196,10 +200,11 @@ def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
 
 
 def _joined_by_memory(plan: ExecutionPlan) -> list[list[int]]:
-    """Groups of ranks that memory and switch channels join, each in rank order."""
+    """Groups of ranks that memory and switch channels join, or memory without signals, each in rank order."""
     group_of = list(range(plan.num_ranks))
     for rank in plan.ranks:
         peers = set(rank.peers_of(Channel.MEMORY))
+        peers |= {each.rank for each in rank.remote_buffers if Channel.MEMORY in each.access}
         peers |= {peer for row in rank.channels for members in row.groups for peer in members}
         for peer in peers:
             old, new = sorted((group_of[rank.rank], group_of[peer]), reverse=True)

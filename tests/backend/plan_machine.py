@@ -8,34 +8,27 @@ its own: whoever writes there then is wrong, whatever comes of it.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from plan_steps import (
-    ACQUIRE,
-    ADD,
-    ADD_PACKET,
-    BARRIER,
-    BARRIERS,
-    FLUSH,
-    LOAD,
-    LOAD_PACKET,
-    MEET,
-    PUSH,
-    PUSH_SIGNAL,
-    RELEASE,
-    SIGNAL,
-    STORE,
-    STORE_PACKET,
-    WAIT,
-    Steps,
-    steps_of,
+from numba import njit
+from plan_agents import (
+    GOES_ON,
+    HANGS,
+    RIGHT,
+    WAITS,
+    begin_again,
+    beside,
+    host_acts,
+    port_acts,
+    state_of,
+    thread_acts,
 )
+from plan_steps import PUSH, PUSH_SIGNAL, Steps, steps_of
 
 from taccl.backend.plan import ExecutionPlan
-from taccl.compiled import compiled
 
 CALLS = 3
-RIGHT, WRONG, HANGS = range(3)
 _WORDS = ("right", "wrong", "hangs")
 
 
@@ -43,7 +36,11 @@ _WORDS = ("right", "wrong", "hangs")
 class Machine:
     """A plan at one size of call, with inputs drawn at random, and what its outputs must hold.
 
-    `wanted` : shape (alternatives, calls, words of all outputs); `known` : whether that is told at all.
+    Parameters
+    ----------
+    given : shape (calls, words of all inputs).
+    wanted : shape (alternatives, calls, words of all outputs); of a broadcast one for each root.
+    most_pushes : into one port in all calls.
     """
 
     steps: Steps
@@ -66,28 +63,8 @@ class Machine:
 
     def runs(self, number: int, seed: int, run=None) -> tuple[str, int]:
         """The first outcome of so many runs that is not right, and which run that was; else `right`, -1."""
-        s = self.steps
-        outcome, which = (run or run_many)(
-            s.steps,
-            s.starts,
-            s.block,
-            s.rank_threads,
-            s.block_rank,
-            s.block_threads,
-            s.transfers,
-            s.port_rank,
-            s.inputs,
-            s.outputs,
-            s.words,
-            s.ends,
-            s.semaphores,
-            s.in_place,
-            self.given,
-            self.wanted,
-            max(1, self.most_pushes),
-            number,
-            seed,
-        )
+        state = state_of(self.steps, self.given, self.wanted, max(1, self.most_pushes))
+        outcome, which = (run or run_many)(self.steps, state, Orders.of(self.steps), number, seed)
         return _WORDS[outcome], which
 
 
@@ -116,362 +93,158 @@ def _wanted(plan: ExecutionPlan, given: np.ndarray, root: int) -> np.ndarray:
     return np.concatenate(rows, axis=1)
 
 
-@compiled
-def run_many(
-    steps,
-    starts,
-    block_of,
-    rank_threads,
-    block_rank,
-    block_threads,
-    transfers,
-    port_rank,
-    inputs,
-    outputs,
-    words,
-    num_ends,
-    semaphores_at_first,
-    in_place,
-    given,
-    wanted,
-    most_pushes,
-    number,
-    seed,
-):
+class Orders(NamedTuple):
+    """Whose turn it is, by agent: hosts, then ports, then threads.
+
+    Parameters
+    ----------
+    pace : how readily it goes on, from 0 to 1. stops : after so many acts it freezes. acted : how many it
+        did. asleep : `wakes` when it last had to wait; until that has changed, it has to wait still.
+    ready : room for a list of agents.
+    of_rank, of_block : how readily all agents of a rank, and of a block, go on.
+    """
+
+    pace: np.ndarray
+    stops: np.ndarray
+    acted: np.ndarray
+    asleep: np.ndarray
+    ready: np.ndarray
+    of_rank: np.ndarray
+    of_block: np.ndarray
+
+    @staticmethod
+    def of(fixed: Steps) -> "Orders":
+        """None drawn yet."""
+        ranks, blocks = len(fixed.inputs), len(fixed.block_rank)
+        agents = ranks + len(fixed.port_rank) + len(fixed.starts) - 1
+        stops, acted, asleep, ready = (np.zeros(agents, dtype=np.int64) for _ in range(4))
+        return Orders(np.ones(agents), stops, acted, asleep, ready, np.ones(ranks), np.ones(blocks))
+
+
+#: It freezes never.
+_NEVER = 2**60
+#: How often some agent is drawn before all that may go on are looked through.
+_DRAWS = 8
+
+
+@njit(_nrt=False)  # not kept on disk, where it would not be made anew when the agents change
+def run_many(fixed, state, orders, number, seed):
     """Some runs, until one is not right: its outcome, and which it was."""
     np.random.seed(seed)
-    ranks, ports, threads = len(inputs), len(port_rank), len(starts) - 1
-    first_port, first_thread = ranks, ranks + ports
-    agents = first_thread + threads
-    calls = len(given)
-    longest = 1
-    for k in range(len(transfers)):
-        longest = max(longest, transfers[k, 4])
-    memory = np.zeros(words + 1, dtype=np.int64)
-    owned = np.zeros(words + 1, dtype=np.int64)
-    counter = np.zeros(num_ends + 1, dtype=np.int64)
-    awaited = np.zeros(num_ends + 1, dtype=np.int64)
-    semaphores = np.zeros(len(semaphores_at_first) + 1, dtype=np.int64)
-    arrived = np.zeros(ranks * BARRIERS, dtype=np.int64)
-    left = np.zeros(ranks * BARRIERS, dtype=np.int64)
-    at = np.zeros(threads, dtype=np.int64)
-    inside = np.zeros(threads, dtype=np.int64)  # whether a step that waits has begun
-    noted = np.zeros(threads, dtype=np.int64)  # what it waits for
-    held = np.zeros((threads, 2), dtype=np.int64)
-    is_running = np.zeros(threads, dtype=np.bool_)
-    blocks = len(block_rank)
-    met = np.zeros(blocks, dtype=np.int64)
-    meeting = np.zeros(blocks, dtype=np.int64)
-    call_of = np.zeros(ranks, dtype=np.int64)
-    phase = np.zeros(ranks, dtype=np.int64)
-    ended = np.zeros(ranks, dtype=np.int64)
-    queue = np.zeros((ports, most_pushes, 2), dtype=np.int64)
-    stage = np.zeros((ports, most_pushes, longest), dtype=np.int64)
-    queued = np.zeros(ports, dtype=np.int64)
-    done = np.zeros(ports, dtype=np.int64)
-    read = np.zeros((ports, most_pushes), dtype=np.int64)
-    written = np.zeros(ports, dtype=np.int64)
-    pace = np.ones(agents)
-    stops = np.zeros(agents, dtype=np.int64)
-    acted = np.zeros(agents, dtype=np.int64)
-    of_rank = np.ones(ranks)
-    of_block = np.ones(blocks)
-    ready = np.zeros(agents, dtype=np.int64)
-    asleep = np.zeros(agents, dtype=np.int64)
-    alternatives = len(wanted)
-    bad = np.zeros(alternatives, dtype=np.bool_)
     for run in range(number):
-        memory[:] = 0
-        counter[:] = 0
-        awaited[:] = 0
-        semaphores[: len(semaphores_at_first)] = semaphores_at_first
-        arrived[:] = 0
-        left[:] = 0
-        inside[:] = 0
-        is_running[:] = False
-        met[:] = 0
-        meeting[:] = 0
-        call_of[:] = 0
-        phase[:] = 0
-        ended[:] = 0
-        queued[:] = 0
-        done[:] = 0
-        read[:] = 0
-        written[:] = 0
-        acted[:] = 0
-        stops[:] = 2**60
-        asleep[:] = -1
-        wakes = 0
-        bad[:] = False
-        # How unfair this order is.
-        kind = np.random.randint(0, 5)
-        for rank in range(ranks):
-            of_rank[rank] = 0.03 if kind < 3 and np.random.random() < 0.25 else 1.0
-        for block in range(blocks):
-            of_block[block] = of_rank[block_rank[block]] * (
-                0.03 if kind < 3 and np.random.random() < 0.25 else 1.0
-            )
-        for agent in range(agents):
-            if agent < first_port:
-                pace[agent] = of_rank[agent]
-            elif agent < first_thread:
-                pace[agent] = of_rank[port_rank[agent - first_port]]
-            else:
-                pace[agent] = of_block[block_of[agent - first_thread]]
-            if kind < 3 and np.random.random() < 0.25:
-                pace[agent] *= 0.03
-            if kind == 3:
-                pace[agent] = 10.0 ** (-6.0 * np.random.random())
-        for _ in range(np.random.randint(0, 4)):
-            agent = np.random.randint(0, agents)
-            if agent < first_port:
-                stops[agent] = np.random.randint(0, 2 * calls)
-            elif agent < first_thread:
-                stops[agent] = np.random.randint(0, 4 * most_pushes + 1)
-            else:
-                thread = agent - first_thread
-                length = starts[thread + 1] - starts[thread]
-                stops[agent] = np.random.randint(0, calls * length + 1)
-        outcome = -1
-        while outcome < 0:
-            agent = -1
-            for _ in range(8):
-                some = np.random.randint(0, agents)
-                if asleep[some] != wakes and acted[some] < stops[some] and np.random.random() < pace[some]:
-                    agent = some
-                    break
-            if agent < 0:
-                # One of all that may go on: the slow ones seldom, the frozen ones only if nobody else can.
-                total = 0.0
-                found = 0
-                for some in range(agents):
-                    if asleep[some] != wakes:
-                        ready[found] = some
-                        found += 1
-                        total += pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
-                if found == 0:
-                    outcome = 2
-                    break
-                drawn = np.random.random() * total
-                agent = ready[found - 1]
-                for k in range(found):
-                    some = ready[k]
-                    drawn -= pace[some] if acted[some] < stops[some] else pace[some] * 1e-9
-                    if drawn <= 0.0:
-                        agent = some
-                        break
-            burst = 1
-            dice = np.random.randint(0, 4)
-            if dice == 2:
-                burst = 5
-            elif dice == 3:
-                burst = 50
-            went = 0
-            while went < burst:
-                moved = False
-                if agent < first_port:  # a host
-                    rank = agent
-                    call = call_of[rank]
-                    out_first, out_words = outputs[rank, 0], outputs[rank, 1]
-                    in_first, in_words = inputs[rank, 0], inputs[rank, 1]
-                    if phase[rank] == 0:
-                        for port in range(ports):
-                            if port_rank[port] == rank:
-                                for item in range(done[port], queued[port]):
-                                    t = queue[port, item, 0]
-                                    if t >= 0 and transfers[t, 5]:
-                                        source = transfers[t, 0] + transfers[t, 1] * (
-                                            queue[port, item, 1] & 1
-                                        )
-                                        for k in range(read[port, item], transfers[t, 4]):
-                                            stage[port, item, k] = memory[source + k]
-                                        read[port, item] = transfers[t, 4]
-                        for k in range(out_words):
-                            memory[out_first + k] = np.random.randint(-(2**60), 2**60)
-                        for k in range(in_words):
-                            memory[in_first + k] = given[call, rank * in_words + k]
-                        for k in range(out_words):
-                            owned[out_first + k] = memory[out_first + k]
-                        for k in range(in_words):
-                            owned[in_first + k] = memory[in_first + k]
-                        phase[rank] = 3
-                        moved = True
-                    elif phase[rank] == 3:  # nobody else may have touched them meanwhile
-                        for k in range(out_words):
-                            if memory[out_first + k] != owned[out_first + k]:
-                                outcome = 1
-                        for k in range(in_words):
-                            if memory[in_first + k] != owned[in_first + k]:
-                                outcome = 1
-                        for thread in range(rank_threads[rank], rank_threads[rank + 1]):
-                            at[thread] = starts[thread]
-                            inside[thread] = 0
-                            is_running[thread] = True
-                        ended[rank] = 0
-                        phase[rank] = 1
-                        wakes += 1
-                        moved = True
-                    elif phase[rank] == 1 and ended[rank] == rank_threads[rank + 1] - rank_threads[rank]:
-                        before = 0
-                        for other in range(rank):
-                            before += outputs[other, 1]
-                        for k in range(out_words):
-                            value = memory[out_first + k]
-                            for a in range(alternatives):
-                                if value != wanted[a, call, before + k]:
-                                    bad[a] = True
-                        if not in_place:
-                            for k in range(in_words):
-                                if memory[in_first + k] != given[call, rank * in_words + k]:
-                                    bad[:] = True
-                        if bad.all():
-                            outcome = 1
-                        call_of[rank] += 1
-                        phase[rank] = 0 if call + 1 < calls else 2
-                        moved = True
-                        if phase[rank] == 2 and outcome < 0:
-                            outcome = 0
-                            for other in range(ranks):
-                                if phase[other] != 2:
-                                    outcome = -1
-                elif agent < first_thread:  # a port
-                    port = agent - first_port
-                    item = done[port]
-                    if item < queued[port]:
-                        t = queue[port, item, 0]
-                        moved = True
-                        if t < 0:
-                            if t < -1:
-                                counter[-2 - t] += 1
-                            done[port] += 1
-                            wakes += 1
-                        else:
-                            half = queue[port, item, 1] & 1
-                            source = transfers[t, 0] + transfers[t, 1] * half
-                            target = transfers[t, 2] + transfers[t, 3] * half
-                            length = transfers[t, 4]
-                            if read[port, item] < length and (
-                                read[port, item] == written[port] or np.random.randint(0, 2) == 0
-                            ):
-                                stage[port, item, read[port, item]] = memory[source + read[port, item]]
-                                read[port, item] += 1
-                            else:
-                                memory[target + written[port]] = stage[port, item, written[port]]
-                                written[port] += 1
-                            if written[port] == length:
-                                written[port] = 0
-                                done[port] += 1
-                                wakes += 1
-                else:  # a thread
-                    thread = agent - first_thread
-                    if is_running[thread]:
-                        block = block_of[thread]
-                        rank = block_rank[block]
-                        call = call_of[rank]
-                        over = False
-                        if at[thread] == starts[thread + 1]:
-                            is_running[thread] = False
-                            ended[rank] += 1
-                            wakes += 1
-                            moved = True
-                        else:
-                            row = at[thread]
-                            what, a, b, width = steps[row, 0], steps[row, 1], steps[row, 2], steps[row, 3]
-                            if what == MEET:
-                                if inside[thread] == 0:
-                                    inside[thread] = 1
-                                    noted[thread] = met[block]
-                                    meeting[block] += 1
-                                    if meeting[block] == block_threads[block]:
-                                        meeting[block] = 0
-                                        met[block] += 1
-                                        wakes += 1
-                                    moved = True
-                                over = met[block] > noted[thread]
-                            elif what == BARRIER:
-                                if inside[thread] == 0:
-                                    inside[thread] = 1
-                                    noted[thread] = left[a]
-                                    arrived[a] += 1
-                                    if arrived[a] >= b:
-                                        arrived[a] = 0
-                                        left[a] += 1
-                                        wakes += 1
-                                    moved = True
-                                over = left[a] > noted[thread]
-                            elif what == SIGNAL:
-                                counter[a] += 1
-                                wakes += 1
-                                over = True
-                            elif what == WAIT:
-                                if inside[thread] == 0:
-                                    inside[thread] = 1
-                                    awaited[a] += 1
-                                    noted[thread] = awaited[a]
-                                    moved = True
-                                over = counter[a] >= noted[thread]
-                            elif what == RELEASE:
-                                semaphores[a] += 1
-                                wakes += 1
-                                over = True
-                            elif what == ACQUIRE:
-                                if inside[thread] == 0:
-                                    inside[thread] = 1
-                                    noted[thread] = semaphores[a]
-                                    semaphores[a] -= 1
-                                    moved = True
-                                over = noted[thread] > 0 or semaphores[a] >= noted[thread]
-                            elif what in (PUSH, PUSH_SIGNAL):
-                                queue[a, queued[a], 0] = b if what == PUSH else -2 - b
-                                queue[a, queued[a], 1] = call
-                                queued[a] += 1
-                                wakes += 1
-                                over = True
-                            elif what == FLUSH:
-                                if inside[thread] == 0:
-                                    inside[thread] = 1
-                                    noted[thread] = queued[a]
-                                    moved = True
-                                over = done[a] >= noted[thread]
-                            else:
-                                word = a + b * (call & 1)
-                                if what in (LOAD, ADD):
-                                    for k in range(width):
-                                        if what == LOAD:
-                                            held[thread, k] = memory[word + k]
-                                        else:
-                                            held[thread, k] += memory[word + k]
-                                    over = True
-                                elif what == STORE:
-                                    for k in range(width):
-                                        memory[word + k] = held[thread, k]
-                                    over = True
-                                elif what == STORE_PACKET:
-                                    memory[word] = held[thread, 0]
-                                    memory[word + 1] = call + 1
-                                    wakes += 1
-                                    over = True
-                                elif memory[word + 1] == call + 1:  # the packet of this call is there
-                                    if what == LOAD_PACKET:
-                                        held[thread, 0] = memory[word]
-                                    elif what == ADD_PACKET:
-                                        held[thread, 0] += memory[word]
-                                    over = True
-                            if over:
-                                at[thread] += 1
-                                inside[thread] = 0
-                                moved = True
-                if not moved:
-                    asleep[agent] = wakes  # until somebody does what others may wait for
-                    break
-                if outcome >= 0:
-                    break
-                acted[agent] += 1
-                went += 1
-                if acted[agent] > stops[agent]:
-                    stops[agent] = 2**60  # its frost is over
-                elif acted[agent] == stops[agent]:
-                    break
-        if outcome > 0:
+        begin_again(fixed, state)
+        _draw_paces(fixed, orders)
+        _draw_frosts(fixed, state, orders)
+        outcome = GOES_ON
+        while outcome == GOES_ON:
+            agent = _whose_turn(orders, state.wakes[0])
+            outcome = HANGS if agent < 0 else _act(fixed, state, orders, agent)
+        if outcome != RIGHT:
             return outcome, run
-    return 0, -1
+    return RIGHT, -1
+
+
+@beside
+def _draw_paces(fixed, orders):
+    """How unfair this order is: slow ranks, blocks and agents; all at paces of their own; or all alike."""
+    ranks, ports, blocks = len(fixed.inputs), len(fixed.port_rank), len(fixed.block_rank)
+    kind = np.random.randint(0, 5)
+    of_rank, of_block = orders.of_rank, orders.of_block
+    for rank in range(ranks):
+        of_rank[rank] = _slow_or_not(kind)
+    for block in range(blocks):
+        of_block[block] = of_rank[fixed.block_rank[block]] * _slow_or_not(kind)
+    for agent in range(len(orders.pace)):
+        if agent < ranks:
+            pace = of_rank[agent]
+        elif agent < ranks + ports:
+            pace = of_rank[fixed.port_rank[agent - ranks]]
+        else:
+            pace = of_block[fixed.block[agent - ranks - ports]]
+        pace *= _slow_or_not(kind)
+        orders.pace[agent] = 10.0 ** (-6.0 * np.random.random()) if kind == 3 else pace
+
+
+@beside
+def _slow_or_not(kind):
+    return 0.03 if kind < 3 and np.random.random() < 0.25 else 1.0
+
+
+@beside
+def _draw_frosts(fixed, state, orders):
+    """After how many acts some agents freeze, until nobody else can go on."""
+    ranks, ports, calls = len(fixed.inputs), len(fixed.port_rank), len(state.given)
+    orders.acted[:] = 0
+    orders.asleep[:] = -1
+    orders.stops[:] = _NEVER
+    for _ in range(np.random.randint(0, 4)):
+        agent = np.random.randint(0, len(orders.stops))
+        if agent < ranks:
+            acts = 2 * calls
+        elif agent < ranks + ports:
+            acts = 4 * state.queue.shape[1] + 1
+        else:
+            thread = agent - ranks - ports
+            acts = calls * (fixed.starts[thread + 1] - fixed.starts[thread]) + 1
+        orders.stops[agent] = np.random.randint(0, acts)
+
+
+@beside
+def _whose_turn(orders, wakes):
+    """An agent that may go on: the slow ones seldom, the frozen ones only if nobody else can; -1: none."""
+    agents = len(orders.pace)
+    for _ in range(_DRAWS):
+        agent = np.random.randint(0, agents)
+        is_ready = orders.asleep[agent] != wakes and orders.acted[agent] < orders.stops[agent]
+        if is_ready and np.random.random() < orders.pace[agent]:
+            return agent
+    total, found = 0.0, 0
+    for agent in range(agents):
+        if orders.asleep[agent] != wakes:
+            orders.ready[found] = agent
+            found += 1
+            total += _weight(orders, agent)
+    if found == 0:
+        return -1
+    drawn = np.random.random() * total
+    for k in range(found):
+        drawn -= _weight(orders, orders.ready[k])
+        if drawn <= 0.0:
+            return orders.ready[k]
+    return orders.ready[found - 1]
+
+
+@beside
+def _weight(orders, agent):
+    is_frozen = orders.acted[agent] >= orders.stops[agent]
+    return orders.pace[agent] * (1e-9 if is_frozen else 1.0)
+
+
+@beside
+def _act(fixed, state, orders, agent):
+    """An agent acts, once or several times in a row, until it has to wait or freezes."""
+    ranks, ports = len(fixed.inputs), len(fixed.port_rank)
+    burst = 1
+    dice = np.random.randint(0, 4)
+    if dice == 2:
+        burst = 5
+    elif dice == 3:
+        burst = 50
+    for _ in range(burst):
+        if agent < ranks:
+            outcome = host_acts(fixed, state, agent)
+        elif agent < ranks + ports:
+            outcome = port_acts(fixed, state, agent - ranks)
+        else:
+            outcome = thread_acts(fixed, state, agent - ranks - ports)
+        if outcome == WAITS:
+            orders.asleep[agent] = state.wakes[0]
+            return GOES_ON
+        if outcome != GOES_ON:
+            return outcome
+        orders.acted[agent] += 1
+        if orders.acted[agent] > orders.stops[agent]:
+            orders.stops[agent] = _NEVER  # its frost is over
+        elif orders.acted[agent] == orders.stops[agent]:
+            return GOES_ON
+    return GOES_ON

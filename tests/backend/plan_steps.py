@@ -7,8 +7,22 @@ range, and the k-th channel of every operation. What is right, and in what order
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from plan_layout import (
+    NEVER,
+    PACKETS,
+    PAIRED,
+    PUTS,
+    SOURCES,
+    TARGETS,
+    UNIT,
+    CannotRun,
+    Memory,
+    check_call,
+    pick,
+)
 
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
@@ -16,48 +30,9 @@ from taccl.backend.program import Buffer
 MEET, BARRIER, SIGNAL, WAIT, RELEASE, ACQUIRE, LOAD, ADD, STORE = range(9)
 LOAD_PACKET, ADD_PACKET, STORE_PACKET, AWAIT_PACKET, PUSH, PUSH_SIGNAL, FLUSH = range(9, 16)
 BARRIERS = 16
-UNIT = 16
-
-_PUTS = {OpName.PUT, OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH}
-_SUMS = {OpName.REDUCE, OpName.REDUCE_SEND, OpName.READ_REDUCE, OpName.READ_REDUCE_SEND}
-_PAIRED = {*_PUTS, OpName.GET, OpName.PUT_PACKETS}
-_NEVER = 10**6
-#: From which source, and from which target on, operands are packets.
-_PACKETS = {
-    OpName.PUT_PACKETS: (_NEVER, 0),
-    OpName.COPY_TO_PACKETS: (_NEVER, 0),
-    OpName.COPY_FROM_PACKETS: (0, _NEVER),
-    OpName.READ_PUT_PACKETS: (0, 0),
-    OpName.REDUCE_PACKETS: (1, _NEVER),
-    OpName.REDUCE_SEND_PACKETS: (1, 1),
-    OpName.REDUCE_COPY_PACKETS: (1, 1),
-    OpName.REDUCE_COPY_SEND_PACKETS: (1, 1),
-    OpName.SWITCH_STORE_PACKETS: (0, 0),
-}
-#: How many targets the kernel looks at, where it does not look at all.
-_TARGETS = {
-    OpName.COPY: 1,
-    OpName.REDUCE: 1,
-    OpName.READ_REDUCE: 1,
-    OpName.REDUCE_PACKETS: 1,
-    OpName.REDUCE_COPY_PACKETS: 2,
-    OpName.COPY_TO_PACKETS: 1,
-    OpName.COPY_FROM_PACKETS: 1,
-}
-_SOURCES = {
-    OpName.COPY: 1,
-    OpName.COPY_TO_PACKETS: 1,
-    OpName.COPY_FROM_PACKETS: 1,
-    OpName.READ_PUT_PACKETS: 1,
-}
 
 
-class CannotRun(Exception):
-    """The runtime would refuse the plan, crash, or touch memory that is not meant."""
-
-
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """All threads of all ranks, one call long.
 
     Parameters
@@ -92,51 +67,6 @@ def steps_of(plan: ExecutionPlan, units: int) -> Steps:
     return _Maker(plan, units).made()
 
 
-def check_call(plan: ExecutionPlan, units: int) -> None:
-    """Refuse what the runtime or its callers refuse: sizes and ids that cannot be."""
-    ranks = plan.num_ranks
-    shapes = {"allgather": (1, ranks), "reducescatter": (ranks, 1)}
-    of_input, of_output = shapes.get(plan.collective, (1, 1))
-    first = plan.ranks[0]
-    for number, each in enumerate(plan.ranks):
-        if each.rank != number or min(each.input_chunks, each.output_chunks) < 1 or not each.blocks:
-            raise CannotRun("rank")
-        if (
-            each.input_chunks * of_output != each.output_chunks * of_input
-            or each.input_chunks != first.input_chunks
-        ):
-            raise CannotRun("chunks of two sizes")
-        if plan.collective == "alltoall" and each.input_chunks % ranks:
-            raise CannotRun("no alltoall")
-    if plan.alignment < 1 or plan.alignment % 4:
-        raise CannotRun("alignment")
-    if plan.alignment % UNIT and any(map(_needs_whole_units, _operations(plan))):
-        raise CannotRun("alignment")
-    if units * UNIT % plan.alignment:
-        raise CannotRun("size")
-    chunks = first.output_chunks if plan.collective == "allgather" else first.input_chunks
-    if not plan.min_bytes <= chunks * units * UNIT <= plan.max_bytes:
-        raise CannotRun("size")
-    if not 32 <= plan.threads <= 1024:
-        raise CannotRun("threads")
-
-
-def _operations(plan: ExecutionPlan) -> list[Operation]:
-    every = [each for rank in plan.ranks for block in rank.blocks for each in block.operations]
-    return every + [inner for each in every for inner in each.inner]
-
-
-def _needs_whole_units(operation: Operation) -> bool:
-    """Sums and packets have tails that are addressed wrongly; parts of other lengths are not modelled."""
-    return operation.name in {*_SUMS, *_PACKETS} or operation.share is not None
-
-
-def _pick(some, number):
-    if not 0 <= number < len(some):
-        raise CannotRun("a number that leads nowhere")
-    return some[number]
-
-
 @dataclass(frozen=True)
 class _Place:
     """The first word of a range at the first call, how far its other half is, and its length in bytes."""
@@ -154,48 +84,8 @@ class _Maker:
     transfers: list[tuple[int, ...]] = field(default_factory=list)
 
     @cached_property
-    def chunk(self) -> int:
-        return self.units * UNIT
-
-    @cached_property
-    def allocations(self) -> list[dict[Buffer, tuple[int, int]]]:
-        """Per rank and buffer the first word of its allocation, and the word after its last."""
-        found, word = [], 0
-        for each in self.plan.ranks:
-            inputs, outputs = each.input_chunks * self.chunk // 8, each.output_chunks * self.chunk // 8
-            scratch = self.half(each.rank) * (2 if self.plan.double_scratch else 1)
-            if self.plan.in_place:
-                size = max(
-                    inputs + self.shift(each.rank, Buffer.INPUT),
-                    outputs + self.shift(each.rank, Buffer.OUTPUT),
-                )
-                both = (word, word + size)
-                row = {Buffer.INPUT: both, Buffer.OUTPUT: both}
-                word += size
-            else:
-                row = {
-                    Buffer.INPUT: (word, word + inputs),
-                    Buffer.OUTPUT: (word + inputs, word + inputs + outputs),
-                }
-                word += inputs + outputs
-            row[Buffer.SCRATCH] = (word, word + scratch)
-            word += scratch
-            found.append(row)
-        return found
-
-    def half(self, rank: int) -> int:
-        """Words of scratch that one call uses."""
-        return self.plan.ranks[rank].scratch_chunks * self.chunk // 8 * (2 if self.plan.moves_packets else 1)
-
-    def shift(self, rank: int, buffer: Buffer) -> int:
-        """Words from the beginning of an allocation to a user's buffer in it."""
-        if not self.plan.in_place:
-            return 0
-        if self.plan.collective == "allgather" and buffer is Buffer.INPUT:
-            return rank * self.plan.ranks[rank].input_chunks * self.chunk // 8
-        if self.plan.collective == "reducescatter" and buffer is Buffer.OUTPUT:
-            return rank * self.plan.ranks[rank].output_chunks * self.chunk // 8
-        return 0
+    def memory(self) -> Memory:
+        return Memory(self.plan, self.units)
 
     @cached_property
     def ends(self) -> dict[tuple[int, Channel], list[tuple[int, int]]]:
@@ -243,8 +133,8 @@ class _Maker:
         users = {
             buffer: [
                 (
-                    self.allocations[r.rank][buffer][0] + self.shift(r.rank, buffer),
-                    (r.input_chunks if buffer is Buffer.INPUT else r.output_chunks) * self.chunk // 8,
+                    self.memory.allocations[r.rank][buffer][0] + self.memory.shift(r.rank, buffer),
+                    (r.input_chunks if buffer is Buffer.INPUT else r.output_chunks) * self.memory.chunk // 8,
                 )
                 for r in self.plan.ranks
             ]
@@ -266,7 +156,7 @@ class _Maker:
             column(self.port_rank),
             column(users[Buffer.INPUT], 2),
             column(users[Buffer.OUTPUT], 2),
-            self.allocations[-1][Buffer.SCRATCH][1],
+            self.memory.allocations[-1][Buffer.SCRATCH][1],
             sum(map(len, self.ends.values())),
             column([each for r in self.plan.ranks for each in r.semaphores]),
             self.plan.in_place,
@@ -292,7 +182,7 @@ class _Maker:
             turns = operation.turns
             if turns is None or turns.unit_bytes < UNIT or turns.unit_bytes % UNIT:
                 raise CannotRun("pipeline")
-            for turn in range(-(-turns.num_chunks * self.chunk // turns.unit_bytes)):
+            for turn in range(-(-turns.num_chunks * self.memory.chunk // turns.unit_bytes)):
                 todo += [(each, (turn * turns.unit_bytes, turns.unit_bytes)) for each in operation.inner]
         # All threads meet, also those that only later operations need: so they are counted first.
         before = len(self.transfers)
@@ -330,13 +220,13 @@ class _Maker:
         elif name in (OpName.RELEASE, OpName.ACQUIRE):
             first = self.first_semaphore[rank]
             for lane, number in enumerate(operation.semaphores):
-                _pick(self.rank.semaphores, number)
+                pick(self.rank.semaphores, number)
                 add(lane, RELEASE if name is OpName.RELEASE else ACQUIRE, first + number)
         elif name is OpName.FLUSH:
             if kind is Channel.PORT:
                 for lane, (_, _, port) in enumerate(self.lanes(operation)[: len(operation.targets)]):
                     add(lane, FLUSH, port)
-        elif kind is Channel.PORT and name in (*_PUTS, OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS):
+        elif kind is Channel.PORT and name in (*PUTS, OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS):
             self.push(operation, cut, add, width)
         else:
             self.move(operation, cut, add)
@@ -350,8 +240,8 @@ class _Maker:
         first = sum(len(r.peers_of(Channel.PORT)) for r in self.plan.ranks[: self.rank.rank])
         found = []
         for number in operation.channels:
-            channel = _pick(mine, number)
-            end, other = _pick(self.ends[self.rank.rank, kind], channel)
+            channel = pick(mine, number)
+            end, other = pick(self.ends[self.rank.rank, kind], channel)
             found.append((end, other, first + channel))
         return found
 
@@ -360,15 +250,15 @@ class _Maker:
     ) -> tuple[list[list[_Place]], list[list[_Place]]]:
         """Sources and targets; each is one place, or one at each member of a switch channel."""
         name = operation.name
-        sources = list(operation.sources[: _SOURCES.get(name, _NEVER)])
-        targets = list(operation.targets[: _TARGETS.get(name, _NEVER)])
-        if name in _PAIRED:
-            count = len(targets) if name in _PUTS else len(sources)
+        sources = list(operation.sources[: SOURCES.get(name, NEVER)])
+        targets = list(operation.targets[: TARGETS.get(name, NEVER)])
+        if name in PAIRED:
+            count = len(targets) if name in PUTS else len(sources)
             if len(sources) < count or (len(targets) < count and name is OpName.GET):
                 raise CannotRun("operands")
             count = min(count, len(targets), len(sources))
             sources, targets = sources[:count], targets[:count]
-            sizes = [each.size for each in (targets if name in _PUTS else sources)]
+            sizes = [each.size for each in (targets if name in PUTS else sources)]
         else:
             if not sources or not targets:
                 raise CannotRun("operands")
@@ -376,11 +266,11 @@ class _Maker:
         offsets = [each.index for each in sources], [each.index for each in targets]
         if name is OpName.GET:
             offsets = offsets[1], offsets[0]
-        if name in (*_PUTS, OpName.PUT_PACKETS) and operation.channel is Channel.MEMORY:
+        if name in (*PUTS, OpName.PUT_PACKETS) and operation.channel is Channel.MEMORY:
             if any(each.buffer is None for each in sources):
                 raise CannotRun("operands")
             sources = [Range(each.index, each.size, sources[0].buffer) for each in sources]
-        first = _PACKETS.get(name, (_NEVER, _NEVER))
+        first = PACKETS.get(name, (NEVER, NEVER))
         if name is OpName.PUT_PACKETS and operation.channel is Channel.PORT:
             first = (0, 0)
         made: list[list[list[_Place]]] = []
@@ -406,40 +296,40 @@ class _Maker:
         if size < 1 or each.size < 1 or index < 0:
             raise CannotRun("range")
         begin, length = self.cut(operation, index, each.size, size)
-        if cut is not None and operation.name not in _PACKETS:
+        if cut is not None and operation.name not in PACKETS:
             begin, length = begin + cut[0], max(0, min(cut[1], length - cut[0]))
         me, plan = self.rank.rank, self.plan
-        through_port = operation.channel is Channel.PORT and operation.name in (*_PUTS, OpName.PUT_PACKETS)
-        half = self.half(me) if plan.double_scratch else 0
+        through_port = operation.channel is Channel.PORT and operation.name in (*PUTS, OpName.PUT_PACKETS)
+        half = self.memory.half(me) if plan.double_scratch else 0
         if each.buffer is not None:
             buffer = each.buffer
             if packets and operation.name is not OpName.PUT_PACKETS:
                 buffer = Buffer.SCRATCH
             owners, halves = [me], buffer is Buffer.SCRATCH and not (is_source and through_port)
-            shift = 0 if is_source and through_port else self.shift(me, buffer)
+            shift = 0 if is_source and through_port else self.memory.shift(me, buffer)
         elif each.switch is not None:
-            number = _pick(self.block.channels_of(Channel.SWITCH), each.switch)
+            number = pick(self.block.channels_of(Channel.SWITCH), each.switch)
             groups = [
                 (row.buffer or Buffer.INPUT, group)
                 for row in self.rank.channels
                 if row.kind is Channel.SWITCH
                 for group in row.groups
             ]
-            buffer, owners = _pick(groups, number)
-            halves, shift = buffer is Buffer.SCRATCH and packets, self.shift(me, buffer)
+            buffer, owners = pick(groups, number)
+            halves, shift = buffer is Buffer.SCRATCH and packets, self.memory.shift(me, buffer)
         else:
             if operation.channel not in (Channel.MEMORY, Channel.PORT) or each.remote is None:
                 raise CannotRun("channel type")
-            number = _pick(self.block.remotes_of(operation.channel), each.remote)
-            remote = _pick(self.rank.remote_buffers, number)
+            number = pick(self.block.remotes_of(operation.channel), each.remote)
+            remote = pick(self.rank.remote_buffers, number)
             if operation.channel not in remote.access:
                 raise CannotRun("access")
             owners, buffer = [remote.rank], remote.buffer
-            halves, shift = buffer is Buffer.SCRATCH and packets, self.shift(me, buffer)
+            halves, shift = buffer is Buffer.SCRATCH and packets, self.memory.shift(me, buffer)
         times = 2 if packets else 1
         found = []
         for owner in owners:
-            first, end = _pick(self.allocations, owner)[buffer]
+            first, end = pick(self.memory.allocations, owner)[buffer]
             word = first + shift + begin // 8 * times
             place = _Place(word, half if halves else 0, length, buffer is not Buffer.SCRATCH)
             if length and not first <= word <= word + place.half + length // 8 * times <= end:
@@ -449,14 +339,14 @@ class _Maker:
 
     def cut(self, operation: Operation, index: int, own: int, size: int) -> tuple[int, int]:
         """First byte and bytes of a range, or of this block's part of it."""
-        begin, length = index * self.chunk, size * self.chunk
+        begin, length = index * self.memory.chunk, size * self.memory.chunk
         share = operation.share
         if share is None:
             return begin, length
         if share.parts < 1 or not 0 <= share.number < share.parts:
             raise CannotRun("share")
         unit = self.plan.alignment
-        each, rest = divmod(own * self.chunk // unit, share.parts)
+        each, rest = divmod(own * self.memory.chunk // unit, share.parts)
         begin += (share.number * each + min(share.number, rest)) * unit
         each, rest = divmod(length // unit, share.parts)
         return begin, (each + (share.number < rest)) * unit
@@ -497,12 +387,12 @@ class _Maker:
         """Threads read, add and write."""
         sources, targets = self.operands(operation, cut)
         name = operation.name
-        from_source, from_target = _PACKETS.get(name, (_NEVER, _NEVER))
-        width = 1 if name in _PACKETS else 2
+        from_source, from_target = PACKETS.get(name, (NEVER, NEVER))
+        width = 1 if name in PACKETS else 2
         if name is OpName.SWITCH_REDUCE_STORE:
             sources = [[each] for each in sources[0]]
         groups = [(sources, targets)]
-        if name in _PAIRED:
+        if name in PAIRED:
             groups = [([a], [b]) for a, b in zip(sources, targets, strict=True)]
         for some, others in groups:
             for k in range(some[0][0].size // (8 * width)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,6 +78,20 @@ def direct_allgather(ranks: int) -> Schedule:
     """Every rank sends its part to every other, all at once."""
     rows: list[Row] = [(0.0, a, b, (a,), False) for a in range(ranks) for b in range(ranks) if a != b]
     return by_hand(make_collective("allgather", ranks), rows)
+
+
+def direct_reducescatter(ranks: int) -> Schedule:
+    """Everybody sends its contributions to their owners."""
+    rows: list[Row] = [
+        (2.0 * ((b - a) % ranks), a, b, (b,), True) for a in range(ranks) for b in range(ranks) if a != b
+    ]
+    return by_hand(make_collective("reducescatter", ranks), rows)
+
+
+def on_nodes(schedule: Schedule, *node_of: int) -> Schedule:
+    """The schedule on the same links, by rank the node."""
+    topology = replace(schedule.problem.topology, node_of=np.array(node_of))
+    return replace(schedule, problem=replace(schedule.problem, topology=topology))
 
 
 def relayed_alltoall(grouped: bool) -> Schedule:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from plan_mutations import without
 
 from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute_plan.call import make_plan_call
 from taccl.backend.execute_plan.operands import lanes_of
+from taccl.backend.execute_plan.run import planned
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import (
     BlockChannels,
@@ -30,8 +33,10 @@ from taccl.backend.plan import (
 )
 from taccl.backend.program import Buffer
 from taccl.backend.targets import run_file
+from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
-from tests.backend.plan_examples import packet_ports
+from tests.backend import plan_examples as examples
+from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports
 from tests.backend.plans import DATA, SHARED
 
 PLANS = sorted(DATA.glob("*.json"))
@@ -40,12 +45,6 @@ OTHERS = sorted(SHARED.glob("*.json"))
 
 def plan_of(name: str) -> ExecutionPlan:
     return read_plan(DATA / f"{name}.json")
-
-
-def without(plan: ExecutionPlan, rank: int, step: int) -> ExecutionPlan:
-    """The plan without an operation of a rank's first thread block."""
-    block = plan.ranks[rank].blocks[0]
-    return with_operations(plan, rank, (*block.operations[:step], *block.operations[step + 1 :]))
 
 
 def with_operations(plan: ExecutionPlan, rank: int, operations: tuple[Operation, ...]) -> ExecutionPlan:
@@ -88,7 +87,7 @@ def test_ranks_may_be_threads_or_processes(ranks_as) -> None:
 
 @pytest.mark.parametrize("ranks_as", ["turns", "threads", "processes"])
 def test_a_plan_that_hangs_says_where_each_block_stands(ranks_as) -> None:
-    plan = without(plan_of("napkin-allgather_2"), 0, 6)  # its signal that data is there
+    plan = without(plan_of("napkin-allgather_2"), 0, 0, 6)  # its signal that data is there
     run = execute_plan(plan, ranks_as=ranks_as, size_bytes=512, calls=1)
     assert run.verdict == "hangs"
     assert run.findings == (
@@ -111,17 +110,17 @@ ALLGATHER_STEPS = {
 
 @pytest.mark.parametrize(("step", "expected"), ALLGATHER_STEPS.items())
 def test_no_operation_of_the_napkin_allgather_can_be_left_out(step: int, expected: set[str]) -> None:
-    assert verdicts(without(plan_of("napkin-allgather_2"), 0, step)) == expected
+    assert verdicts(without(plan_of("napkin-allgather_2"), 0, 0, step)) == expected
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_no_operation_of_the_relay_can_be_left_out(step: int) -> None:
     """A signal says that a kernel has begun, a nop lets another lane know what one has heard."""
-    assert verdicts(without(plan_of("napkin-relay_3"), 1, step)) & {"wrong", "hangs"}
+    assert verdicts(without(plan_of("napkin-relay_3"), 1, 0, step)) & {"wrong", "hangs"}
 
 
 def test_what_is_wrong_is_told_with_its_bytes() -> None:
-    run = execute_plan(without(plan_of("napkin-allgather_2"), 1, 4), size_bytes=512, calls=1)
+    run = execute_plan(without(plan_of("napkin-allgather_2"), 1, 0, 4), size_bytes=512, calls=1)
     assert run.verdict == "wrong"
     assert run.wrong == 64
     (finding,) = run.findings
@@ -336,6 +335,21 @@ def test_buffers_that_are_not_those_of_the_collective_are_refused() -> None:
         execute_plan(replace(plan, ranks=(replace(plan.ranks[0], output_chunks=8),)))
 
 
+def test_scratch_that_plans_share_has_room_for_64_mb_of_payload() -> None:
+    plan = replace(alone(copy()), reuse_resources=True)
+    with pytest.raises(CollectiveError, match="reuse_resources there are 67108864"):
+        execute_plan(plan, size_bytes=2**26 + 64)
+
+
+def test_what_has_been_sent_is_told_of_all_turns_of_a_pipeline() -> None:
+    plan = plan_of("napkin-relay_3")
+    wait, put, keep = plan.ranks[0].blocks[0].operations
+    piped = Operation(OpName.PIPELINE, turns=Turns(16, 1), inner=(put,))
+    call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), size_bytes=64)
+    assert planned(replace(call, calls=1)) == 4 + 1
+    assert planned(replace(call, calls=3)) == 3 * (4 + 1)
+
+
 def test_it_ends_when_its_time_is_over() -> None:
     clock = iter(range(10**6))
     with pytest.raises(VerificationError, match="not at an end after"):
@@ -352,3 +366,19 @@ def test_reading_and_checking_a_plan_look_at_the_clock(looks: int, doing: str) -
     with pytest.raises(VerificationError, match=f"over the limit of {limit} s, while {doing}\n") as told:
         list(run_file(path, path.read_bytes(), asked))
     assert told.value.hint == "a longer --timeout"
+
+
+def test_ranks_of_sendrecv_may_be_in_groups() -> None:
+    """Four that send in pairs; those that keep their own are in no group."""
+
+    def pairs(text: str, ranks: int) -> ExecutionPlan:
+        rows = [
+            examples.rank(r, (1, 1, 0), [Lines(text, (0,))], memory=(r ^ 1,), remotes=((r ^ 1, "o", "m"),))
+            for r in range(ranks)
+        ]
+        return examples.plan("sendrecv", rows)
+
+    swap = pairs(HANDSHAKE + "put m i0 > R0:0\n" + CLOSE, 4)
+    assert execute_plan(swap, size_bytes=64).verdict == "right"
+    assert verify_plan(swap).ok
+    assert execute_plan(pairs("copy i0 > o0", 4), size_bytes=64).verdict == "wrong"

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from taccl import synthesize, units
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
-from taccl.backend.plan import Channel, ExecutionPlan, OpName, PlanBlock
+from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
@@ -19,6 +18,8 @@ from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
 from taccl.problem import Problem
 from taccl.schedule import Schedule
+from tests.backend.lowered_plans import all_names, assert_right, names
+from tests.backend.plan_mutations import without
 from tests.backend.programs import (
     block,
     direct_alltoall,
@@ -32,24 +33,14 @@ from tests.backend.small_schedules import (
     Row,
     by_hand,
     direct_allgather,
+    direct_reducescatter,
     executor_of,
     network,
+    on_nodes,
     relayed_alltoall,
 )
-from tests.backend.small_schedules import (
-    ring_allgather as allgather,
-)
-from tests.backend.small_schedules import (
-    ring_allreduce as allreduce,
-)
-
-
-def reducescatter(ranks: int) -> Schedule:
-    """Everybody sends its contributions to their owners."""
-    rows: list[Row] = [
-        (2.0 * ((b - a) % ranks), a, b, (b,), True) for a in range(ranks) for b in range(ranks) if a != b
-    ]
-    return by_hand(make_collective("reducescatter", ranks), rows)
+from tests.backend.small_schedules import ring_allgather as allgather
+from tests.backend.small_schedules import ring_allreduce as allreduce
 
 
 def broadcast(ranks: int) -> Schedule:
@@ -62,46 +53,13 @@ SCHEDULES: dict[str, Callable[[int], Schedule]] = {
     "allgather": allgather,
     "direct allgather": direct_allgather,
     "allreduce": allreduce,
-    "reducescatter": reducescatter,
+    "reducescatter": direct_reducescatter,
     "broadcast": broadcast,
 }
 
 
-def on_nodes(schedule: Schedule, *node_of: int) -> Schedule:
-    topology = replace(schedule.problem.topology, node_of=np.array(node_of))
-    return replace(schedule, problem=replace(schedule.problem, topology=topology))
-
-
 def options(**changes: object) -> LoweringOptions:
     return replace(LoweringOptions(), **changes)
-
-
-def assert_right(plan: ExecutionPlan) -> None:
-    report = verify_plan(plan)
-    assert report.ok, [str(error) for error in report.errors]
-
-
-def names(plan: ExecutionPlan, rank: int = 0) -> list[list[str]]:
-    """The words of a rank's operations, block by block."""
-    return [[each.name.value for each in block.operations] for block in plan.ranks[rank].blocks]
-
-
-def all_names(plan: ExecutionPlan) -> set[str]:
-    return {word for rank in range(plan.num_ranks) for words in names(plan, rank) for word in words}
-
-
-def without(plan: ExecutionPlan, rank: int, number: int, at: int) -> ExecutionPlan:
-    """The plan without one operation."""
-
-    def changed(each: PlanBlock) -> PlanBlock:
-        rest = each.operations[:at] + each.operations[at + 1 :]
-        return replace(each, operations=rest) if each.id == number else each
-
-    ranks = [
-        replace(each, blocks=tuple(map(changed, each.blocks))) if each.rank == rank else each
-        for each in plan.ranks
-    ]
-    return replace(plan, ranks=tuple(ranks))
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -218,8 +176,11 @@ def test_pieces_instances_and_nodes_make_no_plan_wrong(
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
+    ways = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
     try:
-        plan = lower_to_plan(schedule, options(instances=instances, executor=executor, protocol=protocol))
+        plan = lower_to_plan(
+            schedule, options(instances=instances, executor=executor, protocol=protocol), **ways
+        )
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
         assert "multiples" in str(fault)
@@ -242,7 +203,9 @@ def test_programs_of_msccl_become_plans_that_are_right(made: Program) -> None:
         assert_right(checked_window(translate(made, node_of)))
 
 
-@pytest.mark.parametrize("made", [allgather(2), allgather(3), reducescatter(2), broadcast(3), allreduce(2)])
+@pytest.mark.parametrize(
+    "made", [allgather(2), allgather(3), direct_reducescatter(2), broadcast(3), allreduce(2)]
+)
 def test_no_operation_of_a_plan_can_be_spared(made: Schedule) -> None:
     plan = lower_to_plan(made, options())
     for rank in plan.ranks:
@@ -277,6 +240,32 @@ def test_sums_are_stored_where_they_are_wanted_and_sent_on_in_one_pass() -> None
 
 def test_scratch_that_peers_are_done_with_at_the_end_of_a_call_needs_no_handshake() -> None:
     assert "rlxwait" not in all_names(lower_to_plan(allreduce(3), options()))
+
+
+def test_scratch_that_a_port_may_still_read_after_a_call_is_not_written_before_the_next_one_began() -> None:
+    through_scratch = program(
+        "broadcast",
+        2,
+        (
+            block(0, 1, -1, step("s", "i0"), step("s", "i1"), step("cpy", "i1", "o1")),
+            block(1, -1, 1, step("r", "o0")),
+        ),
+        (
+            block(0, -1, 0, step("r", "s0", tells=True), step("r", "o1", tells=True)),
+            block(
+                1,
+                2,
+                -1,
+                step("cpy", "s0", "o0", wait=(0, 0)),
+                step("s", "s0", tells=True),  # its bytes leave when they like
+                step("s", "o1", wait=(0, 1)),
+            ),
+            block(2, 0, -1, step("s", "o0", wait=(1, 1))),
+        ),
+        (block(0, -1, 1, step("r", "o0"), step("r", "o1")),),
+        scratch=1,
+    )
+    assert_right(translate(through_scratch, [0, 0, 1]))
 
 
 def test_who_has_heard_of_a_peer_needs_no_handshake_with_it() -> None:

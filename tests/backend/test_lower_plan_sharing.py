@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import check_plan_fits
 from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_out
@@ -13,8 +12,8 @@ from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.schedule import Schedule
-from tests.backend.small_schedules import relayed_alltoall, ring_allgather, ring_allreduce
-from tests.backend.test_lower_plan import on_nodes
+from tests.backend.lowered_plans import assert_runs_right
+from tests.backend.small_schedules import on_nodes, relayed_alltoall, ring_allgather, ring_allreduce
 
 
 def lowered(schedule: Schedule, **changes: object) -> ExecutionPlan:
@@ -38,8 +37,7 @@ def test_instances_are_thread_blocks_with_a_part_of_each_range(
 ) -> None:
     schedule = on_nodes(ring_allreduce(3), *node_of)
     alone, shared = (lowered(schedule, protocol=protocol, instances=n) for n in (1, 3))
-    assert verify_plan(shared).ok
-    assert execute_plan(replace(shared, min_bytes=0), size_bytes=4800, calls=2, seed=1).wrong == 0
+    assert_runs_right(shared)
     for one, three in zip(alone.ranks, shared.ranks, strict=True):
         assert len(three.blocks) == 3 * len(one.blocks)
         assert (three.input_chunks, three.scratch_chunks) == (one.input_chunks, one.scratch_chunks)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
@@ -16,9 +15,16 @@ from taccl.backend.targets import find_target
 from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
 from taccl.schedule import Schedule
+from tests.backend.lowered_plans import assert_runs_right
 from tests.backend.programs import block, program, step
-from tests.backend.small_schedules import Row, by_hand, executor_of, ring_allreduce
-from tests.backend.test_lower_plan import on_nodes, reducescatter
+from tests.backend.small_schedules import (
+    Row,
+    by_hand,
+    direct_reducescatter,
+    executor_of,
+    on_nodes,
+    ring_allreduce,
+)
 
 
 def sums(plan: ExecutionPlan) -> list[int]:
@@ -32,24 +38,17 @@ def sums(plan: ExecutionPlan) -> list[int]:
     )
 
 
-def assert_right(plan: ExecutionPlan, seed: int = 1) -> None:
-    report = verify_plan(plan)
-    assert report.ok, [str(error) for error in report.errors]
-    size = 192 * plan.ranks[0].input_chunks
-    assert execute_plan(replace(plan, min_bytes=0), size_bytes=size, calls=2, seed=seed).wrong == 0
-
-
 @pytest.mark.parametrize("node_of", [(0, 0, 0, 0), (0, 0, 1, 1)])
 def test_what_all_send_at_once_is_added_in_one_pass(node_of: tuple[int, ...]) -> None:
-    schedule = on_nodes(reducescatter(4), *node_of)
+    schedule = on_nodes(direct_reducescatter(4), *node_of)
     plan = lower_to_plan(schedule, LoweringOptions())
     assert sums(plan) == [4, 4, 4, 4]
     assert sums(lower_to_plan(schedule, LoweringOptions(), sums_at_once=False)) == [2] * 12
-    assert_right(plan)
+    assert_runs_right(plan)
 
 
 def test_no_operation_has_more_sources_than_any_release_takes() -> None:
-    plan = lower_to_plan(reducescatter(10), LoweringOptions())
+    plan = lower_to_plan(direct_reducescatter(10), LoweringOptions())
     assert max(sums(plan)) == 8
     assert verify_plan(plan).ok
 
@@ -108,12 +107,12 @@ def test_sums_of_any_tree_are_right(
     schedule: Schedule, instances: int, pulls: bool, protocol: str, seed: int
 ) -> None:
     options = LoweringOptions(instances=instances, protocol=protocol)
-    assert_right(lower_to_plan(schedule, options, pulls=pulls and protocol == "Simple"), seed)
+    assert_runs_right(lower_to_plan(schedule, options, pulls=pulls and protocol == "Simple"), seed)
 
 
 @pytest.mark.parametrize("reduce_us", [0.1, 20.0])
 def test_where_sums_cost_what_is_predicted_fastest_is_taken(reduce_us: float) -> None:
-    made = reducescatter(4)
+    made = direct_reducescatter(4)
     network = replace(made.problem.topology, executor=executor_of(reduce_us))
     schedule = replace(made, problem=replace(made.problem, topology=network))
     options = LoweringOptions(executor=network.executor, network=network)

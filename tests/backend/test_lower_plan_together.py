@@ -1,24 +1,20 @@
 """Puts to one peer that are one operation, where nobody hears of them later than it goes on anyway."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import checked_window
 from taccl.backend.lower_plan.sharing import chunk_by_chunk
 from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
-from taccl.backend.verify_plan import verify_plan
 from taccl.collectives import make_collective
 from taccl.schedule import Schedule
+from tests.backend.lowered_plans import assert_right, assert_runs_right, names
 from tests.backend.programs import block, program, step
-from tests.backend.small_schedules import Row, by_hand
-from tests.backend.test_lower_plan import names, on_nodes
+from tests.backend.small_schedules import Row, by_hand, on_nodes
 
 
 def two_ranks(
@@ -44,11 +40,6 @@ def puts(plan: ExecutionPlan, rank: int = 0) -> list[int]:
         for each in block.operations
         if each.name is OpName.PUT
     ]
-
-
-def assert_right(plan: ExecutionPlan) -> None:
-    report = verify_plan(plan)
-    assert report.ok, [str(error) for error in report.errors]
 
 
 def test_what_is_sent_one_after_another_is_one_put_with_one_signal() -> None:
@@ -126,6 +117,4 @@ def exchanges(draw: st.DrawFn) -> Schedule:
 @given(schedule=exchanges(), instances=st.integers(1, 2), seed=st.integers(0, 9))
 def test_puts_of_any_exchange_are_right(schedule: Schedule, instances: int, seed: int) -> None:
     plan = lower_to_plan(schedule, LoweringOptions(instances=instances))
-    assert_right(plan)
-    size = 48 * plan.ranks[0].output_chunks
-    assert execute_plan(replace(plan, min_bytes=0), size_bytes=size, calls=2, seed=seed).wrong == 0
+    assert_runs_right(plan, seed)

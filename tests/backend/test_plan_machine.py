@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from plan_examples import PLANS
+from plan_layout import CannotRun
 from plan_machine import Machine, run_many
 from plan_mutations import without
-from plan_steps import CannotRun
 from plans import ALLGATHER, DATA
 
 from taccl.backend.mscclpp.reader import read_plan

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_execute_plan import NOP, exchange_of_packets, plan_of, with_operations, without
+from plan_mutations import without
+from test_execute_plan import NOP, exchange_of_packets, plan_of, with_operations
 
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, ExecutionPlan, OpName, PlanBlock
@@ -129,7 +130,7 @@ def test_more_blocks_than_run_at_once_have_no_time() -> None:
 
 def test_a_plan_that_hangs_has_no_time() -> None:
     with pytest.raises(VerificationError, match="hangs, so it has no time") as caught:
-        time_us(without(plan_of("napkin-allgather_2"), 0, 6))
+        time_us(without(plan_of("napkin-allgather_2"), 0, 0, 6))
     assert caught.value.findings == ("rank 1, thread block 0, operation 7 (wait) waits for ever",)
 
 

@@ -385,6 +385,20 @@ def test_the_reader_of_a_packet_that_is_put_twice_may_have_read_the_first() -> N
             assert told(report) == rules
 
 
+def test_a_port_sends_packets_as_they_lie_and_does_not_wait_for_them() -> None:
+    """What other threads have not written by then is never sent, and the reader waits for it for ever."""
+    text = "cpkt i0 > s0\n{meet}ppkt p0 s0 > R2:1\nupkt s1 > o{you}\ncopy i0 > o{me}"
+    relay = "cpkt i0 > s2\nnop\nppkt p0 s2 > R2:0\n{read}ppkt p0 s0 > R2:1\nupkt s1 > o{me}\n"
+    for right, step, taken, rule in (
+        (text, "{meet}", "nop\n", "race"),
+        (relay + "upkt s0 > o{you}", "{read}", "upkt s0 > o{you}\nnop\n", "unwritten-read"),
+    ):
+        for there, rules in ((taken, set()), ("", {rule})):
+            plan_ = both(right.replace(step, there), (1, 2, 3), protocol="LL", double_scratch=True)
+            assert told(verify_plan(plan_)) >= rules
+            assert verify_plan(plan_).ok == (not rules)
+
+
 def test_packets_that_nobody_writes_are_waited_for_in_vain() -> None:
     text = "ppkt m i0 > R2:0\nupkt s1 > o{you}\ncopy i0 > o{me}"
     report = verify_plan(both(text, (1, 2, 2), protocol="LL", double_scratch=True))

@@ -85,6 +85,14 @@ STYLES = {
         ("---\nbarrier bar=7/2", "---\nbarrier bar=6/1"),
         "barrier-members",
     ),
+    "a barrier of two, where a third block only meets itself": Style(
+        "allgather",
+        (1, 2, 1),
+        HANDSHAKE + "copy i0 > s0\nbarrier bar=7/2\n" + CLOSE + "---\nbarrier bar=7/2\ncopy s0 > o{me}\n---\n"
+        "rlxsignal m0\nrlxwait m0\nbarrier bar=7/1\nput m i0 > R0:{me}\n" + CLOSE,
+        ("---\nbarrier bar=7/2", "---\nbarrier bar=7/1"),
+        "barrier-members",
+    ),
     "a get of what lies at the same place": Style(
         *GATHER,
         HANDSHAKE + "get m R0:{you} > o{you}\n" + RELAXED_CLOSE,

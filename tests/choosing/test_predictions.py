@@ -12,6 +12,7 @@ from taccl.choosing import FileTried, Predictor, Way
 from taccl.choosing.predictions import most_connections
 from taccl.choosing.ways import ways_to_try
 from taccl.encoding.core.budget import Budget
+from taccl.executed import wires_bound
 from taccl.output_options import OutputOptions
 from taccl.topologies import parse_topology
 
@@ -91,6 +92,21 @@ def test_of_one_way_the_fastest_schedule_counts():
     (best,) = files.by_way()
     assert best is min(files.predictions, key=lambda each: each.time_us)
     assert best.time_us >= best.execution.bound.value_us
+
+
+def test_what_holds_for_any_chunks_is_proved_once_for_a_size(monkeypatch):
+    proved, schedules = [], (schedule("8MB"), schedule("8MB"), schedule("4KB"))
+
+    def counted(problem, protocol):
+        proved.append((problem.size_bytes, protocol))
+        return wires_bound(problem, protocol)
+
+    monkeypatch.setattr("taccl.choosing.predictions.wires_bound", counted)
+    files = predictor()
+    for each in schedules:
+        files.predict(each, [Way("Simple", 1)], MANY)
+    assert len(files.predictions) == 3
+    assert proved == [(8 * 2**20, "Simple"), (4 * 2**10, "Simple")]
 
 
 def test_nothing_is_predicted_without_a_budget():

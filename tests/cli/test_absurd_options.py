@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
+
+from taccl.cli.main import main
 
 Taccl = Callable[..., Result]
 
@@ -34,6 +36,15 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file that the commands which take one are called with."""
+    path = tmp_path_factory.mktemp("program") / "a.xml"
+    words = ("synthesize", *SEARCH, "--engine", "greedy", "-o", str(path))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "option"),
     [
@@ -43,9 +54,9 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ],
 )
 def test_absurd_values_are_refused_in_a_sentence_or_taken(
-    taccl: Taccl, words: tuple[str, ...], option: str
+    taccl: Taccl, program: bytes, words: tuple[str, ...], option: str
 ) -> None:
-    assert taccl("synthesize", *SEARCH, "--engine", "greedy", "-o", "a.xml").exit_code == 0
+    Path("a.xml").write_bytes(program)
     taken_for_minutes = {"2147483648"} if (words[0], option) == ("run", "--size") else set()
     for value in VALUES:
         if value in taken_for_minutes:  # two GB, which are no slip of the pen: they are moved

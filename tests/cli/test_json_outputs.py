@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 from benchmark_outputs import P2P
-from click.testing import Result
+from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
 import taccl as package
@@ -178,9 +178,10 @@ def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from properties(value)
 
 
-@pytest.fixture
-def inputs(taccl: Taccl) -> Taccl:
-    """The folder that the commands run in: machines, a sketch, a file that is right and one that is wrong."""
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with machines, a sketch, a file that is right and one that is wrong."""
+    folder = tmp_path_factory.mktemp("inputs")
     machines = (
         ("pair", PAIR),
         ("executed", PAIR + EXECUTOR),
@@ -189,29 +190,39 @@ def inputs(taccl: Taccl) -> Taccl:
         ("nodes", NODES),
     )
     for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
-        Path(f"{name}.yaml").write_text(text)
-    Path("tree.conf").write_text("SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n")
-    Path("blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
-    Path("ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
-    shutil.copy(MEASURED / "osu-latency.txt", "latency.txt")
-    Path("pairs.txt").write_text(P2P)
-    Path("topo.xml").write_text(DUMP)
-    Path("hint.xml").write_text(HINT)
-    Path("nic.xml").write_text(DUMP.replace("</cpu>", f"{CARD}</cpu>"))
-    made = taccl("synthesize", *RING, *QUICK, "-o", "ag.xml", "--schedule", "ag.json")
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "tree.conf").write_text(
+        "SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n"
+    )
+    (folder / "blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
+    (folder / "ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
+    shutil.copy(MEASURED / "osu-latency.txt", folder / "latency.txt")
+    (folder / "pairs.txt").write_text(P2P)
+    (folder / "topo.xml").write_text(DUMP)
+    (folder / "hint.xml").write_text(HINT)
+    (folder / "nic.xml").write_text(DUMP.replace("</cpu>", f"{CARD}</cpu>"))
+    outputs = ("-o", str(folder / "ag.xml"), "--schedule", str(folder / "ag.json"))
+    made = CliRunner().invoke(main, ["synthesize", *RING, *QUICK, *outputs])
     assert made.exit_code == 0, made.stderr
-    text = Path("ag.xml").read_text()
-    Path("wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
+    text = (folder / "ag.xml").read_text()
+    (folder / "wrong.xml").write_text(re.sub(r'dstoff="1"', 'dstoff="0"', text))
     for name, plan in (("ag2", "allgather_2"), ("relay3", "relay_3"), ("ar2", "allreduce_2")):
-        shutil.copy(PLANS / f"napkin-{plan}.json", f"{name}.json")
-    shutil.copy(PLANS / "repo-allreduce_packet_2.json", "packets2.json")
-    Path("other2.json").write_text(Path("ar2.json").read_text().replace('"ar2"', '"other2"'))
-    Path("runs").mkdir()
+        shutil.copy(PLANS / f"napkin-{plan}.json", folder / f"{name}.json")
+    shutil.copy(PLANS / "repo-allreduce_packet_2.json", folder / "packets2.json")
+    (folder / "other2.json").write_text((folder / "ar2.json").read_text().replace('"ar2"', '"other2"'))
+    (folder / "runs").mkdir()
     program = PATTERNS[0].build(range(2), Protocol.LL, 1)
-    Path("runs", "a.xml").write_text(to_xml(program))
+    (folder / "runs" / "a.xml").write_text(to_xml(program))
     rows = [f"a.xml,{2**k},{5 + 2**k / 2e4}" for k in range(10, 24)]
-    Path("runs", "times.csv").write_text("\n".join(["file,size_bytes,time_us", *rows]))
-    Path("unlimited.xml").write_text(re.sub(r'maxBytes="\d+"', 'maxBytes="0"', text))
+    (folder / "runs" / "times.csv").write_text("\n".join(["file,size_bytes,time_us", *rows]))
+    (folder / "unlimited.xml").write_text(re.sub(r'maxBytes="\d+"', 'maxBytes="0"', text))
+    return folder
+
+
+@pytest.fixture
+def inputs(taccl: Taccl, filled: Path) -> Taccl:
+    """The commands, in a folder with these files."""
+    shutil.copytree(filled, ".", dirs_exist_ok=True)
     return taccl
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from taccl.backend.mscclpp import parse_plan, to_json
-from taccl.backend.plan import Channel, ExecutionPlan, RankChannels, RankPlan
+from taccl.backend.plan import Channel, ExecutionPlan, RankChannels, RankPlan, RemoteBuffer
+from taccl.backend.program import Buffer
 from taccl.deployed.plans import ranks_per_node_of, read_plans
 from taccl.errors import PlanError, TacclError, VerificationError
 
@@ -90,3 +91,15 @@ def test_ranks_that_memory_channels_join_are_a_node(
     else:
         assert ranks_per_node_of(plan, None) == per_node
     assert ranks_per_node_of(plan, 1) == 1
+
+
+def test_packets_tell_nodes_without_channels() -> None:
+    """They need no signals: who writes into scratch of whom is all that there is."""
+    rows = tuple(
+        RankPlan(
+            rank, 1, 1, 1, (), remote_buffers=(RemoteBuffer(rank ^ 1, Buffer.SCRATCH, (Channel.MEMORY,)),)
+        )
+        for rank in range(4)
+    )
+    plan = ExecutionPlan("p", "allreduce", "LL", True, rows)
+    assert ranks_per_node_of(plan, None) == 2

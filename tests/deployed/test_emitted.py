@@ -63,14 +63,13 @@ def test_a_call_that_is_no_multiple_of_whole_chunks_is_left_to_the_runtime(runti
 
 
 def test_calls_in_place_and_out_of_place_take_the_plans_that_are_for_them(runtime: Runtime) -> None:
-    apart = plan_file("napkin-allreduce_2", name="apart", max_bytes=2**20)
+    """The first is right for both, so where it comes second it is for calls out of place only."""
+    both = plan_file("napkin-allreduce_2", name="both", max_bytes=2**20)
     in_place = plan_file("repo-allreduce_packet_2", name="in-place", max_bytes=2**20)
-    module = written(apart, in_place)
+    module = written(in_place, both)
     module.register(rank=0, world_size=2)
-    served = {plan.name: plan.in_place for plan in module.PLANS}
-    assert served["in-place"] == (True,)
-    assert runtime.call(IN_PLACE) == ("apart" if True in served["apart"] else "in-place")
-    assert runtime.call(APART) == "apart"
+    assert {plan.name: plan.in_place for plan in module.PLANS} == {"in-place": (True,), "both": (True, False)}
+    assert [runtime.call(each) for each in (IN_PLACE, APART)] == ["in-place", "both"]
 
 
 def test_a_plan_for_calls_in_place_leaves_others_to_the_runtime(runtime: Runtime) -> None:

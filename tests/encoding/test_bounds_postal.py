@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from brute_force import fastest
+from random_problems import random_problem
 from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.encoding import bounds
@@ -20,6 +24,7 @@ from taccl.encoding.instance import Instance
 from taccl.network import LogicalTopology, Occupancy
 from taccl.problem import Problem, RoutingLimits
 
+FILLS = (max_informed, max_gathered)
 #: What rounding down to ticks may take from a bound, as a part of it.
 _TICKS = 5e-3
 
@@ -221,6 +226,25 @@ def test_with_one_alpha_on_each_port_backwards_is_counted_as_forwards() -> None:
     every = Layer.of(Instance(gather), np.arange(5))
     forwards, backwards = (max_gathered(Instance(gather), [every], 1.0, 30, way) for way in (False, True))
     assert (forwards == backwards).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_that_are_filled_together_are_what_they_are_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated = random_problem(random.Random(seed), sums=False)
+    single_us = stated.topology.duration_us(np.arange(stated.topology.num_links), stated.chunk_mb)
+    tick_us = float(single_us.min()) / 3.5 or 1.0
+    instance = Instance(replace(stated, max_group=2))
+    layers = [Layer.of(instance, chunks) for chunks in (np.arange(1), np.arange(stated.num_chunks))]
+
+    def tables() -> list[list[object]]:
+        filled = (fill(instance, layers, tick_us, 60, way) for fill in FILLS for way in (False, True))
+        return [table.tolist() for table in filled]
+
+    many_at_once = tables()
+    monkeypatch.setattr("taccl.encoding.bounds.ticks._CELLS_AT_ONCE", 1)
+    assert tables() == many_at_once
 
 
 def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:

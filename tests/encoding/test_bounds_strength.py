@@ -207,6 +207,16 @@ def test_it_stops_where_more_is_known_than_it_could_prove() -> None:
     assert budget.read_s() - before < 1.0
 
 
+def test_prices_that_a_mix_of_trees_proves_the_best_end_the_search() -> None:
+    """All ten links of a ring are alike, so one price for all is the best: a tree or two, not a hundred."""
+    instance = Instance(problem(ring(5, both=True), "allgather"))
+    budget = Budget.of_work(_PLENTY)
+    before = budget.read_s()
+    (best,) = best_prices(instance, kinds(views(instance)[0]), (), budget)
+    assert best.value_us == pytest.approx(5 * 4 / 10)
+    assert budget.read_s() - before < 0.01
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_same_work_proves_the_same(seed: int) -> None:

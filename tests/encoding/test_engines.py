@@ -33,9 +33,9 @@ every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 
 
-def found(engine: OnProblem, problem: Problem, seconds: float, most: int = 20) -> list[Schedule]:
-    """The schedules of the first updates, each checked."""
-    updates = engine(problem, SearchOptions(), Budget(seconds), None)
+def found(engine: OnProblem, problem: Problem, units: int, most: int = 20) -> list[Schedule]:
+    """The schedules of the first updates within so much work, each checked."""
+    updates = engine(problem, SearchOptions(), Budget.of_work(units), None)
     schedules = [update.schedule for update in islice(updates, most) if update.schedule is not None]
     for schedule in schedules:
         schedule.check()
@@ -67,7 +67,7 @@ def turned(problem: Problem, schedule: Schedule) -> Iterator[set[tuple[int, int,
 def test_every_schedule_is_valid_and_each_is_faster_than_the_one_before(
     engine: OnProblem, small: Problem
 ) -> None:
-    times = [schedule.makespan_us for schedule in found(engine, small, 0.5)]
+    times = [schedule.makespan_us for schedule in found(engine, small, 300)]
     assert times
     assert all(later < earlier for earlier, later in pairwise(times))
     assert lower_bound(small).value_us <= times[-1] + 1e-6
@@ -75,7 +75,7 @@ def test_every_schedule_is_valid_and_each_is_faster_than_the_one_before(
 
 @every_engine
 def test_a_first_schedule_is_there_even_without_any_time(engine: OnProblem) -> None:
-    assert found(engine, problem(two_nodes(), "alltoall", 2), 0.0)
+    assert found(engine, problem(two_nodes(), "alltoall", 2), 0)
 
 
 @every_engine
@@ -83,7 +83,7 @@ def test_an_engine_only_speaks_of_what_is_faster_than_the_incumbent(engine: OnPr
     gather = problem(ring(4), "allgather")
     best = fastest(gather).schedule()
     assert best.makespan_us == 6.0
-    updates = engine(gather, SearchOptions(), Budget(0.5), best)
+    updates = engine(gather, SearchOptions(), Budget.of_work(300), best)
     assert not any(update.schedule is not None for update in updates)
 
 
@@ -94,7 +94,7 @@ def test_a_schedule_has_the_symmetry_of_its_problem(engine: OnProblem) -> None:
         problem(full(4), "alltoall", symmetry=[[1, 2, 3, 0]]),
         problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]]),
     ):
-        for schedule in found(engine, symmetric, 0.3):
+        for schedule in found(engine, symmetric, 180):
             images = list(turned(symmetric, schedule))
             assert all(image == images[0] for image in images)
 
@@ -106,7 +106,7 @@ def test_what_a_symmetry_moves_may_share_a_port(engine: OnProblem, name: str) ->
     inside = [(a, b, 1.0, 1.0) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
     across = [(a, b, 2.0, 10.0) for a, b in ((0, 2), (1, 3), (2, 0), (3, 1))]
     topology = machine(4, inside + across, shared=[(4, 5), (6, 7)], node_of=[0, 0, 1, 1])
-    assert found(reducing(engine), problem(topology, name, 2, symmetry=[[1, 0, 3, 2]]), 0.3)
+    assert found(reducing(engine), problem(topology, name, 2, symmetry=[[1, 0, 3, 2]]), 180)
 
 
 @every_engine
@@ -115,7 +115,7 @@ def test_a_symmetry_may_leave_a_rank_where_it_is(engine: OnProblem, name: str) -
     """Four leaves round rank 4: all that the hub sends to a leaf could be swapped by a reflection."""
     spokes = [(a, 4, 5.0, 1.0) for a in range(4)] + [(4, b, 5.0, 1.0) for b in range(4)]
     symmetry = [[1, 2, 3, 0, 4], [1, 0, 3, 2, 4]]
-    assert found(reducing(engine), problem(machine(5, spokes), name, 2, symmetry=symmetry), 0.3)
+    assert found(reducing(engine), problem(machine(5, spokes), name, 2, symmetry=symmetry), 180)
 
 
 @every_engine
@@ -125,7 +125,7 @@ def test_chunks_keep_to_the_links_that_they_may_use(engine: OnProblem) -> None:
     may_use = np.ones((3, 6), dtype=np.bool_)
     may_use[0, topology.link_index[0, 1]] = may_use[1, topology.link_index[1, 2]] = False
     kept = problem(topology, "allgather", limits=RoutingLimits(may_use=may_use))
-    for schedule in found(engine, kept, 0.3):
+    for schedule in found(engine, kept, 180):
         assert may_use[kept.collective.owner[schedule.chunk], schedule.link].all()
         assert schedule.makespan_us >= 4.0, "someone has to go round"
 
@@ -140,7 +140,7 @@ def test_the_only_way_left_may_lead_away_from_where_a_chunk_is_wanted(
     may_use = np.ones((4, 4), dtype=np.bool_)
     may_use[0, 0] = False
     kept = Problem(machine(4, links), custom(4, [((0,), (1, 3), False)]), 1.0, (), RoutingLimits(may_use))
-    schedules = found(reducing(engine), kept.reversed() if summed else kept, 0.3)
+    schedules = found(reducing(engine), kept.reversed() if summed else kept, 180)
     assert schedules[-1].makespan_us == pytest.approx(12.0)
 
 
@@ -152,7 +152,7 @@ def test_own_chunks_leave_first_where_the_sketch_says_so(engine: OnProblem) -> N
     own_first[[4, 5]] = True
     for name in ("allgather", "alltoall"):
         ruled = problem(topology, name, 2, limits=RoutingLimits(own_first=own_first))
-        for schedule in found(engine, ruled, 0.4):
+        for schedule in found(engine, ruled, 240):
             for link in (4, 5):
                 on_link = schedule.link == link
                 own = ruled.collective.owner[schedule.chunk] == topology.src[link]
@@ -162,20 +162,20 @@ def test_own_chunks_leave_first_where_the_sketch_says_so(engine: OnProblem) -> N
 @every_engine
 def test_no_send_carries_more_chunks_than_the_limit(engine: OnProblem) -> None:
     dear = problem(ring(3, alpha_us=20.0), "allgather", 6, max_group=4)
-    for schedule in found(engine, dear, 0.3):
+    for schedule in found(engine, dear, 180):
         assert schedule.sends.count.max() <= 4
 
 
 @every_engine
 def test_where_nothing_has_to_move_the_schedule_is_empty(engine: OnProblem) -> None:
-    (schedule,) = found(engine, problem(machine(1, []), "allgather"), 0.2)
+    (schedule,) = found(engine, problem(machine(1, []), "allgather"), 120)
     assert len(schedule) == 0
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(names=_COPIES, limited=True, betas=ENGINE_BETAS))
 def test_the_first_greedy_schedule_of_any_problem_is_valid(small: Problem) -> None:
-    (schedule,) = found(greedy, small, 0.0)
+    (schedule,) = found(greedy, small, 0)
     assert schedule.problem is small
 
 
@@ -242,7 +242,7 @@ def test_cp_leaves_out_a_link_that_takes_longer_than_all_of_the_known_schedule()
     """0 -> 2 takes 10 us at once and 6 us by way of 1: a way that slack 2 allows, and none to take."""
     triangle = machine(3, [(0, 2, 0.0, 10.0), (0, 1, 0.0, 3.0), (1, 2, 0.0, 3.0)])
     pieces = Problem(triangle, custom(3, [((0,), (2,), False)]), 1.0)
-    (known,) = found(greedy, pieces, 0.0)
+    (known,) = found(greedy, pieces, 0)
     ticks = ticks_of(pieces, known.makespan_us)
     last = ticks.at_most(known.makespan_us)
     candidates = near_candidates(Instance(pieces), ticks, last, 2.0)
@@ -262,7 +262,7 @@ def test_cp_finds_what_an_exhaustive_search_finds(number: int) -> None:
 def test_engines_of_copies_make_sums_by_being_wrapped(name: str) -> None:
     for engine in ENGINES.values():
         times = [
-            schedule.makespan_us for schedule in found(reducing(engine), problem(two_nodes(), name), 0.6)
+            schedule.makespan_us for schedule in found(reducing(engine), problem(two_nodes(), name), 360)
         ]
         assert times == sorted(times, reverse=True)
         assert len(set(times)) == len(times) > 0

@@ -70,7 +70,7 @@ def test_an_engine_goes_on_being_known_by_its_older_name() -> None:
 @pytest.mark.parametrize("engine", names())
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "reducescatter"])
 def test_every_engine_answers_a_collective_or_says_why_it_does_not(engine: str, name: str) -> None:
-    small, options = problem(two_nodes(), name), SearchOptions(engine=engine, time_limit_s=0.4)
+    small, options = problem(two_nodes(), name), SearchOptions(engine=engine, time_limit_s=0.2)
     if engine != "auto" and not (verdict := engine_named(engine).can(Instance(small))):
         with pytest.raises(SolverError, match=re.escape(verdict.reason)):
             next(solve(small, options))

@@ -24,8 +24,8 @@ DTYPES = ("float32", "float16", "int32")
 VECTOR = 16
 _CHECKED = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 _MOST_CALLS = 10**6
-#: With reuse_resources: the bytes that all scratch of a rank may take.
-_RESERVE = 128 * 2**20
+#: With reuse_resources: the bytes that all scratch of a rank may hold, flags of packets not counted.
+_RESERVE = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +209,10 @@ def _chunk_bytes(plan: ExecutionPlan, message: int, size_bytes: int | None) -> i
 
 
 def _check_reserve(plan: ExecutionPlan, chunk: int) -> None:
-    times = (2 if plan.moves_packets else 1) * (2 if plan.double_scratch else 1)
     for rank in plan.ranks:
-        if rank.scratch_chunks * chunk * times > _RESERVE:
+        used = rank.scratch_chunks * chunk * (2 if plan.double_scratch else 1)
+        if used > _RESERVE:
             raise CollectiveError(
-                f"rank {rank.rank} uses {rank.scratch_chunks * chunk * times} bytes of scratch, and with "
-                f"reuse_resources there are {_RESERVE}",
+                f"rank {rank.rank} uses {used} bytes of scratch; with reuse_resources there are {_RESERVE}",
                 hint="a smaller --size",
             )

@@ -21,6 +21,7 @@ from taccl.backend.execute_plan.call import PlanCall
 from taccl.backend.execute_plan.memory import World
 from taccl.backend.execute_plan.ports import Port
 from taccl.backend.program import Buffer
+from taccl.backend.verify_plan.wanted import SEND_RECEIVE, senders
 
 _SHOWN = 5
 
@@ -31,6 +32,11 @@ class Answers:
     def __init__(self, call: PlanCall, look: Callable[[], None]) -> None:
         self.call, self._look = call, look
         self._made: dict[int, Answer] = {}
+        asked = call.asked
+        ways = senders(asked.num_ranks) or [np.arange(1)]
+        self._senders = ways if asked.collective == SEND_RECEIVE else None
+        #: The roots that would be right; of sendrecv, numbers of the ways in which ranks may be grouped.
+        self.choices = asked.roots if self._senders is None else tuple(range(len(self._senders)))
 
     def of(self, number: int) -> Answer:
         """The answer to call `number`; those long past are forgotten."""
@@ -42,19 +48,23 @@ class Answers:
     @property
     def is_known(self) -> bool:
         """Whether it is known what outputs must hold."""
-        return self.call.asked.checkable or self.call.asked.collective == "sendrecv"
+        return self.call.asked.checkable or self._senders is not None
 
-    def wanted(self, number: int, rank: int, root: int | None) -> list[Wanted]:
-        """What the output of a rank must hold after a call."""
-        answer, asked = self.of(number), self.call.asked
-        if asked.collective == "sendrecv":
-            return [Wanted(0, answer.input_of((rank - 1) % asked.num_ranks))]
-        return answer.wanted(rank, root)
+    def wanted(self, number: int, rank: int, choice: int | None) -> list[Wanted]:
+        """What the output of a rank must hold after a call, if a choice is the one."""
+        answer = self.of(number)
+        if self._senders is not None and choice is not None:
+            return [Wanted(0, answer.input_of(int(self._senders[choice][rank])))]
+        return answer.wanted(rank, choice)
+
+    def input_counts(self, number: int, rank: int, choice: int | None) -> bool:
+        """Whether a caller's input means anything."""
+        return self._senders is not None or self.of(number).input_counts(rank, choice)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What a rank's host saw: `wrong` elements and a few `findings` for each possible root."""
+    """What a rank's host saw: `wrong` elements and a few `findings` for each choice (`Answers.choices`)."""
 
     checked: int = 0
     wrong: list[int] = field(default_factory=list)
@@ -78,8 +88,8 @@ class Host:
         self.answers, self.check, self.look = answers, check, look
         self.ended = False
         self.waits_for: Wait | None = None
-        roots = world.call.asked.roots
-        self.verdict = Verdict(wrong=[0] * len(roots), findings=[[] for _ in roots])
+        choices = answers.choices
+        self.verdict = Verdict(wrong=[0] * len(choices), findings=[[] for _ in choices])
 
     def run(self) -> Iterator[Wait | None]:
         """Call after call."""
@@ -111,15 +121,15 @@ class Host:
 
     def _compare(self, call: int) -> None:
         asked = self.world.call.asked
-        for place, root in enumerate(asked.roots):
+        for place, choice in enumerate(self.answers.choices):
             looked = 0
-            for part in self.answers.wanted(call, self.rank, root):
+            for part in self.answers.wanted(call, self.rank, choice):
                 looked += len(part.value)
                 found = self.world.user(self.rank, Buffer.OUTPUT)[part.first : part.first + len(part.value)]
                 self._note(place, call, Buffer.OUTPUT, part, found)
             if not place:
                 self.verdict.checked += looked
-            if not asked.in_place and self.answers.of(call).input_counts(self.rank, root):
+            if not asked.in_place and self.answers.input_counts(call, self.rank, choice):
                 given = Wanted(0, self.answers.of(call).input_of(self.rank))
                 self._note(place, call, Buffer.INPUT, given, self.world.user(self.rank, Buffer.INPUT))
 

@@ -34,7 +34,7 @@ def run_processes(call: PlanCall, check: bool, deadline: Deadline) -> End:
     world = _world(call, segment)
     world.data[:] = 0
     world.begin()
-    deadline.counts("moving data", planned(call.plan) * call.calls, lambda: 0)
+    deadline.counts("moving data", planned(call), lambda: 0)
     stop, pipes, processes = context.Event(), [], []
     for rank in range(call.plan.num_ranks):
         here, there = context.Pipe(duplex=False)

@@ -26,7 +26,7 @@ from taccl.backend.execute_plan.host import Answers, Host, Verdict
 from taccl.backend.execute_plan.lanes import Block
 from taccl.backend.execute_plan.memory import World, check_room
 from taccl.backend.execute_plan.ports import Port
-from taccl.backend.plan import Channel, ExecutionPlan
+from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.verify.report import Collector
 from taccl.backend.verify_plan.verifier import check_structure
 from taccl.collective import Collective
@@ -184,7 +184,7 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
     for rank in range(call.plan.num_ranks):
         deadline.look()
         ranks.append(agents_of(world, rank, answers, check, deadline.look, lock))
-    deadline.counts("moving data", planned(call.plan) * call.calls, lambda: sum(each.sent for each in ranks))
+    deadline.counts("moving data", planned(call), lambda: sum(each.sent for each in ranks))
     if ranks_as == "threads":
         from taccl.backend.execute_plan.threads import run_threads
 
@@ -200,16 +200,23 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
     )
 
 
-def planned(plan: ExecutionPlan) -> int:
-    """Operands that one call writes into memory of other ranks, each turn of a pipeline taken as one."""
-    return sum(
-        target.remote is not None
-        for rank in plan.ranks
+def planned(call: PlanCall) -> int:
+    """Ranges that all calls write into memory of one other rank each, one for each turn of a pipeline."""
+    return call.calls * sum(
+        _away(operation) + _turns(operation, call.chunk) * sum(map(_away, operation.inner))
+        for rank in call.plan.ranks
         for block in rank.blocks
         for operation in block.operations
-        for each in (operation, *operation.inner)
-        for target in each.targets
     )
+
+
+def _away(operation: Operation) -> int:
+    return sum(target.remote is not None for target in operation.targets)
+
+
+def _turns(operation: Operation, chunk: int) -> int:
+    turns = operation.turns
+    return 1 if turns is None or turns.unit_bytes < 1 else -(-turns.num_chunks * chunk // turns.unit_bytes)
 
 
 def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
@@ -274,7 +281,7 @@ def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: 
         pieces=end.sent,
         checked=0 if end.stuck or not known else sum(each.checked for each in end.verdicts),
         wrong=0 if end.stuck or not known else int(wrong[best]),
-        root=asked.roots[best] if known and not end.stuck else None,
+        root=asked.roots[best] if asked.checkable and known and not end.stuck else None,
         findings=tuple(findings),
         seconds=seconds,
         notes=(*asked.notes, *end.notes),

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-
 from taccl.backend.lower_plan.emit import Emitter
 from taccl.backend.lower_plan.places import (
     ADDING,
@@ -24,6 +22,7 @@ from taccl.backend.lower_plan.places import (
 )
 from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources
+from taccl.backend.lower_plan.starts import find_starts, known_at_end
 from taccl.backend.lower_plan.steps import Block, Known, Message, Node, Steps
 from taccl.backend.lower_plan.together import find_puts_together
 from taccl.backend.lower_plan.turns import find_awaited
@@ -42,24 +41,25 @@ class Translation:
         node_of: Sequence[int],
         pulls: Mapping[int, int] = MappingProxyType({}),
         sums: Sums = NO_SUMS,
+        apart: frozenset[int] = frozenset(),
     ) -> None:
-        """`pulls` : by send, the sum at the receiver that reads what it would send."""
+        """`pulls` : by send, the sum at the receiver that reads what it would send.
+
+        `apart` : sends of what lands where nobody else ever writes.
+        """
         self.steps, self.names, self.landings = steps, names, landings
-        self.pulls, self.sums = pulls, sums
+        self.pulls, self.sums, self.apart = pulls, sums, apart
         self.resources = Resources(steps, node_of)
         self.semaphores = [0] * steps.program.num_ranks
         self.acquires: dict[int, list[int]] = {}
         self.releases: dict[int, list[int]] = {}
         self.known_to_blocks = self._known_to_blocks()
         self._pair_blocks()
-        self.last_knowledge = self._last_knowledge()
+        self.last_knowledge = known_at_end(steps)
         self.landing_in: dict[tuple[int, Place], list[int]] = {}
         self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
         #: puts through ports that others take their turns after
-        self.awaited = find_awaited(
-            steps,
-            [each for each in steps.messages if self.resources.kind(each.src, each.dst) is Channel.PORT],
-        )
+        self.awaited = find_awaited(steps, [*filter(self._is_through_port, steps.messages)])
         for each in steps.messages:
             self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
             if each.send in pulls:
@@ -71,12 +71,13 @@ class Translation:
         self._find_runs()
         self.handshakes = self._find_handshakes()
         self._put_together()
-        #: pulled messages whose senders would not hear that they have been read
+        #: pulled messages whose senders would not hear that they have been read, and the last of each
+        #: connection that land apart
         self.asked_back = frozenset(
             each.send
             for each in steps.messages
             if each.send in pulls and not self._is_done_at_end(each.src, steps.nodes[pulls[each.send]])
-        )
+        ) | frozenset({each.connection: each.send for each in steps.messages if each.send in apart}.values())
         self.ends: list[list[int]] = []
 
     def _find_runs(self) -> None:
@@ -147,31 +148,24 @@ class Translation:
                 self.acquires.setdefault(node.index, []).append(self.semaphores[node.rank])
                 self.semaphores[node.rank] += 1
 
-    def _last_knowledge(self) -> list[Known]:
-        """By rank, how many steps of each thread block surely are done when its kernel ends."""
-        known = [np.zeros(len(self.steps.blocks), dtype=np.int32) for _ in self.semaphores]
-        for block in self.steps.blocks:
-            if block.nodes:
-                np.maximum(known[block.rank], self.steps.known[block.nodes[-1]], out=known[block.rank])
-        return known
-
     def _find_handshakes(self) -> frozenset[int]:
         """The messages whose sender must be told first that the receiver's kernel has begun."""
-        begun = [0] * len(self.steps.nodes)
-        asked = set()
-        for index in self.steps.order:
-            node = self.steps.nodes[index]
-            begun[index] = 1 << node.rank
-            for wait in self.steps.before[index]:
-                begun[index] |= begun[wait]
-            message = self.steps.sent.get(index)
-            if message is None or index in self.pulls or begun[index] >> message.dst & 1:
-                continue
-            if self._is_left(message):
-                continue
-            asked.add(index)
-            begun[index] |= 1 << message.dst
-        return frozenset(asked)
+        return find_starts(self.steps, self._may_come, lambda message: message.send in self.apart)[0]
+
+    def find_apart(self) -> frozenset[int]:
+        """Messages through ports that would wait for the receiver's start, and could land apart instead."""
+
+        def could(message: Message) -> bool:
+            is_kept = self.steps.nodes[message.receive].step.op is Op.RECV
+            return is_kept and message.send in self.landings.direct and self._is_through_port(message)
+
+        return find_starts(self.steps, self._may_come, could)[1]
+
+    def _may_come(self, message: Message) -> bool:
+        return message.send in self.pulls or self._is_left(message)
+
+    def _is_through_port(self, message: Message) -> bool:
+        return self.resources.kind(message.src, message.dst) is Channel.PORT
 
     def _is_left(self, message: Message) -> bool:
         """Whether the sender ends each call knowing that the receiver is done with where a message lands.
@@ -183,7 +177,24 @@ class Translation:
             return False
         users = {*self.landings.users(message.dst, place), *self.landing_in.get((message.dst, place), ())}
         users |= {self.pulls[each] for each in users if each in self.pulls}
-        return all(self._is_done_at_end(message.src, self.steps.nodes[each]) for each in users)
+        return all(
+            self._is_done_at_end(message.src, self.steps.nodes[each]) and self._has_left(message.src, each)
+            for each in users
+        )
+
+    def _has_left(self, rank: int, step: int) -> bool:
+        """Whether a rank that knows at the end of a call that a step is done knows that its bytes have left.
+
+        A push is done before, if it does not wait until it is complete. The last one of a channel does, and
+        who has received has it all.
+        """
+        node, sent = self.steps.nodes[step], self.steps.sent.get(step)
+        if sent is None or not self._is_through_port(sent):
+            return True
+        if node.step.op is Op.SEND and not self._stays(node, sent, source(node.step, node.rank, self.names)):
+            return True
+        later = (self.last_on[sent.connection], sent.receive)
+        return any(self._is_done_at_end(rank, self.steps.nodes[each]) for each in later)
 
     def _is_done_at_end(self, rank: int, node: Node) -> bool:
         """Whether a rank surely knows when it ends a call that a step is done."""
@@ -255,7 +266,7 @@ class Translation:
         return taken
 
     def _is_port(self, send: Node) -> bool:
-        return self._end(self.steps.sent[send.index], send)[0] is Channel.PORT
+        return self._is_through_port(self.steps.sent[send.index])
 
     def _is_waited_for(self, run: Sequence[Node]) -> bool:
         return any(node.index in self.releases for node in run)
@@ -292,6 +303,8 @@ class Translation:
             made.signal(*self._end(self.steps.sent[taken[-1].index], taken[-1]))
         else:
             self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
+        if received is not None and received.send in self.asked_back and received.send in self.apart:
+            made.signal(*self._end(received, taken[0]))
         releases = [each for node in taken for each in self.releases.get(node.index, ())]
         if releases:
             made.release(releases)

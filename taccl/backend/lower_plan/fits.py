@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
+from taccl.backend.target import FEWER_CHUNKS
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.problem import Problem
 from taccl.units import format_size
@@ -30,7 +31,6 @@ UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
 MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
-_FEWER = "fewer chunks"
 _NO_FILE = "a schedule of fewer transfers, or --no-xml for the schedule alone"
 
 
@@ -63,7 +63,7 @@ def check_plan_fits(
     """
     most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
     findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks, parts)]
-    operations = _operations(plan) * parts
+    operations = plan.num_operations * parts
     if most_operations is not None and operations > most_operations:
         findings.insert(
             0, f"all ranks: {operations} operations; the limit is {most_operations}, to be verified"
@@ -74,12 +74,8 @@ def check_plan_fits(
         raise ProgramLimitError(
             f"the plan is too large for MSCCL++{f'; with {many} it would fit' if fit else ''}",
             findings=findings[:_FINDINGS],
-            hint=f"--instances {fit}" if fit else _FEWER if chunks > 1 else _NO_FILE,
+            hint=f"--instances {fit}" if fit else FEWER_CHUNKS if chunks > 1 else _NO_FILE,
         )
-
-
-def _operations(plan: ExecutionPlan) -> int:
-    return sum(len(block.operations) for rank in plan.ranks for block in rank.blocks)
 
 
 def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_blocks: int) -> int:
@@ -89,7 +85,7 @@ def _instances_that_fit(alone: ExecutionPlan, most_operations: int | None, most_
     limits = [(most_blocks, max(len(rank.blocks) for rank in alone.ranks))]
     limits.append((MAX_PORT_CHANNELS, max(len(rank.peers_of(Channel.PORT)) for rank in alone.ranks)))
     if most_operations is not None:
-        limits.append((most_operations, _operations(alone)))
+        limits.append((most_operations, alone.num_operations))
     return min(limit // count for limit, count in limits if count)
 
 

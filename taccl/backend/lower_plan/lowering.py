@@ -37,6 +37,7 @@ def lower_to_plan(
     pulls: bool = False,
     sums_at_once: bool = True,
     takes_turns: bool = False,
+    lands_apart: bool = False,
 ) -> ExecutionPlan:
     """The plan that carries out a valid schedule.
 
@@ -50,6 +51,8 @@ def lower_to_plan(
     pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
     sums_at_once : whether what is there as soon is added in one pass.
     takes_turns : whether what a rank sends through one port goes in the schedule's order; else at once.
+    lands_apart : whether what would wait for the start of a peer's kernel behind a port is sent at once, to
+        be copied from scratch to where it is wanted; not of packets, which wait for nobody.
 
     Raises
     ------
@@ -81,6 +84,7 @@ def lower_to_plan(
             packets=options.protocol == "LL",
             pulls=pulls,
             sums_at_once=sums_at_once,
+            lands_apart=lands_apart,
         )
 
     most_blocks = None if options.executor is None else options.executor.thread_blocks

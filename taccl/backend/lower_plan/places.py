@@ -7,7 +7,7 @@ after the receiver has heard of it. In place, input and output are one buffer, u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -148,6 +148,7 @@ def find_landings(
     names: Aliases,
     pulls: Mapping[int, int] = MappingProxyType({}),
     touching: dict[Cell, list[int]] | None = None,
+    apart: Collection[int] = (),
 ) -> Landings:
     """A landing for each message. Scratch is used again where its last use surely is over.
 
@@ -155,8 +156,9 @@ def find_landings(
     ----------
     pulls : by send, the step that reads what the sender has; such a message lands nowhere.
     touching : the steps that name a chunk, if not those that say so.
+    apart : sends whose messages land in scratch of their own, which nothing else uses in a call.
     """
-    return _Search(steps, names, pulls, touching).run()
+    return _Search(steps, names, pulls, touching).run(apart)
 
 
 def steps_touching(steps: Steps, names: Aliases) -> dict[Cell, list[int]]:
@@ -214,14 +216,16 @@ class _Search:
         #: by rank and size, places that were used, and the receive that was the last to do so
         self.used: dict[tuple[int, int], list[tuple[Place, int]]] = {}
 
-    def run(self) -> Landings:
+    def run(self, apart: Collection[int]) -> Landings:
         for index in self.steps.order:
             if index not in self.steps.sent or index in self.pulls:
                 continue
             message = self.steps.sent[index]
             node = self.steps.nodes[message.receive]
             wanted = target(node.step, node.rank, self.names)
-            if node.step.op not in ADDING and self._is_free(message, wanted):
+            if index in apart:
+                self.at[message.send] = self._new_slot(node.rank, node.step.count)
+            elif node.step.op not in ADDING and self._is_free(message, wanted):
                 self.direct.add(message.send)
                 self.at[message.send] = wanted
             else:
@@ -253,7 +257,10 @@ class _Search:
             if self.steps.is_before(last, message.send):
                 used[number] = (place, message.receive)
                 return place
-        place = Place(Buffer.SCRATCH, self.scratch[rank], size)
-        self.scratch[rank] += size
+        place = self._new_slot(rank, size)
         used.append((place, message.receive))
         return place
+
+    def _new_slot(self, rank: int, size: int) -> Place:
+        self.scratch[rank] += size
+        return Place(Buffer.SCRATCH, self.scratch[rank] - size, size)

@@ -59,6 +59,7 @@ def translate(
     packets: bool = False,
     pulls: bool = False,
     sums_at_once: bool = True,
+    lands_apart: bool = False,
 ) -> ExecutionPlan:
     """The plan that moves and adds up what a program does.
 
@@ -70,6 +71,8 @@ def translate(
         where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
     pulls : whether ranks read what they add where others have it, inside of nodes.
     sums_at_once : whether what is there as soon is added in one pass.
+    lands_apart : whether what would wait for the start of a peer's kernel behind a port is sent at once, to
+        be copied from scratch to where it is wanted.
     packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
@@ -100,6 +103,9 @@ def translate(
         else:
             landings = find_landings(steps, names, pulled, touching)
             translation = Translation(steps, names, landings, where, pulled, sums)
+            if lands_apart and (apart := translation.find_apart()):
+                landings = find_landings(steps, names, pulled, touching, apart)
+                translation = Translation(steps, names, landings, where, pulled, sums, apart)
         ranks = translation.run()
         more = _finer(steps, translation.ends, cuts)
         if more == cuts:

@@ -89,6 +89,10 @@ _HAS_DEPENDENT, _LINE, _NUMBER = 8, 9, 10
 _ALL_SEEN = 0b10111111111
 
 
+#: No number, and no place in a list: the step is not plain.
+_NONE = -2
+
+
 def _scan_steps(
     text: Sequence[int],
     op_words: Sequence[int],
@@ -101,115 +105,160 @@ def _scan_steps(
     """Fill the table with plain steps; of each <tb>: its first row, the row after its last, where in the text
     its content begins and ends (0: it stays), and its line breaks. Returns the number of <tb>.
     """
-    length = len(text)
-    place, line, row, block = 0, 1, 0, 0
-    while place < length:
-        letter = text[place]
-        place += 1
-        if letter == _BREAK:
+    place, line, row, block = 0, 1, 0, -1
+    while place < len(text):
+        if text[place] == _BREAK:
             line += 1
-        if letter != _LESS or place + 2 >= length or text[place] != _T or text[place + 1] != _B:
+        if not _begins_block(text, place):
+            place += 1
             continue
-        after = text[place + 2]
-        if after not in (_BLANK, _MORE, _SLASH, _BREAK, _TAB):
-            continue
-        # The opening tag, whose values may hold anything but what begins a tag.
-        at, within, this_line = place + 2, 0, line
-        while at < length and text[at] != _LESS and (within != 0 or text[at] != _MORE):
-            if text[at] == _BREAK:
-                this_line += 1
-            if within == 0 and (text[at] == _QUOTE or text[at] == _APOSTROPHE):
-                within = text[at]
-            elif text[at] == within:
-                within = 0
-            at += 1
         block += 1
-        if at >= length or text[at] != _MORE or text[at - 1] == _SLASH:
+        begin, breaks_in_tag = _behind_tag(text, place + 3)
+        place += 1
+        if begin == 0:
             continue
-        begin, first, line_before = at + 1, row, this_line
-        at += 1
-        while True:
-            while at < length and (text[at] == _BLANK or text[at] == _BREAK):
-                if text[at] == _BREAK:
-                    this_line += 1
-                at += 1
-            # One step; `at` moves behind it, and `seen` has a bit for each column that it filled.
-            if at + 5 >= length or text[at] != _LESS or text[at + 1] != _S or text[at + 2] != _T:
-                break
-            if text[at + 3] != _E or text[at + 4] != _P:
-                break
-            here, seen, is_plain = at + 5, 0, True
-            while is_plain and here + 1 < length and text[here] == _BLANK and text[here + 1] != _SLASH:
-                here += 1
-                name, letters, column, value = 0, 0, -1, -1
-                while here < length and text[here] != _EQUALS and letters < 7:
-                    name = name << 8 | int(text[here])
-                    letters += 1
-                    here += 1
-                is_plain = here + 4 < length and text[here] == _EQUALS and text[here + 1] == _QUOTE
-                here += 2
-                if not is_plain:
-                    continue
-                if name == _TYPE:
-                    column, word, letters = 0, 0, 0
-                    while here < length and text[here] != _QUOTE and letters < 7:
-                        word = word << 8 | int(text[here])
-                        letters += 1
-                        here += 1
-                    for code in range(len(op_words)):
-                        if op_words[code] == word:
-                            value = code
-                    is_plain = value >= 0
-                elif name in (_SRC, _DST):
-                    column = 1 if name == _SRC else 3
-                    for code in range(len(buffer_words)):
-                        if buffer_words[code] == text[here]:
-                            value = code
-                    is_plain = value >= 0
-                    here += 1
-                else:
-                    for code in range(len(number_words)):
-                        if number_words[code] == name:
-                            column = number_columns[code]
-                    if text[here] == _MINUS:
-                        is_plain = text[here + 1] == _ONE
-                        here += 2
-                    else:
-                        begins, value = here, 0
-                        while here < length and here - begins < 10 and _ZERO <= text[here] <= _NINE:
-                            value = value * 10 + int(text[here]) - _ZERO
-                            here += 1
-                        is_plain = 0 < here - begins < 10 and (text[begins] != _ZERO or here == begins + 1)
-                    if column < 0 or (column == _HAS_DEPENDENT and value != 0 and value != 1):
-                        is_plain = False
-                if not is_plain or here >= length or text[here] != _QUOTE or seen >> column & 1:
-                    is_plain = False
-                    continue
-                here += 1
-                seen |= 1 << column
-                table[column, row] = value
-            if here < length and text[here] == _BLANK:
-                here += 1
-            if (
-                not is_plain
-                or seen != _ALL_SEEN
-                or here + 1 >= length
-                or text[here] != _SLASH
-                or text[here + 1] != _MORE
-            ):
-                break
-            table[_LINE, row] = this_line
-            row += 1
-            at = here + 2
-        ends = at + 4 < length and text[at] == _LESS and text[at + 1] == _SLASH
-        if ends and text[at + 2] == _T and text[at + 3] == _B and text[at + 4] == _MORE:
-            blocks[0, block - 1], blocks[1, block - 1] = first, row
-            blocks[2, block - 1], blocks[3, block - 1] = begin, at
-            blocks[4, block - 1] = this_line - line_before
-            place, line = at, this_line
+        first, breaks = row, 0
+        end = begin
+        while end > 0:
+            at, more = _behind_blanks(text, end)
+            breaks += more
+            end = _read_step(text, at, op_words, buffer_words, number_words, number_columns, table, row)
+            if end > 0:
+                table[_LINE, row] = line + breaks_in_tag + breaks
+                row += 1
+        if _ends_block(text, at):
+            blocks[0, block], blocks[1, block] = first, row
+            blocks[2, block], blocks[3, block] = begin, at
+            blocks[4, block] = breaks
+            place, line = at, line + breaks_in_tag + breaks
         else:
             row = first
-    return block
+    return block + 1
 
 
-_scan = Loop(_scan_steps)
+def _begins_block(text: Sequence[int], at: int) -> bool:
+    """Whether `<tb` and the end of a name stand here."""
+    if at + 3 >= len(text) or text[at] != _LESS or text[at + 1] != _T or text[at + 2] != _B:
+        return False
+    after = text[at + 3]
+    return after in (_BLANK, _MORE, _SLASH, _BREAK, _TAB)
+
+
+def _ends_block(text: Sequence[int], at: int) -> bool:
+    """Whether `</tb>` stands here."""
+    if at + 4 >= len(text) or text[at] != _LESS or text[at + 1] != _SLASH:
+        return False
+    return text[at + 2] == _T and text[at + 3] == _B and text[at + 4] == _MORE
+
+
+def _behind_tag(text: Sequence[int], at: int) -> tuple[int, int]:
+    """Where an opening tag ends, and the line breaks in it; 0 where it has no content.
+
+    Its values may hold anything but what begins a tag.
+    """
+    within, breaks = 0, 0
+    while at < len(text) and text[at] != _LESS and (within != 0 or text[at] != _MORE):
+        if text[at] == _BREAK:
+            breaks += 1
+        if within == 0 and (text[at] == _QUOTE or text[at] == _APOSTROPHE):
+            within = text[at]
+        elif text[at] == within:
+            within = 0
+        at += 1
+    if at >= len(text) or text[at] != _MORE or text[at - 1] == _SLASH:
+        return 0, 0
+    return at + 1, breaks
+
+
+def _behind_blanks(text: Sequence[int], at: int) -> tuple[int, int]:
+    """Where blanks and line breaks end, and how many breaks there are."""
+    breaks = 0
+    while at < len(text) and (text[at] == _BLANK or text[at] == _BREAK):
+        if text[at] == _BREAK:
+            breaks += 1
+        at += 1
+    return at, breaks
+
+
+def _read_step(
+    text: Sequence[int],
+    at: int,
+    op_words: Sequence[int],
+    buffer_words: Sequence[int],
+    number_words: Sequence[int],
+    number_columns: Sequence[int],
+    table: Column,
+    row: int,
+) -> int:
+    """Put a plain step into a row. Returns where it ends; 0 where there is none."""
+    if at + 5 >= len(text) or text[at] != _LESS or text[at + 1] != _S or text[at + 2] != _T:
+        return 0
+    if text[at + 3] != _E or text[at + 4] != _P:
+        return 0
+    at, seen = at + 5, 0  # a bit for each column
+    while at + 1 < len(text) and text[at] == _BLANK and text[at + 1] != _SLASH:
+        name, at = _read_word(text, at + 1, _EQUALS)
+        if at + 4 >= len(text) or text[at] != _EQUALS or text[at + 1] != _QUOTE:
+            return 0
+        at += 2
+        if name == _TYPE:
+            word, at = _read_word(text, at, _QUOTE)
+            column, value = 0, _place_of(word, op_words)
+        elif name in (_SRC, _DST):
+            column, value = 1 if name == _SRC else 3, _place_of(text[at], buffer_words)
+            at += 1
+        else:
+            which = _place_of(name, number_words)
+            column = number_columns[which] if which >= 0 else _NONE
+            value, at = _read_number(text, at)
+        is_flag = value == 0 or value == 1
+        if column < 0 or value == _NONE or (column == _HAS_DEPENDENT and not is_flag):
+            return 0
+        if at >= len(text) or text[at] != _QUOTE or seen >> column & 1:
+            return 0
+        at += 1
+        seen |= 1 << column
+        table[column, row] = value
+    if at < len(text) and text[at] == _BLANK:
+        at += 1
+    if seen != _ALL_SEEN or at + 1 >= len(text) or text[at] != _SLASH or text[at + 1] != _MORE:
+        return 0
+    return at + 2
+
+
+def _read_word(text: Sequence[int], at: int, stop: int) -> tuple[int, int]:
+    """What stands before a letter, up to seven letters of it, as `_packed` has it; and where it ends."""
+    word, letters = 0, 0
+    while at < len(text) and text[at] != stop and letters < 7:
+        word = word << 8 | int(text[at])
+        letters += 1
+        at += 1
+    return word, at
+
+
+def _read_number(text: Sequence[int], at: int) -> tuple[int, int]:
+    """A number of up to nine digits that is -1 or more, or `_NONE`; and where it ends."""
+    if text[at] == _MINUS:
+        return -1 if text[at + 1] == _ONE else _NONE, at + 2
+    begins, value = at, 0
+    while at < len(text) and at - begins < 10 and _ZERO <= text[at] <= _NINE:
+        value = value * 10 + int(text[at]) - _ZERO
+        at += 1
+    is_plain = 0 < at - begins < 10 and (text[begins] != _ZERO or at == begins + 1)
+    return value if is_plain else _NONE, at
+
+
+def _place_of(word: int, words: Sequence[int]) -> int:
+    for place in range(len(words)):
+        if words[place] == word:
+            return place
+    return _NONE
+
+
+_scan = Loop(
+    _scan_steps,
+    (
+        *(_begins_block, _ends_block, _behind_tag, _behind_blanks),
+        *(_read_step, _read_word, _read_number, _place_of),
+    ),
+)

@@ -22,13 +22,16 @@ from taccl.backend.verify_plan import verify_plan_document
 from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
 from taccl.collective import Collective
+from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.network import LogicalTopology
 from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.schedule import Schedule
 
 #: What the first key of a saved schedule says; it is JSON, too.
 _SCHEDULE = b'"taccl-schedule"'
+#: So many times as long as its schedule, and a plan is made in another way, too: less is alphas at its ends.
+_MUCH_SLOWER = 1.005
 
 
 def begins_as_plan(content: bytes) -> bool:
@@ -54,6 +57,7 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
     check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
 
 
+@collector_at_rest()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
     plan = lower_to_plan(schedule, options, MOST_ACTS)
     if options.network is not None:
@@ -69,28 +73,48 @@ def _timed(
     What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
     take fewer passes, but begin when the last of what they add is there. Sends that take turns at a rank's
     ports come in the schedule's order, but go when others are done, and not beside them; they can bring back
-    what a plan lost against its schedule.
+    what a plan lost against its schedule. So can messages that wait for no peer's start, but are copied.
     """
     chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
 
-    def time_of(made: ExecutionPlan) -> float:
-        return simulate_plan(made, network, chunk_mb).time_us
+    def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
+        return simulate_plan(made, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us, made
 
-    time_us = time_of(plan)
-    yield time_us, plan
+    best = timed(plan)
+    yield best
+    if plan.moves_packets:
+        return
     launch_us = 0.0
-    if network.executor is not None and not plan.moves_packets:
+    if network.executor is not None:
         launch_us = network.executor.costs_of(options.protocol).launch_us
         others = [lower_to_plan(schedule, options, MOST_ACTS, pulls=True)]
         if any(
             _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
         ):
             others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
-        yield from ((time_of(each), each) for each in others if each.ranks != plan.ranks)
-    if not plan.moves_packets and time_us > launch_us + schedule.makespan_us + TOLERANCE_US:
+        yield from (timed(each) for each in others if each.ranks != plan.ranks)
+    at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
+    takes_turns = False
+    if best[0] > at_least_us:
         with suppress(ProgramLimitError):  # it takes more operations
-            other = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True)
-            yield time_of(other), other
+            in_turns = timed(lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True))
+            yield in_turns
+            takes_turns = in_turns[0] < best[0]
+            best = in_turns if takes_turns else best
+    if best[0] > at_least_us and best[0] - float(network.alpha_us.max()) < best[0] / _MUCH_SLOWER:
+        with suppress(ProgramLimitError):
+            apart = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=takes_turns, lands_apart=True)
+            if timed(apart, _copy_us_per_mb(network))[0] < timed(best[1], _copy_us_per_mb(network))[0]:
+                yield timed(apart)
+
+
+def _copy_us_per_mb(network: LogicalTopology) -> float:
+    """What a copy is taken for where the machine does not say: it goes as fast as over its fastest link.
+
+    Only where plans with and without a copy are compared: else copies that cost nothing would be made of any
+    size.
+    """
+    return min(network.beta_us_per_mb.tolist(), default=0.0)
 
 
 def _is_sum_at_once(operation: Operation) -> bool:
@@ -111,7 +135,7 @@ def _verify(
 def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> list[str]:
     """Which calls are served, and how mscclpp's own test runs it."""
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
-    unit = 16 * message_chunks(plan)
+    unit = UNIT_BYTES * message_chunks(plan)
     way = "in place" if plan.in_place else "out of place"
     lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
     command = None if path is None else executor_test(plan, path.resolve(), plan.max_bytes)

@@ -168,7 +168,7 @@ class Block:
         for read in work.reads:
             link = sim.link(read.rank, self.rank)
             clock.move(link, read.wire, self, partial(self._has_come, read, link, clock.now_us, one_is_done))
-        clock.at(clock.now_us + work.home_us(sim.executor), one_is_done)
+        clock.at(clock.now_us + work.home_us(sim.executor, sim.copy_us_per_byte), one_is_done)
 
     def _has_left(self, sent: Moved, link: int, start_us: float, done: Done) -> None:
         sim = self.sim

@@ -31,9 +31,10 @@ class Run:
         chunk: float,
         costs: ProtocolCosts | None,
         proxy_us: float,
+        copy_us_per_byte: float,
     ) -> None:
         self.plan, self.topology, self.chunk = plan, topology, chunk
-        self.costs, self.proxy_us = costs, proxy_us
+        self.costs, self.proxy_us, self.copy_us_per_byte = costs, proxy_us, copy_us_per_byte
         self.executor = topology.executor if costs is not None else None
         self.clock = Clock(topology, 0.0 if costs is None else costs.block_us_per_byte)
         self.ends = ends_of(plan)

@@ -14,6 +14,7 @@ from taccl.backend.simulate_plan.block import Block
 from taccl.backend.simulate_plan.record import Acts, Moves
 from taccl.backend.simulate_plan.run import Run
 from taccl.collective import IntArray
+from taccl.collector import collector_at_rest
 from taccl.errors import VerificationError
 from taccl.network import FloatArray, LogicalTopology
 from taccl.units import MB
@@ -57,6 +58,7 @@ class PlanSimulation:
         return f"PlanSimulation({self.plan.name}, {len(self.rank)} operations, {self.time_us:.2f} us)"
 
 
+@collector_at_rest()
 def simulate_plan(
     plan: ExecutionPlan,
     topology: LogicalTopology,
@@ -64,6 +66,7 @@ def simulate_plan(
     *,
     proxy_us: float = 0.0,
     links_only: bool = False,
+    copy_us_per_mb: float = 0.0,
 ) -> PlanSimulation:
     """Run one call of a plan on a network.
 
@@ -73,6 +76,7 @@ def simulate_plan(
     chunk_mb : MB of a chunk of the plan.
     proxy_us : what the proxy of a rank takes for each push into a port channel, one after another.
     links_only : whether to leave out what the machine says of its executor.
+    copy_us_per_mb : what a copy at home takes where the executor is not known.
 
     Raises
     ------
@@ -84,7 +88,7 @@ def simulate_plan(
     costs = None if executor is None else executor.costs_of(protocol)
     if executor is not None:
         _check_blocks(plan, executor.thread_blocks)
-    run = Run(plan, topology, chunk_mb * MB, costs, proxy_us)
+    run = Run(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
     blocks = [
         Block(run, rank, number) for rank, each in enumerate(plan.ranks) for number in range(len(each.blocks))
     ]

@@ -50,10 +50,10 @@ class Work:
     copied: float = 0.0
     summed: float | None = None
 
-    def home_us(self, executor: Executor | None) -> float:
-        """What copies and sums take where the machine says so."""
+    def home_us(self, executor: Executor | None, copy_us_per_byte: float = 0.0) -> float:
+        """What copies and sums take where the machine says so; else copies so much."""
         if executor is None:
-            return 0.0
+            return self.copied * copy_us_per_byte
         if self.summed is not None:
             return executor.reduce_us + 1e-3 * self.summed / executor.reduce_gbps
         if not self.copied:

@@ -79,7 +79,7 @@ def _barriers(unfolded: Unfolded, teller: _Teller) -> None:
     calls: dict[tuple[int, int], dict[int, list[Act]]] = defaultdict(dict)
     for block, acts in enumerate(unfolded.acts):
         for act in acts:
-            if act.kind is Kind.BARRIER and act.barrier[1] > 1:
+            if act.kind is Kind.BARRIER:
                 key = unfolded.blocks[block][0], act.barrier[0]
                 calls[key].setdefault(block, []).append(act)
     for (_, barrier), of_blocks in calls.items():

@@ -4,8 +4,9 @@ Accesses are by hosts, by threads of blocks, and by transfers of ports; every ac
 write before it, and every write with the reads since then (see `verify.conflicts`). Threads of a block are
 in no order until they meet, but one thread does what it does in order: two accesses of one segment that
 begin at the same cell and are equally wide give each byte to the same thread. Packets of one call in one
-place hold the same, and need no order. What was only read may be overwritten once the read is known to be
-done; what was written must also be visible. It knows records and orders; what is executed it must not know.
+place hold the same, and need no order; only ports, which do not wait for them, must come after. What was
+only read may be overwritten once the read is known to be done; what was written must also be visible. It
+knows records and orders; what is executed it must not know.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _all_before(row: int, earlier: dict[int, list[int]]) -> set[int]:
 
 
 def _same_packet(access: Access, first: IntArray, second: IntArray) -> BoolArray:
+    """Whether the second writes what is there already, or waits for it, as transfers of ports do not."""
     same: BoolArray = np.equal(access.call[first], access.call[second])
+    same &= access.writes[second] | (access.width[second] != NO_THREAD)
     return np.logical_and(same, access.packets[first] & access.packets[second])
 
 

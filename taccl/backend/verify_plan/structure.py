@@ -256,10 +256,11 @@ def barriers(subject: Subject) -> Iterator[tuple[int, int, list[At]]]:
 
 
 def _barriers_have_their_members(subject: Subject) -> None:
+    """A call for one block is a nop, and whoever waits there for others does not hear of it."""
     for _, barrier, calls in barriers(subject):
-        members = len({at.block for at in calls})
+        members = len({at.block for at in calls if _members_asked(at) > 1})
         for at in calls:
-            asked = at.operation.barrier.num_blocks if at.operation.barrier is not None else 1
+            asked = _members_asked(at)
             if asked < 1 or (asked > 1 and asked != members):
                 message = (
                     f"waits for {asked} thread blocks at barrier {barrier}, which {members} of its rank call"
@@ -267,6 +268,10 @@ def _barriers_have_their_members(subject: Subject) -> None:
                 subject.operation(
                     at, "barrier-members", message, f"set num_threadblocks to {members}", fatal=asked < 1
                 )
+
+
+def _members_asked(at: At) -> int:
+    return 1 if at.operation.barrier is None else at.operation.barrier.num_blocks
 
 
 STRUCTURE_RULES: tuple[Rule, ...] = (

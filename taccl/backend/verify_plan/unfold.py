@@ -16,7 +16,14 @@ from taccl.backend.verify.report import Collector, Finding
 from taccl.backend.verify_plan.acts import Act, Cells, Ends, Kind, Move, Push, Unfolded
 from taccl.backend.verify_plan.layout import Extent, Layout, num_turns, part_of, slice_of
 from taccl.backend.verify_plan.operands import ranges, switch_of
-from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, PUTTING, SIGNATURES, Operand, moves_packets
+from taccl.backend.verify_plan.signatures import (
+    LANES,
+    PACKET_OPERANDS,
+    PUTTING,
+    SIGNATURES,
+    Operand,
+    moves_packets,
+)
 
 
 def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Unfolded:
@@ -74,14 +81,13 @@ class _BlockReader:
         if name is OpName.NOP:
             yield Act(Kind.MEET, step, inner, name)
         elif name is OpName.BARRIER:
-            if operation.barrier is not None:
+            barrier = operation.barrier
+            if barrier is not None and barrier.num_blocks > 1:
+                yield Act(Kind.BARRIER, step, inner, name, barrier=(barrier.id, barrier.num_blocks))
+            elif barrier is not None:
                 yield Act(
-                    Kind.BARRIER,
-                    step,
-                    inner,
-                    name,
-                    barrier=(operation.barrier.id, operation.barrier.num_blocks),
-                )
+                    Kind.MEET, step, inner, name
+                )  # of one block; those who wait there do not hear of it
         elif name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL, OpName.WAIT, OpName.RELAXED_WAIT):
             if kind in (Channel.MEMORY, Channel.PORT):
                 signals = name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
@@ -97,7 +103,7 @@ class _BlockReader:
             if is_port and operation.targets:
                 ends = self._ends(operation)[: len(operation.targets)]
                 yield Act(Kind.FLUSH, step, inner, name, ends, port=True)
-        elif is_port and (name in PUTTING or name is OpName.READ_PUT_PACKETS):
+        elif is_port and name in LANES:
             yield from self._port(operation, step, inner, turn)
         else:
             moves = tuple(self._moves(operation, step, turn))

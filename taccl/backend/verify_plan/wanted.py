@@ -16,7 +16,6 @@ from taccl.backend.verify.expected import (
     MAX_CELLS,
     STANDARD,
     Expectation,
-    Value,
     expectation_of,
     is_rooted,
     plain_name,
@@ -111,29 +110,33 @@ def _chunks(plan: ExecutionPlan, name: str, collector: Collector) -> int | None:
     return each if name in ("gather", "scatter") else max(sizes)
 
 
-def _rings(ranks: int, chunks: int) -> list[Expectation]:
-    """Every rank receives from the one before it in its group; all groups have one size and one stride."""
-    base = specification("allreduce", ranks, chunks)
+def senders(ranks: int) -> list[IntArray]:
+    """Each way in which ranks may be grouped for sendrecv: per rank, the one before it in its group.
+
+    All groups have one size and one stride; the group of all comes first.
+    """
     found = []
     everyone = np.arange(ranks)
     for size in (each for each in range(ranks, 1, -1) if ranks % each == 0):
-        strides = {1, ranks // size}
-        for stride in sorted(strides):
+        for stride in sorted({1, ranks // size}):
             group = everyone // (size * stride) * (size * stride) + everyone % stride
             place = everyone // stride % size
-            sender = group + (place - 1) % size * stride
-            values: list[tuple[Value, ...]] = [
-                (((k, 1 << int(each), 0),),) for each in sender for k in range(chunks)
-            ]
-            found.append(
-                replace(
-                    base,
-                    collective=SEND_RECEIVE,
-                    values=tuple(values),
-                    wanted_value=np.arange(ranks * chunks),
-                )
-            )
+            found.append(group + (place - 1) % size * stride)
     return found
+
+
+def _rings(ranks: int, chunks: int) -> list[Expectation]:
+    """Every rank receives from the one before it in its group."""
+    base = specification("allreduce", ranks, chunks)
+    return [
+        replace(
+            base,
+            collective=SEND_RECEIVE,
+            values=tuple((((k, 1 << int(each), 0),),) for each in sender for k in range(chunks)),
+            wanted_value=np.arange(ranks * chunks),
+        )
+        for sender in senders(ranks)
+    ]
 
 
 def _as_given(plan: ExecutionPlan, collective: Collective, known: bool, collector: Collector) -> Wanted:

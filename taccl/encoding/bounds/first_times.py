@@ -218,24 +218,20 @@ class _Gathering:
         self.held, self.near, self.arrivals = held.tolist(), near, arrivals
         many = layer.many_on()[ends.link]
         self.many = many.tolist()
-        pair = np.array(ends.pair, dtype=np.int64)
-        #: For each link how long groups of 1, 2, ... chunks keep its port busy.
-        self.busy = [
-            problem.topology.port_busy_us(one, np.arange(1, most + 1) * problem.chunk_mb).tolist()
-            for one, most in zip(pair, np.minimum(many, problem.max_group).tolist(), strict=True)
-        ]
+        #: For each link how long groups of 1, 2, ... chunks keep its port busy; equal lists are one.
+        self.busy = _busy_of_groups(problem, ends.pair, np.minimum(many, problem.max_group))
         #: The links of each slot, those that cost the same together.
         self.alike: list[list[list[int]]] = []
         for places in ends.links_of_slot:
-            kinds: dict[tuple[float, ...], list[int]] = defaultdict(list)
+            kinds: dict[int, list[int]] = defaultdict(list)
             for place in places:
-                kinds[tuple(self.busy[place])].append(place)
+                kinds[id(self.busy[place])].append(place)
             self.alike.append(list(kinds.values()))
         total = len(layer.chunks)
         #: Through each slot come no more than the chunks that may use it and do not start at its rank.
         self.most = [
-            min(layer.many_on_any(np.array([ends.link[place] for place in places])), total - self.held[rank])
-            for places, rank in zip(ends.links_of_slot, ends.rank_of_slot, strict=True)
+            min(most, total - self.held[rank])
+            for most, rank in zip(_many_on_slots(layer, ends), ends.rank_of_slot, strict=True)
         ]
         self.total = total
         self.slots_of: dict[int, list[int]] = defaultdict(list)
@@ -333,12 +329,39 @@ class _Gathering:
         slot, busy = self.ends.slot[place], self.busy[place]
         came, turns = self.came[slot].last, self.turns[slot]
         _go_on(self.meter, _UNITS_PER_LOOK * max(0, most - before))
-        soonest = self.soonest[slot]
+        soonest, todo, horizon_us = self.soonest[slot], self.todo, self.horizon_us
         for count in range(max(before, turns - came) + 1, min(most, self.most[slot] - came) + 1):
             time_us = now + busy[count - 1]
-            if time_us < soonest.get(came + count, self.horizon_us):
+            if time_us >= horizon_us:  # and larger groups take longer
+                break
+            if time_us < soonest.get(came + count, horizon_us):
                 soonest[came + count] = time_us
-                heapq.heappush(self.todo, (time_us, -1 - slot, came + count))
+                heapq.heappush(todo, (time_us, -1 - slot, came + count))
+
+
+def _busy_of_groups(problem: Problem, pairs: list[int], most: IntArray) -> list[list[float]]:
+    """How long groups of 1, 2, ... and up to `most` chunks keep the port of each pair busy, microseconds."""
+    topology, pair = problem.topology, np.array(pairs, dtype=np.int64)
+    costs = np.stack([topology.alpha_us[topology.incidence[0][pair]], topology.pair_betas[pair], most])
+    _, first, kind = np.unique(costs, axis=1, return_index=True, return_inverse=True)
+    rows = [
+        topology.port_busy_us(pair[one], np.arange(1, most[one] + 1) * problem.chunk_mb).tolist()
+        for one in first.tolist()
+    ]
+    # Links of different costs may keep their ports busy equally long: alphas may be no part of it.
+    equal: dict[tuple[float, ...], list[float]] = {}
+    rows = [equal.setdefault(tuple(row), row) for row in rows]
+    return [rows[number] for number in kind.ravel().tolist()]
+
+
+def _many_on_slots(layer: Layer, ends: Ends) -> list[int]:
+    """How many chunks of a layer may use some link of each slot."""
+    if not ends.links_of_slot:
+        return []
+    link = np.array(ends.link, dtype=np.int64)[np.concatenate(ends.links_of_slot)]
+    many = [len(places) for places in ends.links_of_slot]
+    usable = np.logical_or.reduceat(layer.may_use[:, link], np.cumsum([0, *many[:-1]]), axis=1)
+    return [int(count) for count in layer.sizes() @ usable.astype(np.int64)]
 
 
 def _begin(budget: Budget, links: int) -> Meter:

@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.collective import IntArray
 from taccl.encoding.bounds.capacity import Covers
-from taccl.encoding.bounds.ticks import MOST_COLUMNS, Earlier, ticks
+from taccl.encoding.bounds.ticks import MOST_COLUMNS, Earlier, ticks, together
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
 from taccl.problem import Problem
@@ -121,8 +121,9 @@ class Turns:
         earlier = Earlier.of(most, busy, slot)
         value = np.concatenate([np.zeros((before, len(busy))), value])
         left = value[np.arange(before, before + rows)[:, None] - self.left, every]
-        for now in range(before, before + rows):
-            last = np.maximum.reduceat(earlier.at(now) + left[now - before], starts)
-            np.minimum(cap, np.maximum(most[now - 1], last), out=most[now])
+        for now in together(before, before + rows, len(busy), busy):
+            last = np.maximum.reduceat(earlier.at(now) + left[now - before], starts, axis=1)
+            last[0] = np.maximum(most[now[0] - 1], last[0])
+            most[now] = np.minimum(cap, np.maximum.accumulate(last, axis=0))
         unlimited = np.where(np.maximum.reduceat(value.max(axis=0), starts) > 0, cap, 0)
         return float(np.where(no_turns, unlimited, most[-1]).sum())

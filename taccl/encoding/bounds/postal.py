@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.collective import BoolArray, IntArray
-from taccl.encoding.bounds.ticks import Earlier, ticks
+from taccl.encoding.bounds.ticks import Earlier, ticks, together
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
 from taccl.network import FloatArray
@@ -193,32 +193,34 @@ def max_informed(
     busy = ticks(problem.topology.port_busy_us(columns.pair, problem.chunk_mb), tick_us)
     wants = np.concatenate([layer.wanted for layer in layers]).astype(np.int64)
     near = _within(instance, layers, tick_us, rows)
+    if not len(columns.link):
+        return np.minimum(near, wants).reshape(rows, len(layers), problem.num_ranks)
     before = int(max(takes.max(initial=1), busy.max(initial=1)))
     w = np.zeros((before + rows, len(wants)), dtype=np.int64)
     served = np.zeros((before + rows, len(columns.node_of_slot)), dtype=np.int64)
     starts = _starts(columns.slot)
-    no_turns = np.minimum.reduceat(busy, starts) == 0 if len(starts) else np.zeros(0, dtype=np.bool_)
+    no_turns = np.minimum.reduceat(busy, starts) == 0
     lag, slots = np.zeros(len(starts), dtype=np.int64), np.arange(len(starts))
-    if backwards and len(starts):
+    if backwards:
         lag = np.minimum.reduceat(ticks(after_port_us(problem, columns.link, columns.pair), tick_us), starts)
+    node_starts = _starts(columns.node_of_slot)
+    nodes = columns.node_of_slot[node_starts]
     arrived = Earlier.of(w, takes, columns.dst)
     freed = Earlier.of(w, busy, columns.dst)
     previous = Earlier.of(served, busy, columns.slot)
-    for now in range(before, before + rows):
-        if len(starts):
-            informed = arrived.at(now)
-            once = np.add.reduceat(informed, starts)
-            onward = freed.at(now) if backwards else informed
-            turns = np.maximum.reduceat(onward + previous.at(now), starts)
-            if backwards:
-                served[now] = np.where(no_turns, once, turns)
-                let_in = np.minimum(once, np.where(no_turns, once, served[now - lag, slots]))
-            else:
-                let_in = served[now] = np.where(no_turns, once, np.minimum(once, turns))
+    for now in together(before, before + rows, len(columns.link), takes, busy):
+        informed = arrived.at(now)
+        once = np.add.reduceat(informed, starts, axis=1)
+        onward = freed.at(now) if backwards else informed
+        turns = np.maximum.reduceat(onward + previous.at(now), starts, axis=1)
+        if backwards:
+            served[now] = np.where(no_turns, once, turns)
+            let_in = np.minimum(once, np.where(no_turns, once, served[now[:, None] - lag, slots]))
         else:
-            let_in = served[now]
-        spread = np.bincount(columns.node_of_slot, let_in, minlength=len(wants)).astype(np.int64)
-        np.minimum(near[now - before], wants + spread, out=w[now])
+            let_in = served[now] = np.where(no_turns, once, np.minimum(once, turns))
+        spread = np.broadcast_to(wants, (len(now), len(wants))).copy()
+        spread[:, nodes] += np.add.reduceat(let_in, node_starts, axis=1)
+        w[now] = np.minimum(near[now - before], spread)
     return w[before:].reshape(rows, len(layers), problem.num_ranks)
 
 
@@ -269,19 +271,21 @@ def max_gathered(
     came = np.zeros((before + rows, len(lag)), dtype=np.int64)
     no_turns = np.minimum.reduceat(busy, starts) == 0
     slots = np.arange(len(lag))
+    node_starts = _starts(columns.node_of_slot)
+    nodes = columns.node_of_slot[node_starts]
     held_then, previous = Earlier.of(k, leave, src), Earlier.of(came, busy, slot)
-    let_in = Earlier.of(came, lag, slots)
-    for now in range(before, before + rows):
+    for now in together(before, before + rows, len(row), leave, busy):
         # A link that keeps its port busy for less than a tick reads this row, which is being filled: not
         # known yet.
         k[now] = by_distance[now - before]
         there = held_then.at(now)
-        all_of_each = np.add.reduceat(there[single], single_starts)
-        turns = np.maximum.reduceat(np.minimum(count, there) + previous.at(now), starts)
+        all_of_each = np.add.reduceat(there[:, single], single_starts, axis=1)
+        turns = np.maximum.reduceat(np.minimum(count, there) + previous.at(now), starts, axis=1)
         turns = np.where(no_turns, all_of_each, np.minimum(all_of_each, turns))
-        np.minimum(turns, most_in_slot, out=came[now])
-        arrived = np.bincount(columns.node_of_slot, let_in.at(now), minlength=len(held)).astype(np.int64)
-        np.minimum(k[now], held + arrived, out=k[now])
+        came[now] = np.minimum(turns, most_in_slot)
+        arrived = np.broadcast_to(held, (len(now), len(held))).copy()
+        arrived[:, nodes] += np.add.reduceat(came[now[:, None] - lag, slots], node_starts, axis=1)
+        k[now] = np.minimum(k[now], arrived)
     return k[before:].reshape(rows, len(layers), problem.num_ranks)
 
 

@@ -91,16 +91,18 @@ class Pairs:
         keys, first = np.unique(key[order], return_index=True)
         self._ends = np.stack(np.divmod(keys, self._ranks))
         self._one, self._other = usable[order][first], usable[order][np.append(first[1:], len(key)) - 1]
+        # What `tree` writes its weights into: the pairs are in the order of their rows already.
+        rows = np.searchsorted(self._ends[0], np.arange(self._ranks + 1))
+        self._graph = csr_array((np.ones(len(keys)), self._ends[1], rows), shape=(self._ranks, self._ranks))
 
     def tree(self, weight: FloatArray, members: BoolArray) -> Tree:
         """The tree of least weight, and what spanning the members costs; `weight` has shape (num_links,)."""
         one, other = weight[self._one], weight[self._other]
         least = np.minimum(one, other)
         order = np.argsort(least, kind="stable")
-        place = np.empty(len(order))
-        place[order] = np.arange(1, len(order) + 1)  # in place of weights: none is 0, and no two are equal
-        graph = csr_array((place, self._ends), shape=(self._ranks, self._ranks))
-        chosen = order[np.sort(minimum_spanning_tree(graph).data).astype(np.int64) - 1]
+        # Places in that order instead of weights: none is 0, and no two are equal.
+        self._graph.data[order] = np.arange(1, len(order) + 1)
+        chosen = order[np.sort(minimum_spanning_tree(self._graph).data).astype(np.int64) - 1]
         ends = self._ends[:, chosen]
         counts = np.ones(len(chosen), dtype=np.bool_) if members.all() else _joins_members(ends, members)
         links, either_way = np.zeros((2, self._num_links))
@@ -108,8 +110,8 @@ class Pairs:
         tie = np.abs(one - other)[used] <= _SAME * least[used]
         share = np.where(tie, 0.5, np.where(one[used] < other[used], 1.0, 0.0))
         for direction, part in ((self._one, share), (self._other, 1.0 - share)):
-            np.add.at(links, direction[used], part)
-            np.add.at(either_way, direction[used], 0.5)
+            links[direction[used]] += part
+            either_way[direction[used]] += 0.5
         return Tree(self._ranks, ends, least[chosen], counts, links, either_way)
 
 

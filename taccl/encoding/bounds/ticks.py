@@ -7,7 +7,7 @@ less is lost, and the longer the table takes to fill.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,11 @@ MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
 _UNITS, _UNITS_PER_ROW, _UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
 #: More than this at once is not worth it: beside such tables there is no look at the budget.
 _MOST_UNITS = 2000.0
+#: So many cells are looked at in one go: more would no longer be near.
+_CELLS_AT_ONCE = 250_000
 
 
-def ticks(time_us: FloatArray, tick_us: float) -> IntArray:
+def ticks(time_us: FloatArray, tick_us: float | FloatArray) -> IntArray:
     """How many whole ticks each time has."""
     return np.asarray(np.floor(time_us / tick_us * (1 + 1e-12)), dtype=np.int64)
 
@@ -55,10 +57,22 @@ class Earlier:
         columns = table.shape[1]
         return Earlier(table.reshape(-1), column - delay * columns, columns)
 
-    def at(self, row: int) -> NDArray[Any]:
-        """The cells at `row - delay`, which must not be below 0."""
-        cells: NDArray[Any] = self.cells.take(self.first + row * self.columns)
+    def at(self, rows: IntArray) -> NDArray[Any]:
+        """The cells at `row - delay` for each of some rows, a row of cells for each; none may be below 0."""
+        cells: NDArray[Any] = self.cells.take(self.first + rows[:, None] * self.columns)
         return cells
+
+
+def together(first: int, end: int, width: int, *delays: IntArray) -> Iterator[IntArray]:
+    """The rows from `first` up to `end`, so many at once that none of them is a delay before another.
+
+    So what they are made of is there before they are. Delays of 0 do not count: they read a row itself.
+    `width` says how many cells a row reads.
+    """
+    shortest = min((int(delay[delay > 0].min(initial=end)) for delay in delays), default=end)
+    many = max(1, min(shortest, _CELLS_AT_ONCE // max(1, width)))
+    for begin in range(first, end, many):
+        yield np.arange(begin, min(end, begin + many))
 
 
 def in_ticks(
@@ -126,5 +140,6 @@ def _tick_near(problem: Problem, about_us: float) -> float | None:
     costs = np.unique(np.concatenate([single, topology.alpha_us, body]))
     costs = costs[costs >= about_us]
     tries = np.concatenate([costs / np.ceil(costs / about_us), np.linspace(0.8, 1.0, 201) * about_us])
-    lost = [float((costs / tick - ticks(costs, tick)).max()) for tick in tries]
-    return float(tries[int(np.argmin(lost))])
+    parts = np.array_split(tries, 1 + tries.size * costs.size // _CELLS_AT_ONCE)
+    lost = [(costs / tick - ticks(costs, tick)).max(axis=1) for tick in (part[:, None] for part in parts)]
+    return float(tries[int(np.argmin(np.concatenate(lost)))])

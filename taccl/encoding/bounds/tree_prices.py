@@ -34,6 +34,8 @@ from taccl.network import FloatArray, LogicalTopology
 _GAP = 1e-3
 #: What is better by less than this part is not told.
 _BETTER = 1e-6
+#: What differs by less than this part is equal.
+_EQUAL = 1e-12
 #: How many trees the program begins with, how many join it each time, and how many it has at most.
 _FIRST_TREES, _MORE_TREES, _MOST_TREES = 128, 8, 320
 #: How many trees a mix counts for, beside those that join it.
@@ -107,6 +109,9 @@ class _Search:
             price = np.exp(np.maximum((load - most) * (number + 1) / most, _LEAST))
             yield price / (price * self.size).sum()
             load = load + self.busy[-1]
+            # The mean of the trees so far is a mix, so no prices come to more than its busiest port.
+            if self.best is not None and load.max() <= (number + 1) * self.best.value_us * (1 + _EQUAL):
+                return
 
     def forget(self, mix: FloatArray) -> None:
         """Leave out the oldest trees that are not in a mix, shape (num_trees,), beyond those to be kept."""
