@@ -453,6 +453,17 @@ def test_pipelines_are_looked_at_for_several_turns() -> None:
     assert "unequal-releases" in told(verify_plan(mutant))
 
 
+def test_pipelines_are_looked_at_where_they_take_unequally_many_turns() -> None:
+    """144 bytes are one slice of 144 and two of 128; 128 bytes are one of both, and 160 two of both."""
+    up = "pipeline turns=144/1\n  sem_release sem=0\n"
+    down = "pipeline turns=128/1\n  sem_acquire sem=0\n"
+    alone = rank(0, (1, 1, 0), [Lines(up + down + "copy i0 > o0")], semaphores=(0,))
+    for least, most, rules in ((128, 128, set()), (160, 160, set()), (128, 160, {"deadlock"})):
+        asked = plan("broadcast", [alone], min_bytes=least, max_bytes=most)
+        assert told(verify_plan(asked)) >= rules
+        assert verify_plan(asked).ok == (not rules)
+
+
 # What is wanted
 
 

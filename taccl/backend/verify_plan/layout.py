@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import lcm
+from fractions import Fraction
+from itertools import combinations
+from math import ceil, floor, lcm
 
 import numpy as np
 
-from taccl.backend.plan import NO_LARGEST, ExecutionPlan, Operation, Share
+from taccl.backend.plan import NO_LARGEST, ExecutionPlan, Operation, Share, Turns
 from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.header import largest_chunk, smallest_chunk
 from taccl.collective import IntArray
 
 #: The most parts of a range that are told apart by a size that all of them divide.
 MOST_PARTS = 10_000
+#: So many pipelines of unlike slices are held against each other.
+MOST_PIPELINES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,14 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
     """Bytes of a chunk in the calls that are looked at: those in which operations cut their ranges unlike.
 
     The smallest that the plan serves; and where it cuts ranges, one at which all parts are equal, and one
-    that leaves a remainder. Pipelines take one turn, two and three.
+    that leaves a remainder. Pipelines take one turn, two and three; and any two of them unequally many, if
+    there is a size at which they do.
     """
     step = plan.alignment
     least = smallest_chunk(plan) or step
     most = max(least, (largest_chunk(plan) or NO_LARGEST) // step * step)
     parts = {max(1, each.share.parts) for each in all_operations(plan) if each.share is not None}
-    pipelines = [each.turns for each in all_operations(plan) if each.turns is not None]
+    pipelines = {each.turns for each in all_operations(plan) if each.turns is not None}
     wanted = [least]
     if parts:
         even = step * min(lcm(*parts), MOST_PARTS)
@@ -81,7 +86,22 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
     if pipelines:
         unit = max(turns.unit_bytes / max(1, turns.num_chunks) for turns in pipelines)
         wanted += [_up(int(2 * unit), step), _up(int(2.5 * unit), step) + step]
+        wanted += _unequal_turns(pipelines, least, most, step)
     return tuple(sorted({min(most, max(least, size)) for size in wanted}))
+
+
+def _unequal_turns(pipelines: Iterable[Turns], least: int, most: int, step: int) -> Iterator[int]:
+    """For each two pipelines the smallest size at which one takes more turns than the other."""
+    slices = sorted({Fraction(each.unit_bytes, each.num_chunks) for each in pipelines if each.num_chunks > 0})
+    for shorter, longer in combinations(slices[:MOST_PIPELINES], 2):
+        fewest = ceil(least / longer)
+        for turns in range(fewest, fewest + MOST_PARTS):
+            size = max(least, (floor(turns * shorter / step) + 1) * step)
+            if size > most:
+                break
+            if size <= turns * longer:
+                yield size
+                break
 
 
 def _up(number: int, step: int) -> int:
