@@ -136,7 +136,8 @@ class Target(Generic[ProgramT, DocumentT]):
     as_program : the two-sided program that a file spells, which `taccl show`, `simulate` and `run` execute;
         with the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
         understand. None: it spells none.
-    as_plan : the same of a one-sided plan.
+    as_plan : the same of a one-sided plan. The third argument is called now and then while the file is read,
+        and raises when there is no time left.
     """
 
     name: str
@@ -162,7 +163,9 @@ class Target(Generic[ProgramT, DocumentT]):
     )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
     as_program: Callable[[bytes, str | None], Program] | None = field(default=None, repr=False)
-    as_plan: Callable[[bytes, str | None], ExecutionPlan] | None = field(default=None, repr=False)
+    as_plan: Callable[[bytes, str | None, Callable[[], None]], ExecutionPlan] | None = field(
+        default=None, repr=False
+    )
 
     @property
     def max_group(self) -> int:

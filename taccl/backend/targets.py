@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from taccl.arguments import shown
@@ -96,21 +96,25 @@ def run_file(path: str | Path, content: bytes, asked: RunAsked) -> Iterator[Exec
     ------
     TacclError : the file cannot be understood or run, or the call does not fit it.
     """
-    plan = plan_of_file(path, content)
+    plan = plan_of_file(path, content, asked.deadline.look)
     if plan is not None:
         return run_plan(plan, asked)
     return run_program(program_of_file(path, content, "run"), asked)
 
 
-def plan_of_file(path: str | Path, content: bytes) -> ExecutionPlan | None:
+def plan_of_file(
+    path: str | Path, content: bytes, look: Callable[[], None] = lambda: None
+) -> ExecutionPlan | None:
     """The one-sided plan in a file, by the target that knows it; None if its files spell none.
+
+    `look` is called now and then, and may raise.
 
     Raises
     ------
     TacclError : it cannot be understood.
     """
     target = target_of_file(path, content)
-    return None if target.as_plan is None else target.as_plan(content, str(path))
+    return None if target.as_plan is None else target.as_plan(content, str(path), look)
 
 
 def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:

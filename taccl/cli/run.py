@@ -20,7 +20,6 @@ from taccl.backend.targets import plan_of_file, program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
-from taccl.cli.signals import interrupted_at
 from taccl.collective_file import load_collective
 from taccl.encoding.core.budget import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
@@ -87,8 +86,7 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
     number(options["timeout"], "--timeout", TacclError, above=0, most=MAX_TIME_LIMIT_S, unit="s")
     deadline = Deadline(options["timeout"])
     if backend == "local":
-        with interrupted_at(deadline):
-            executions = list(_here(file, options, deadline))
+        executions = list(_here(file, options, deadline))
         speaks = True
     else:
         executions, speaks = _over_mpi(ctx, file, options, deadline)

@@ -1,7 +1,4 @@
-"""What interrupts a command: SIGTERM is Ctrl-C; the end of its time is heard where nobody looks at a clock.
-
-Schedulers send SIGTERM before they end a process, and what was found by then is kept.
-"""
+"""SIGTERM is Ctrl-C: schedulers send it before they end a process, and what was found by then is kept."""
 
 from __future__ import annotations
 
@@ -13,11 +10,7 @@ from types import FrameType
 
 import click
 
-from taccl.backend.execute.deadline import Deadline
 from taccl.errors import TacclError
-
-#: Who looks at the clock by himself has so long to say what he was doing (s).
-_GRACE_S = 0.5
 
 
 @contextmanager
@@ -76,28 +69,3 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def interrupted_at(deadline: Deadline) -> Iterator[None]:
-    """What looks at no clock (reading a file, checking its structure) is interrupted soon after a deadline.
-
-    Raises
-    ------
-    VerificationError : as a look at the deadline would; never once that was told and things are put away.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if not deadline.was_missed:
-            raise deadline.missed()
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, deadline.left_s + _GRACE_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

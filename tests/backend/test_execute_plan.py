@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from plan_mutations import without
 
+from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute_plan import execute_plan
 from taccl.backend.execute_plan.call import make_plan_call
@@ -30,6 +32,7 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
+from taccl.backend.targets import run_file
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples
@@ -351,6 +354,18 @@ def test_it_ends_when_its_time_is_over() -> None:
     clock = iter(range(10**6))
     with pytest.raises(VerificationError, match="not at an end after"):
         execute_plan(plan_of("napkin-relay_3"), deadline=Deadline(50, lambda: float(next(clock))))
+
+
+@pytest.mark.parametrize(("looks", "doing"), [(2, "reading the program"), (50, "checking the plan")])
+def test_reading_and_checking_a_plan_look_at_the_clock(looks: int, doing: str) -> None:
+    clock = itertools.count()
+    path = DATA / "napkin-relay_3.json"
+    objects = path.read_text().count("{")
+    limit = looks if doing.startswith("reading") else objects + looks
+    asked = RunAsked(Deadline(limit, lambda: float(next(clock))))
+    with pytest.raises(VerificationError, match=f"over the limit of {limit} s, while {doing}\n") as told:
+        list(run_file(path, path.read_bytes(), asked))
+    assert told.value.hint == "a longer --timeout"
 
 
 def test_ranks_of_sendrecv_may_be_in_groups() -> None:

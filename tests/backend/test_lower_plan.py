@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taccl import synthesize
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
 from taccl.backend.plan import Channel, OpName
@@ -329,9 +330,15 @@ def test_a_plan_serves_sizes_of_whole_units_with_offsets_of_32_bits() -> None:
 @pytest.mark.parametrize(
     ("size", "least", "most", "said", "fits"),
     [
-        (2**32, None, None, "at most 4294967295", (2**32 - 64, None, None)),
-        (2**33, 3 * 2**30, None, "at most 4294967295", (2**32 - 64, 2**31 - 32, None)),
-        (3 * 2**30, 3 * 2**30, None, "31 bits", (3 * 2**30, 2**31 - 32, None)),
+        (2**32, None, None, "which 4294967296 bytes exceed by 1", (2**31, None, None)),
+        (2**33, 3 * 2**30, None, "exceed by 4294967297", (2**31, 2**31 - 32, None)),
+        (
+            3 * 2**30,
+            3 * 2**30,
+            None,
+            "31 bits: 3221225472 bytes exceed 2147483616, .* by 1073741856",
+            (3 * 2**30, 2**31 - 32, None),
+        ),
         (64, 128, None, "has to serve them", (64, 64, 128)),
         (64, None, 32, "has to serve them", (64, 32, 64)),
     ],
@@ -385,3 +392,13 @@ def test_what_no_runtime_executes_is_refused(blocks: tuple[tuple[object, ...], .
 
 def test_names_of_operations_are_those_of_plans() -> None:
     assert all_names(translate(scratch_allreduce(3))) <= {name.value for name in OpName}
+
+
+def test_where_no_way_to_make_a_plan_fits_nobody_says_that_options_help_which_were_given() -> None:
+    with pytest.raises(ProgramLimitError, match="no way to make the plan fits") as told:
+        synthesize(
+            "allgather", topology="ring:4", size="1GB", chunks=1, target="mscclpp", protocol="LL", effort=200
+        )
+    assert any("it serves calls of 64 to" in each for each in told.value.findings)
+    assert any("--size" in each for each in told.value.findings)
+    assert told.value.hint == "--no-xml keeps the schedule"

@@ -1,6 +1,4 @@
-import itertools
 import json
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -116,22 +114,6 @@ def test_a_timeout_is_for_the_whole_call_with_every_way_of_calling_it(
     assert f"over the limit of {limit:g} s, while " in done.stderr
     assert "pieces were sent" in done.stderr
     assert "try: a smaller --size or a longer --timeout" in done.stderr
-
-
-def test_a_timeout_interrupts_what_looks_at_no_clock(
-    taccl: Taccl, right: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never_ends(*_: object) -> None:
-        for _turn in itertools.repeat(None):
-            pass
-
-    monkeypatch.setattr("taccl.cli.signals._GRACE_S", 0.0)
-    monkeypatch.setattr("taccl.cli.run.run_file", never_ends)
-    before = signal.getsignal(signal.SIGALRM)
-    done = taccl("run", right, "--timeout", "0.001")
-    assert (done.exit_code, done.stdout) == (4, "")
-    assert "over the limit of 0.001 s, while reading the program" in done.stderr
-    assert signal.getsignal(signal.SIGALRM) is before
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,6 @@ class Deadline:
         self._doing = "reading the program"
         self._sent: Callable[[], int] = lambda: 0
         self._planned = 0
-        #: Whether somebody was told already: from then on the call tidies up, and is to be left alone.
-        self.was_missed = False
 
     @property
     def elapsed_s(self) -> float:
@@ -66,11 +64,14 @@ class Deadline:
 
     def missed(self, elapsed_s: float | None = None) -> VerificationError:
         """What is told when there is no time left: what was moved, in how long, and what helps."""
-        self.was_missed = True
         took_s = self.elapsed_s if elapsed_s is None else elapsed_s
+        told = (
+            f"not at an end after {took_s:.1f} s, over the limit of {self.limit_s:g} s, while {self._doing}"
+        )
+        if not self._planned:  # what is read or checked takes as long at any size
+            return VerificationError(told, hint="a longer --timeout")
         return VerificationError(
-            f"not at an end after {took_s:.1f} s, over the limit of {self.limit_s:g} s, while {self._doing}: "
-            f"{self._sent()} of {self._planned} pieces were sent",
+            f"{told}: {self._sent()} of {self._planned} pieces were sent",
             hint="a smaller --size or a longer --timeout",
         )
 

@@ -76,9 +76,8 @@ def execute_plan(
     """
     word(ranks_as, "ranks_as", get_args(RanksAs), TacclError)
     deadline = Deadline(timeout_s) if deadline is None else deadline
-    deadline.turns_to("checking the plan's structure")
-    check_executable(plan)
-    deadline.look()
+    deadline.turns_to("checking the plan")
+    check_executable(plan, deadline.look)
     call = make_plan_call(
         plan,
         in_place=in_place,
@@ -101,15 +100,15 @@ def execute_plan(
     return conclude(call, ranks_as, end, check, time.monotonic() - began)
 
 
-def check_executable(plan: ExecutionPlan) -> None:
-    """Refuse a plan whose numbers mean nothing.
+def check_executable(plan: ExecutionPlan, look: Callable[[], None] = lambda: None) -> None:
+    """Refuse a plan whose numbers mean nothing. `look` is called now and then, and may raise.
 
     Raises
     ------
     VerificationError : with what is wrong: a real runtime would touch memory that it must not, or crash.
     """
     collector = Collector()
-    check_structure(plan, collector)
+    check_structure(plan, collector, look)
     if collector.fatal:
         errors = [str(each) for each in collector.findings() if each.severity == "error"]
         more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
@@ -181,9 +180,10 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
     world = World(call)
     world.begin()
     answers, lock = Answers(call, deadline.look), Lock()
-    ranks = [
-        agents_of(world, rank, answers, check, deadline.look, lock) for rank in range(call.plan.num_ranks)
-    ]
+    ranks = []
+    for rank in range(call.plan.num_ranks):
+        deadline.look()
+        ranks.append(agents_of(world, rank, answers, check, deadline.look, lock))
     deadline.counts("moving data", planned(call), lambda: sum(each.sent for each in ranks))
     if ranks_as == "threads":
         from taccl.backend.execute_plan.threads import run_threads

@@ -151,7 +151,7 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
         raise UnitError(
             f"buffers of this plan have {largest} chunks and at most {MAX_BUFFER_BYTES - 1} bytes, so it "
             f"serves calls of {unit} to {most} bytes",
-            hint=f"--size {most} or less, or a schedule that takes less scratch",
+            hint=f"--size {_round_size(most, unit)}, or a schedule that takes less scratch",
         )
     return replace(plan, min_bytes=low, max_bytes=high)
 
@@ -204,16 +204,22 @@ def check_problem_fits(
         )
     low, most_low = max(1, -(-sizes.min_bytes // unit)) * unit, MAX_MIN_BYTES // unit * unit
     if problem.size_bytes >= MAX_BUFFER_BYTES:
+        fits = _round_size(MAX_BUFFER_BYTES - 1, unit)
         # by default, the smallest is half of it
         least = "" if min_bytes is None or low <= most_low else f" --min-size {most_low}"
         raise UnitError(
-            f"MSCCL++ serves no call of {problem.size_bytes} bytes: offsets have 32 bits, so buffers have at "
-            f"most {MAX_BUFFER_BYTES - 1}",
-            hint=f"--size {2 * most_low}{least}",
+            f"MSCCL++ has offsets of 32 bits: buffers have at most {MAX_BUFFER_BYTES - 1} bytes, which "
+            f"{problem.size_bytes} bytes exceed by {problem.size_bytes - MAX_BUFFER_BYTES + 1}",
+            hint=f"--size {fits}{least}",
         )
     if low > most_low:
         raise UnitError(
-            f"MSCCL++ reads the smallest size as a number of 31 bits: of multiples of {unit} bytes at most "
-            f"{most_low}, and {low} is asked for",
+            f"MSCCL++ reads the smallest size as a number of 31 bits: {low} bytes exceed {most_low}, "
+            f"the most that multiples of {unit} bytes can be, by {low - most_low}",
             hint=f"--min-size {most_low}",
         )
+
+
+def _round_size(most: int, unit: int) -> int:
+    """The largest power of two up to `most`, of which many cuts are whole; rounded down to whole units."""
+    return max(unit, (1 << most.bit_length() - 1) // unit * unit)

@@ -34,8 +34,10 @@ class Twice(dict[str, Any]):
     twice: str = ""
 
 
-def parse_json(data: str | bytes, path: str | None) -> tuple[object, str]:
-    """The value in a JSON file, and its text.
+def parse_json(
+    data: str | bytes, path: str | None, look: Callable[[], None] = lambda: None
+) -> tuple[object, str]:
+    """The value in a JSON file, and its text. `look` is called at the end of each object, and may raise.
 
     Raises
     ------
@@ -56,8 +58,12 @@ def parse_json(data: str | bytes, path: str | None) -> tuple[object, str]:
             raise PlanError("a number is out of range", path=path, line=line, hint="write a smaller one")
         return value
 
+    def read(items: list[tuple[str, object]]) -> dict[str, object]:
+        look()
+        return _object(items)
+
     try:
-        content = json.loads(text, object_pairs_hook=_object, parse_constant=constant, parse_float=fraction)
+        content = json.loads(text, object_pairs_hook=read, parse_constant=constant, parse_float=fraction)
         return content, text
     except json.JSONDecodeError as fault:
         raise PlanError(f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint=_HINT) from None

@@ -7,7 +7,7 @@ know are skipped, as it skips them, and kept as `ignored`; keys that it has a de
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,9 +110,11 @@ def read_plan(path: str | Path) -> ExecutionPlan:
     return parse_plan(bytes_of(path, MAX_BYTES + 1), path)
 
 
-def parse_plan(text: str | bytes, path: str | Path | None = None) -> ExecutionPlan:
-    """The plan in a text; raises `PlanError`. `path` is for messages."""
-    document = parse_plan_document(text, path)
+def parse_plan(
+    text: str | bytes, path: str | Path | None = None, look: Callable[[], None] = lambda: None
+) -> ExecutionPlan:
+    """The plan in a text; raises `PlanError`. `path` is for messages; `look` is called now and then."""
+    document = parse_plan_document(text, path, look)
     for fault in document.faults:
         line = document.lines([fault.place]).get(fault.place)
         raise PlanError(f"{fault.place} {fault.message}", path=document.path, line=line, hint=fault.hint)
@@ -130,22 +132,31 @@ def read_plan_document(path: str | Path) -> PlanDocument:
     return parse_plan_document(bytes_of(path, MAX_BYTES + 1), path)
 
 
-def parse_plan_document(text: str | bytes, path: str | Path | None = None) -> PlanDocument:
-    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no plan at all."""
+def parse_plan_document(
+    text: str | bytes, path: str | Path | None = None, look: Callable[[], None] = lambda: None
+) -> PlanDocument:
+    """A text, with all that `verify` wants to know about it; raises `PlanError` if it is no plan at all.
+
+    `look` is called now and then, and may raise.
+    """
     where = None if path is None else str(path)
-    content, decoded = parse_json(text, where)
+    content, decoded = parse_json(text, where, look)
     hint = "a plan is one object with name, collective and gpus"
     if not isinstance(content, dict):
         raise PlanError("this is not a JSON object", path=where, line=1, hint=hint)
     if "gpus" not in content and "collective" not in content:
         raise PlanError("this JSON object is no MSCCL++ plan", path=where, line=1, hint=hint)
-    reader = _Reader()
+    reader = _Reader(look)
     plan = reader.plan(content)
     return PlanDocument(plan, tuple(reader.faults), tuple(reader.ignored), decoded, where)
 
 
 class _Reader(Values):
     """Value by value to the plan; holds the faults found, each with its place."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        super().__init__()
+        self._look = look
 
     def plan(self, top: dict[str, object]) -> ExecutionPlan:
         self.look(top, "", _PLAN_KEYS)
@@ -211,6 +222,7 @@ class _Reader(Values):
         return self.whole(row, "init_value", place)
 
     def _block(self, block: dict[str, object], place: str) -> PlanBlock:
+        self._look()
         self.look(block, place, _BLOCK_KEYS)
         return PlanBlock(
             id=self.whole(block, "id", place),

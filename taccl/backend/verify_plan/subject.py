@@ -12,6 +12,9 @@ from functools import cached_property
 from taccl.backend.plan import ExecutionPlan, Operation, PlanBlock, RankPlan
 from taccl.backend.verify.report import Collector, Finding, Refusal, Severity
 
+#: Operations that rules go through between two looks.
+_BETWEEN_LOOKS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class At:
@@ -41,15 +44,19 @@ class Subject:
     """A plan under inspection. The methods below add a finding about one part of it.
 
     In all of them `runtimes` are the releases concerned (none: all), `refusal` says that they do not run the
-    plan because of it, and `fatal` that executing the plan would mean nothing.
+    plan because of it, and `fatal` that executing the plan would mean nothing. `look` is called now and then
+    while rules go through the plan, and may raise.
     """
 
     plan: ExecutionPlan
     collector: Collector
+    look: Callable[[], None] = lambda: None
 
     def ranks(self) -> Iterator[tuple[int, RankPlan]]:
         """Every rank with its position."""
-        return enumerate(self.plan.ranks)
+        for number, rank in enumerate(self.plan.ranks):
+            self.look()
+            yield number, rank
 
     def blocks(self) -> Iterator[tuple[int, int, PlanBlock]]:
         """Every thread block with its rank and its position."""
@@ -57,9 +64,12 @@ class Subject:
             for position, block in enumerate(rank.blocks):
                 yield number, position, block
 
-    def operations(self) -> tuple[At, ...]:
+    def operations(self) -> Iterator[At]:
         """Every operation, those inside pipelines after their pipeline."""
-        return self._operations
+        for number, at in enumerate(self._operations):
+            if number % _BETWEEN_LOOKS == 0:
+                self.look()
+            yield at
 
     @cached_property
     def _operations(self) -> tuple[At, ...]:

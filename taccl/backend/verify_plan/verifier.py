@@ -5,7 +5,7 @@ Structure comes first. What an execution would show is looked at where executing
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,11 +110,16 @@ def _verify(
     return Report(_for_releases(collector.findings(), wanted), facts, path)
 
 
-def check_structure(plan: ExecutionPlan, collector: Collector) -> None:
-    """All that can be told without executing the plan, as far as its numbers mean anything."""
+def check_structure(
+    plan: ExecutionPlan, collector: Collector, look: Callable[[], None] = lambda: None
+) -> None:
+    """All that can be told without executing the plan, as far as its numbers mean anything.
+
+    `look` is called now and then, and may raise.
+    """
     if collector.fatal:
         return
-    subject = Subject(plan, collector)
+    subject = Subject(plan, collector, look)
     for rule in STRUCTURE_RULES:
         rule(subject)
         if collector.fatal:
