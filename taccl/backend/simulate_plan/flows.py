@@ -1,7 +1,8 @@
 """Bytes on their way: flows that share links and ports, and the clock. What sends them it must not know.
 
 All flows on a port get equal shares of it, and a flow is as fast as the most crowded of its link's ports lets
-it be; flows of one thread block share what the block can move, where that is known.
+it be; flows of one thread block share what the block can move, where that is known. Flows that come and go at
+one moment change the shares of the others once.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class Clock:
         self.port_bytes = np.zeros(topology.num_ports)
         self._on_port: dict[int, dict[Flow, None]] = {}
         self._of_mover: dict[object, dict[Flow, None]] = {}
+        # Where flows came or went at this moment.
+        self._changed_ports: dict[int, None] = {}
+        self._changed_movers: dict[object, None] = {}
         self._events: list[tuple[float, int, Flow | None, int, Done]] = []
         self._number = count()
 
@@ -76,11 +80,14 @@ class Clock:
             self.port_bytes[port] += size
         if mover is not None:
             self._of_mover.setdefault(mover, {})[flow] = None
-        self._share_anew(flow)
+        self._note(flow)
 
     def run(self) -> None:
         """Until nothing more happens."""
-        while self._events:
+        while self._events or self._changed_ports:
+            if self._changed_ports and not (self._events and self._events[0][0] <= self.now_us):
+                self._share_anew()
+                continue
             when_us, _, flow, version, done = heapq.heappop(self._events)
             if flow is not None:
                 if flow.version != version:
@@ -96,15 +103,23 @@ class Clock:
             self._on_port[port].pop(flow, None)
         if flow.mover is not None:
             self._of_mover[flow.mover].pop(flow, None)
-        self._share_anew(flow)
+        self._note(flow)
 
-    def _share_anew(self, changed: Flow) -> None:
-        """New rates for all that share something with a flow that came or went."""
+    def _note(self, flow: Flow) -> None:
+        for port, _ in self._pairs[flow.link]:
+            self._changed_ports[port] = None
+        if flow.mover is not None:
+            self._changed_movers[flow.mover] = None
+
+    def _share_anew(self) -> None:
+        """New rates for all that share something with flows that came or went."""
         touched: dict[Flow, None] = {}
-        for port, _ in self._pairs[changed.link]:
+        for port in self._changed_ports:
             touched |= self._on_port[port]
-        if changed.mover is not None:
-            touched |= self._of_mover[changed.mover]
+        for mover in self._changed_movers:
+            touched |= self._of_mover[mover]
+        self._changed_ports.clear()
+        self._changed_movers.clear()
         for flow in touched:
             cost = max(
                 (each * len(self._on_port[port]) for port, each in self._pairs[flow.link]), default=0.0
