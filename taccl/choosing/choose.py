@@ -200,9 +200,10 @@ class _Rounds(Generic[Stated]):
         """What the files of a search would take; of the best schedule at least the way it was made for."""
         predictor, schedules = self._predictor, _distinct(searched)
         if not predictor.predictions:
-            predictor.predict(searched.found.schedule, [searched.way], Budget(math.inf))
+            anyway = self._budget.without_end()
+            predictor.predict(searched.found.schedule, [searched.way], anyway)
             if self._searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
-                predictor.predict(searched.found.schedule, self._of_others(searched.way), Budget(math.inf))
+                predictor.predict(searched.found.schedule, self._of_others(searched.way), anyway)
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(_PREDICT)  # what is best has no file; what is found first may have one
         is_last = (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
 from small_problems import full, ndv2_node, problem, ring, two_nodes
 
-from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import SolverError
@@ -88,6 +89,17 @@ def test_work_is_spent_by_all_shares_of_a_budget() -> None:
     part.spend(600)
     assert not part.remaining_s()
     assert 0.0 < budget.remaining_s() < 0.4
+
+
+def test_what_is_done_in_any_case_is_counted_as_work_too() -> None:
+    """Without an end, but on the same clock: how long it took, and what is left, is told in units."""
+    budget = Budget.of_work(100)
+    anyway = budget.without_end()
+    began_s, left_s = anyway.read_s(), budget.remaining_s()
+    anyway.spend(90)
+    assert anyway.counts_work and anyway.remaining_s() == math.inf
+    assert anyway.read_s() - began_s == pytest.approx(90 / UNITS_PER_S, abs=3 / UNITS_PER_S)
+    assert left_s - budget.remaining_s() == pytest.approx(90 / UNITS_PER_S, abs=3 / UNITS_PER_S)
 
 
 def test_seconds_are_not_spent_by_work() -> None:

@@ -154,6 +154,10 @@ class Budget:
         """A budget of so many seconds, or of what is left if that is less, on the same clock."""
         return Budget(min(seconds, self.remaining_s()), self._clock)
 
+    def without_end(self) -> Budget:
+        """A budget that is never spent, on the same clock: for what is done in any case."""
+        return Budget(math.inf, self._clock)
+
 
 class Meter:
     """Notes work that comes in parts of less than a unit, of which a look at the budget would cost one each.
