@@ -96,12 +96,14 @@ def test_a_name_is_text_and_never_code(plans: Taccl) -> None:
         (("b.json", "-o", "mine.py"), 2, "--ranks-per-node N"),
         (("wrong.json", "-o", "mine.py"), 4, "the plan is wrong, so it is not deployed"),
         (("none.json", "-o", "mine.py"), 2, "none.json"),
+        (("empty.json", "-o", "mine.py"), 2, "empty.json: the file is empty"),
         (("ar.json", "ar-too.json", "-o", "mine.py", "--topology", "ring:3"), 2, "ring:3 has 3"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_what_is_refused_writes_nothing(plans: Taccl, words: tuple[str, ...], code: int, why: str) -> None:
     Path("wrong.json").write_text(Path("ar.json").read_text().replace('"name": "wait"', '"name": "nop"', 1))
+    Path("empty.json").touch()
     before = {path: path.read_bytes() for path in Path().iterdir()}
     done = plans("deploy", *words)
     assert (done.exit_code, why in done.stderr) == (code, True), done.stderr
