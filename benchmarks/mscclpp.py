@@ -24,7 +24,7 @@ from typing import Any
 
 import taccl
 from benchmarks import report
-from benchmarks.checkout import SHARED, test_helper
+from benchmarks.checkout import DATA, SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
 from taccl import units
 from taccl.backend.lower_plan.fits import message_chunks
@@ -45,6 +45,9 @@ SIZES = tuple(2**k for k in range(10, 31, 5))
 ALL_SIZES = tuple(2**k for k in range(10, 31, 2))
 #: Up to here, packets are tried too.
 _SMALL = 2**21
+#: A machine that knows what executing costs, and how long each of its searches may take (s).
+_FITTED, _FITTED_LIMIT_S = str(DATA / "machines" / "mi300x-8.yaml"), 10.0
+_FITTED_SIZES = ("16KB", "1MB", "16MB", "256MB")
 _TWO_BY_FOUR = str(Path(__file__).with_name("two-by-four.yaml"))
 #: Plans of others, with the machine that they are simulated on and the size of the call.
 BY_HAND = (
@@ -73,6 +76,16 @@ _HEADER = (
     "bound us",
     "bound / plan",
     "no plan, because",
+)
+_HEADER_FITTED = (
+    "collective",
+    "size",
+    "protocol",
+    "instances",
+    "thread blocks",
+    "plan us",
+    "bound us",
+    "bound / plan",
 )
 _HEADER_BY_HAND = (
     "plan",
@@ -150,7 +163,8 @@ def main() -> None:
         rows[case] = _row(case, arguments.time_limit)
         print(name, _cells(rows[case]), file=sys.stderr, flush=True)
         keep_line("mscclpp", asdict(rows[case]))
-    _write([rows[case] for case in _cases(True) if case in rows], _by_hand(arguments.time_limit))
+    done = [rows[case] for case in _cases(True) if case in rows]
+    _write(done, _by_hand(arguments.time_limit), _fitted())
 
 
 def _cases(full: bool) -> Iterator[Case]:
@@ -321,7 +335,25 @@ def _large() -> str:
     return report.table(("ranks", "thread blocks", "operations", "verdict", "CPU seconds to verify"), body)
 
 
-def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
+def _fitted() -> list[list[str]]:
+    """What is chosen on a machine with an executor."""
+    rows = []
+    for collective in COLLECTIVES:
+        for size in _FITTED_SIZES:
+            result = taccl.synthesize(
+                collective, topology=_FITTED, size=size, target="mscclpp", time_limit=_FITTED_LIMIT_S
+            )
+            run = result.execution
+            if run is None:
+                raise CheckError(f"{collective} of {size} was not predicted")
+            way = (result.protocol, str(result.instances), str(result.blocks_per_gpu))
+            times = (f"{run.time_us:.2f}", f"{run.bound.value_us:.2f}")
+            rows.append([collective, size, *way, *times, f"{run.bound.value_us / run.time_us:.0%}"])
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def _write(rows: list[Row], by_hand: list[list[str]], fitted: list[list[str]]) -> None:
     made = [row for row in rows if row.plan_us is not None]
     limits = sorted({row.limit_s for row in rows})
     against = [row.plan_us / row.xml_us for row in made if row.plan_us and row.xml_us]
@@ -341,6 +373,11 @@ def _write(rows: list[Row], by_hand: list[list[str]]) -> None:
             "## Beside plans that others wrote",
             "Of ../shared/data/mscclpp: read, verified, simulated; ours are for the same machine and size.",
             report.table(_HEADER_BY_HAND, by_hand),
+            "## Where executing has a price",
+            "The node of 8 MI300X whose costs were fitted to measured times of MSCCL-XML "
+            "(docs/machines/executor.md). Protocol, instances, thread blocks are chosen by predicted time, "
+            f"{_FITTED_LIMIT_S:g} s a row.",
+            report.table(_HEADER_FITTED, fitted),
             "## A large plan",
             "Every rank puts into every other; see `tests/backend/plan_examples.py`, `all_pairs_allgather`.",
             _large(),

@@ -32,7 +32,7 @@ _MOST_SEARCHES = 4
 #: After the first look, ways that are so much slower than the best are left alone.
 _PROMISING = 1.5
 #: A file of no more transfers is there in a moment: one of each protocol is made, if the time is up or not.
-_SOON = 2_000
+_SOON = 5_000
 #: Of the schedules that a search hands over, so many are lowered.
 _FEW = 24
 
