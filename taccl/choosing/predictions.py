@@ -140,7 +140,7 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Way, str] = {}
         self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[tuple[Schedule, str], Way] = {}  # by schedule and thread blocks
+        self._too_large: dict[tuple[Schedule, str, str], Way] = {}  # by schedule, protocol and thread blocks
         self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
         # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
         self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
@@ -174,8 +174,8 @@ class Predictor:
             if fastest is not None and (reason := self._hopeless(fastest, way)):
                 self.reasons.setdefault(way, reason)
                 continue
-            larger = self._too_large.get((schedule, way.thread_blocks))
-            if larger is not None and way.instances >= larger.instances:  # whatever the protocol
+            larger = self._too_large.get((schedule, way.protocol, way.thread_blocks))
+            if larger is not None and way.instances >= larger.instances:
                 self.reasons.setdefault(way, self.reasons[larger])
                 self._leave_out(schedule, ways[place:])
                 return
@@ -263,7 +263,7 @@ class Predictor:
         except TacclError as fault:
             self.reasons[way] = _told(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault((schedule, way.thread_blocks), way)
+                self._too_large.setdefault((schedule, way.protocol, way.thread_blocks), way)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(map(_blocks, programs))

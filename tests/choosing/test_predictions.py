@@ -12,6 +12,7 @@ from taccl.choosing import FileTried, Predictor, Way
 from taccl.choosing.predictions import most_connections
 from taccl.choosing.ways import ways_to_try
 from taccl.encoding.core.budget import Budget
+from taccl.errors import ProgramLimitError
 from taccl.executed import wires_bound
 from taccl.output_options import OutputOptions
 from taccl.topologies import parse_topology
@@ -67,6 +68,22 @@ def test_more_instances_are_left_alone_where_fewer_do_not_fit():
     assert [each.way.instances for each in files.predictions] == [1, 2]
     assert files.left_out == {Way("Simple", 12)}
     assert "a GPU of the machine runs 6 at once" in files.reasons[Way("Simple", 8)]
+
+
+def test_what_is_too_large_for_one_protocol_may_fit_another():
+    """Plans that pull fit where plans of packets do not."""
+
+    def without_packets(schedule, way):
+        if way.protocol == "LL" and way.instances > 1:
+            raise ProgramLimitError("the plan is too large")
+        return lowered(schedule, way)
+
+    files = predictor(without_packets)
+    files.predict(schedule(), [Way(name, k) for name in ("LL", "Simple") for k in (1, 2, 3)], MANY)
+    assert {(each.way.protocol, each.way.instances) for each in files.predictions} == {
+        ("LL", 1),
+        *(("Simple", k) for k in (1, 2, 3)),
+    }
 
 
 def test_what_one_schedule_is_too_large_for_may_fit_another_with_fewer_connections():
