@@ -118,7 +118,7 @@ def measured(name: str, topology: str, nodes: int | None, size: str, limit_s: fl
 def _textbook_us(kind: str, topology: str, nodes: int | None, size: str) -> float | None:
     """The fastest of a kind; every schedule passes `check`."""
     best = None
-    small = taccl.units.parse_size(size) <= SMALL_MB * 2**20
+    small = taccl.model.units.parse_size(size) <= SMALL_MB * 2**20
     for chunks in CHUNKS_OF_SMALL if small else CHUNKS:
         problem = make_problem("allreduce", topology=topology, nodes=nodes, size=size, chunks=chunks).problem
         if 2 * problem.num_chunks * (problem.num_ranks - 1) > MOST_TRANSFERS:

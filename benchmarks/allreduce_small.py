@@ -15,8 +15,8 @@ from benchmarks import report
 from benchmarks.checkout import DATA
 from taccl.api import make_problem
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 _RAILS = DATA / "machines" / "h100-rails.yaml"
 #: Machine, nodes, sizes, and which program.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import taccl
-from taccl.search import Progress
+from taccl.synthesis.search import Progress
 
 #: How often a process is looked at, and how many times what is allowed it may take before it is ended.
 _LOOK_S, _MOST_TIMES = 0.05, 4.0

@@ -15,8 +15,9 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.checkout import DATA
 from benchmarks.fidelity import RUNS
-from taccl import synthesize, units
-from taccl.fitted import MeasuredRuns, load_runs, residuals_of
+from taccl import synthesize
+from taccl.calibration.runs import MeasuredRuns, load_runs, residuals_of
+from taccl.model import units
 from taccl.topologies import PhysicalTopology, load_topology
 
 MACHINE = DATA / "machines" / "mi300x-8.yaml"

@@ -103,7 +103,7 @@ def _tried(result: taccl.Result) -> list[list[str]]:
     return [
         [
             str(each.chunks),
-            taccl.units.format_size(each.chunk_bytes),
+            taccl.model.units.format_size(each.chunk_bytes),
             f"{each.time_us:.1f}",
             f"{each.lower_bound_us:.1f}",
             f"{100 * each.gap:.2f}%",

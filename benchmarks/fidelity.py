@@ -20,8 +20,16 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.checkout import SHARED
-from taccl import units
-from taccl.fitted import FittedRuns, MeasuredFile, MeasuredRuns, Residual, fit_runs, load_runs, residuals_of
+from taccl.calibration.runs import (
+    FittedRuns,
+    MeasuredFile,
+    MeasuredRuns,
+    Residual,
+    fit_runs,
+    load_runs,
+    residuals_of,
+)
+from taccl.model import units
 from taccl.topologies import PhysicalTopology, parse_topology
 
 RUNS = SHARED / "measured" / "mi300x-8"

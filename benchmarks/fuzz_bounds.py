@@ -23,7 +23,7 @@ from collections.abc import Callable
 from benchmarks import report
 from benchmarks.checkout import test_helper
 from taccl.encoding.bounds import Proof, all_bounds
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 brute_force = test_helper("encoding", "brute_force")
 random_problems = test_helper("encoding", "random_problems")

@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks import report
-from taccl import make_problem, units
+from taccl import make_problem
 from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
-from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.search import STOP, Answer, Found, Progress, search
+from taccl.model import units
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.synthesis.search import STOP, Answer, Found, Progress, search
 
 
 @dataclass(frozen=True)

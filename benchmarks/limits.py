@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks import report
 from benchmarks.calls import Case, Outcome, outcome
-from taccl.collectives import COLLECTIVES
+from taccl.model.collectives import COLLECTIVES
 
 #: (machine, nodes): everything in the catalogue at its largest, up to 256 ranks.
 LARGE = (

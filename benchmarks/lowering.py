@@ -18,16 +18,16 @@ from typing import Literal
 import taccl
 from benchmarks import report
 from benchmarks.checkout import DATA, SHARED
-from taccl import units
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.verify import verify_text
+from taccl.calibration.runs import MeasuredRuns, load_runs
 from taccl.errors import ProgramLimitError
-from taccl.executor import Executor
-from taccl.fitted import MeasuredRuns, load_runs
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.executor import Executor
+from taccl.model.schedule import Schedule
 from taccl.topologies import PhysicalTopology, load_topology
 
 MACHINE = DATA / "machines" / "mi300x-8.yaml"

@@ -26,7 +26,6 @@ import taccl
 from benchmarks import report
 from benchmarks.checkout import DATA, SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
-from taccl import units
 from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
@@ -34,8 +33,9 @@ from taccl.backend.target import LoweringOptions
 from taccl.backend.targets import find_target
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CheckError, TacclError
-from taccl.result import Result
+from taccl.model import units
 from taccl.sketch import published_sketches
+from taccl.synthesis.result import Result
 
 examples = test_helper("backend", "plan_examples")
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from benchmarks import report
 from taccl.api import make_problem
-from taccl.collective import Collective, Placement
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -24,9 +23,10 @@ from taccl.encoding.engines.orders.orders import open_order, windows
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective, Placement
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 from taccl.sketch import published_sketches
 
 COLLECTIVES = ("allgather", "alltoall", "reducescatter", "allreduce")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import taccl
 from benchmarks import report
-from taccl import units
+from taccl.model import units
 from taccl.topologies import Link, PhysicalTopology, load_topology
 
 #: (machine, nodes, collective, sketch file, profile, best executable time of TACCL's code).

@@ -71,7 +71,7 @@ def _row(sketch: str, collective: str, quick_s: float, time_limit: float) -> lis
         row = [
             sketch,
             collective,
-            taccl.units.format_size(result.size_bytes),
+            taccl.model.units.format_size(result.size_bytes),
             f"{100 * quick.gap:.2f}%",
             f"{result.time_us:.2f}",
             f"{result.lower_bound_us:.2f}",

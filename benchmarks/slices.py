@@ -15,17 +15,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 import taccl
-from taccl import units
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
-from taccl.collectives import make_collective
 from taccl.encoding.core.refine import refined
 from taccl.encoding.core.timing import decisions_of, list_schedule
 from taccl.errors import ProgramLimitError
-from taccl.executed import plan_bound
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
+from taccl.synthesis.predicted import plan_bound
 
 CASES = tuple(
     (machine, size, collective)

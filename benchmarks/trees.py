@@ -16,13 +16,14 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import report
-from taccl import make_problem, units
+from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model import units
+from taccl.model.problem import Problem
 
 #: (machine, nodes, sketch).
 CASES = (

@@ -14,31 +14,31 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from taccl.analysis.bound import Bounds, bounds
+    from taccl.analysis.explained import Explanation, explain
+    from taccl.analysis.machine_check import MachineCheck, check_machine
+    from taccl.analysis.pareto import Frontier, pareto
+    from taccl.analysis.simulated import simulate_file
+    from taccl.analysis.simulated_result import SimulatedFile
     from taccl.api import make_problem, synthesize
     from taccl.backend.verify import verify_file
     from taccl.backend.verify_plan import verify_plan_file
-    from taccl.collective import Collective
-    from taccl.collectives import make_collective
-    from taccl.converted import ConvertedFile, convert_file
-    from taccl.deployed import Deployment, deploy
+    from taccl.calibration.fit_result import MeasuredFit
+    from taccl.calibration.link_fit import fit_measured
+    from taccl.deployment import Deployment, deploy
+    from taccl.deployment.converted import ConvertedFile, convert_file
     from taccl.encoding.core.options import SearchOptions
     from taccl.errors import TacclError
-    from taccl.explained import Explanation, explain
-    from taccl.frontier import Frontier, pareto
-    from taccl.machine_check import MachineCheck, check_machine
-    from taccl.measured import fit_measured
-    from taccl.measured_fit import MeasuredFit
-    from taccl.output_options import OutputOptions
-    from taccl.problem import Problem
-    from taccl.proofs import Bounds, bounds
-    from taccl.request import Request
-    from taccl.result import Result
-    from taccl.schedule import Schedule, read_schedule
-    from taccl.schemas import json_schema
-    from taccl.simulated import simulate_file
-    from taccl.simulated_result import SimulatedFile
+    from taccl.model.collective import Collective
+    from taccl.model.collectives import make_collective
+    from taccl.model.problem import Problem
+    from taccl.model.schedule import Schedule, read_schedule
     from taccl.sketch import Sketch, load_sketch
-    from taccl.stated import StatedProblem
+    from taccl.support.schemas import json_schema
+    from taccl.synthesis.output_options import OutputOptions
+    from taccl.synthesis.request import Request
+    from taccl.synthesis.result import Result
+    from taccl.synthesis.stated import StatedProblem
     from taccl.topologies import PhysicalTopology, load_topology
 
 __version__ = version("taccl")
@@ -83,39 +83,39 @@ __all__ = [
 ]
 
 _HOME = {
-    "Bounds": "proofs",
-    "Collective": "collective",
-    "ConvertedFile": "converted",
-    "Deployment": "deployed",
-    "Explanation": "explained",
-    "Frontier": "frontier",
-    "MachineCheck": "machine_check",
-    "MeasuredFit": "measured_fit",
-    "OutputOptions": "output_options",
+    "Bounds": "analysis.bound",
+    "Collective": "model.collective",
+    "ConvertedFile": "deployment.converted",
+    "Deployment": "deployment",
+    "Explanation": "analysis.explained",
+    "Frontier": "analysis.pareto",
+    "MachineCheck": "analysis.machine_check",
+    "MeasuredFit": "calibration.fit_result",
+    "OutputOptions": "synthesis.output_options",
     "PhysicalTopology": "topologies",
-    "Problem": "problem",
-    "Request": "request",
-    "Result": "result",
-    "Schedule": "schedule",
+    "Problem": "model.problem",
+    "Request": "synthesis.request",
+    "Result": "synthesis.result",
+    "Schedule": "model.schedule",
     "SearchOptions": "encoding.core.options",
-    "SimulatedFile": "simulated_result",
+    "SimulatedFile": "analysis.simulated_result",
     "Sketch": "sketch",
-    "StatedProblem": "stated",
+    "StatedProblem": "synthesis.stated",
     "TacclError": "errors",
-    "bounds": "proofs",
-    "check_machine": "machine_check",
-    "convert_file": "converted",
-    "deploy": "deployed",
-    "explain": "explained",
-    "fit_measured": "measured",
-    "json_schema": "schemas",
+    "bounds": "analysis.bound",
+    "check_machine": "analysis.machine_check",
+    "convert_file": "deployment.converted",
+    "deploy": "deployment",
+    "explain": "analysis.explained",
+    "fit_measured": "calibration.link_fit",
+    "json_schema": "support.schemas",
     "load_sketch": "sketch",
     "load_topology": "topologies",
-    "make_collective": "collectives",
+    "make_collective": "model.collectives",
     "make_problem": "api",
-    "pareto": "frontier",
-    "read_schedule": "schedule",
-    "simulate_file": "simulated",
+    "pareto": "analysis.pareto",
+    "read_schedule": "model.schedule",
+    "simulate_file": "analysis.simulated",
     "synthesize": "api",
     "verify_file": "backend.verify",
     "verify_plan_file": "backend.verify_plan",

@@ -15,26 +15,34 @@ from typing import TYPE_CHECKING, Literal
 
 from taccl.backend.target import AnyTarget, LoweringOptions, ThreadBlocks
 from taccl.backend.targets import find_target
-from taccl.choosing import FileChoice, Predictor, Way, choose_file, chunks_that_fit, unpredicted, ways_to_try
-from taccl.cluster.connection import connected
-from taccl.cluster.sharing import Sharing
 from taccl.encoding.core.budget import check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
 from taccl.errors import TacclError
-from taccl.executor import MODEL_ERROR
-from taccl.lowered import Lowering, with_files
-from taccl.network import LogicalTopology
-from taccl.output_options import OutputOptions
-from taccl.problem import Problem
-from taccl.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
-from taccl.resolved import resolve
-from taccl.result import Result
-from taccl.search import Alone, Found, Observer
-from taccl.searching import Searching
-from taccl.stated import StatedProblem, network_of, stated_problem
+from taccl.model.executor import MODEL_ERROR
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.synthesis.autotune import (
+    FileChoice,
+    Predictor,
+    Way,
+    choose_file,
+    chunks_that_fit,
+    unpredicted,
+    ways_to_try,
+)
+from taccl.synthesis.cluster.connection import connected
+from taccl.synthesis.cluster.sharing import Sharing
+from taccl.synthesis.lowered import Lowering, with_files
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
+from taccl.synthesis.resolved import resolve
+from taccl.synthesis.result import Result
+from taccl.synthesis.search import Alone, Found, Observer
+from taccl.synthesis.searching import Searching
+from taccl.synthesis.stated import StatedProblem, network_of, stated_problem
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # of type checkers: no dependency, and in `typing` from Python 3.11
@@ -114,7 +122,7 @@ def synthesize(
         PyTorch calls the collective. Other files say themselves which calls they serve.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
-    on_progress : called with every news of the search (`taccl.search.Progress`); where it returns `"stop"`,
+    on_progress : called with every news of the search (`taccl.synthesis.search.Progress`); where it returns `"stop"`,
         the search ends and the best is kept.
 
     Raises

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.errors import ScheduleError
-from taccl.schedule import Schedule
-from taccl.schedule.problem_codec import problem_values
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.problem_codec import problem_values
 
 _COLUMNS = ("chunk", "link", "start_us", "end_us", "reduce", "group")
 

@@ -12,8 +12,8 @@ from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Run
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 @dataclass(frozen=True)

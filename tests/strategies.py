@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from taccl.collective import Collective
-from taccl.collectives import COLLECTIVES, make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collective import Collective
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
 @dataclass

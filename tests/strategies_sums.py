@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import random_network
 
-from taccl.collective import Collective
-from taccl.collectives import make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
 @dataclass

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taccl
-from taccl import units
-from taccl.arguments import shown
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SolverError, TacclError, TopologyError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model import units
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.support.arguments import shown
 from taccl.topologies import Device, Link, PhysicalTopology, generators
 
 VALUES = [

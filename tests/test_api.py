@@ -9,16 +9,16 @@ import pytest
 import taccl
 from taccl import api, load_topology, make_collective, make_problem, read_schedule, synthesize
 from taccl.backend.verify import verify_text
-from taccl.collective import Collective
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
-from taccl.problem import Problem
-from taccl.request import Request
-from taccl.resolved import Resolved, choose_topology, resolve
-from taccl.search import Found, search
+from taccl.model.collective import Collective
+from taccl.model.problem import Problem
+from taccl.model.units import KB, MB
 from taccl.sketch import load_sketch
+from taccl.synthesis.request import Request
+from taccl.synthesis.resolved import Resolved, choose_topology, resolve
+from taccl.synthesis.search import Found, search
 from taccl.topologies import Device, PhysicalTopology
-from taccl.units import KB, MB
 
 PROFILES = Path(__file__).parent / "data" / "taccl" / "topo"
 
@@ -178,6 +178,6 @@ def test_stating_the_problem_counts_against_the_time_limit(
 
     monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(api, "resolve", slowly)
-    monkeypatch.setattr("taccl.search.search", listening)
+    monkeypatch.setattr("taccl.synthesis.search.search", listening)
     taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, xml=False)
     assert limits_s == [left_s]

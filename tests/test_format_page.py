@@ -5,9 +5,9 @@ import re
 import pytest
 from pages import ROOT
 
-from taccl.dumps.registry import FORMATS as DUMPS
-from taccl.fabrics.registry import FORMATS as FABRICS
-from taccl.measurements.registry import FORMATS as MEASUREMENTS
+from taccl.calibration.benchmarks.registry import FORMATS as MEASUREMENTS
+from taccl.topologies.importers.clusters.registry import FORMATS as FABRICS
+from taccl.topologies.importers.nodes.registry import FORMATS as DUMPS
 
 PAGE = (ROOT / "docs" / "machines" / "formats.md").read_text(encoding="utf-8")
 

@@ -23,12 +23,12 @@ from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
 from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
-from taccl.network import FloatArray
-from taccl.output_options import OutputOptions
-from taccl.problem import FEATURES
-from taccl.request import Request
-from taccl.resolved import Resolved, resolve
-from taccl.schedule import Schedule
+from taccl.model.network import FloatArray
+from taccl.model.problem import FEATURES
+from taccl.model.schedule import Schedule
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
+from taccl.synthesis.resolved import Resolved, resolve
 
 #: Ends as soon as there is a schedule.
 QUICK = {"engine": "greedy", "chunks": 1, "gap": 0.9, "time_limit": 10.0}
@@ -196,7 +196,7 @@ def test_every_feature_is_held_or_refused_with_a_reason() -> None:
 def test_what_a_target_cannot_hold_is_refused_before_any_search(
     given: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taccl.search.search", None)
+    monkeypatch.setattr("taccl.synthesis.search.search", None)
     with pytest.raises(TacclError, match=said) as caught:
         synthesize(target=LISTING, **given)
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
@@ -394,7 +394,7 @@ def test_the_target_of_a_problem_is_asked_for_as_synthesize_does(
         return resolve(request)
 
     monkeypatch.setattr("taccl.api.resolve", resolved)
-    monkeypatch.setattr("taccl.explained.reasons.resolve", resolved)
+    monkeypatch.setattr("taccl.analysis.explained.reasons.resolve", resolved)
     asked = (command, "--topology", "ring:3", "--size", "3MB")
     for target in ((), ("--target", "rccl"), ("--target", "listing")):
         done = taccl(*asked, *target)

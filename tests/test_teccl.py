@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taccl import synthesize
-from taccl.result import Result
+from taccl.synthesis.result import Result
 
 
 def found(collective: str, topology: str, size: int, chunks: int) -> Result:

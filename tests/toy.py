@@ -1,6 +1,6 @@
 """An engine of another package: it sends every chunk straight to whoever wants it, one send each.
 
-`tests/test_plugins.py` installs it as an entry point, as its users would. This is all it takes.
+`tests/support/test_plugins.py` installs it as an entry point, as its users would. This is all it takes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 
 def serves(instance: Instance) -> Verdict:

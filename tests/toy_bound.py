@@ -1,6 +1,6 @@
 """A bound of another package: whatever moves takes at least as long as the fastest link.
 
-`tests/test_plugins.py` installs it as an entry point, as its users would. This is all it takes.
+`tests/support/test_plugins.py` installs it as an entry point, as its users would. This is all it takes.
 """
 
 from __future__ import annotations

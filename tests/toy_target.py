@@ -17,10 +17,10 @@ from taccl.backend.msccl_xml import parse_xml
 from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify import Facts, Finding, Report
-from taccl.collective import Collective
-from taccl.collectives import make_collective
 from taccl.errors import FileError
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 
 _HEADER = re.compile(r"(\w+) (\d+) ranks, (\d+) chunks, root (\d+|-)")
 _SEND = re.compile(r"(\S+) (\S+) rank (\d+) to (\d+):((?: \d+)+)")

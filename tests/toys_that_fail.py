@@ -12,8 +12,8 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine, Verdict, everything
 from taccl.encoding.engines.registry import COPIES_AND_SUMS, engine_named
 from taccl.encoding.instance import Instance
-from taccl.problem import FEATURES
-from taccl.schedule import Schedule
+from taccl.model.problem import FEATURES
+from taccl.model.schedule import Schedule
 
 
 def in_half_the_time(

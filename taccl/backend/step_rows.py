@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from taccl.backend.program import Buffer, Op, Step
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 #: What the numbers in the columns stand for.
 OPS = tuple(Op)

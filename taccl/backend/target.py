@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from taccl.arguments import shown
-from taccl.collective import Collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
-from taccl.executor import Executor
-from taccl.network import LogicalTopology
-from taccl.problem import NO_LIMIT, Feature, Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective
+from taccl.model.executor import Executor
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import NO_LIMIT, Feature, Problem
+from taccl.model.schedule import Schedule
+from taccl.support.arguments import shown
 
 if TYPE_CHECKING:
     from taccl.backend.plan import ExecutionPlan
@@ -115,7 +115,7 @@ class Target(Generic[ProgramT, DocumentT]):
     format : the kind of file in one word, which is also the ending of its name: `xml`.
     runtimes : who reads it.
     limits : what is known to be too much before there is a program.
-    features : of what a problem may use (`taccl.problem.FEATURES`), what a file can carry out; a problem
+    features : of what a problem may use (`taccl.model.problem.FEATURES`), what a file can carry out; a problem
         that uses more is refused.
     reasons : for features that it lacks, why: half a sentence.
     protocols : the words for how bytes are moved, the usual one first.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from taccl.arguments import shown
 from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.files import run_program
 from taccl.backend.execute.outcome import Execution
@@ -16,7 +15,8 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
 from taccl.errors import CollectiveError, TacclError
-from taccl.plugins import Note, added
+from taccl.support.arguments import shown
+from taccl.support.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.targets"
@@ -27,7 +27,7 @@ DEFAULT_TARGET = TARGETS[0]
 
 
 def all_targets(note: Note | None = None) -> tuple[AnyTarget, ...]:
-    """The targets that come with taccl, then those of other packages; see `taccl.plugins.added`."""
+    """The targets that come with taccl, then those of other packages; see `taccl.support.plugins.added`."""
     return (*TARGETS, *added(GROUP, Target, note))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from taccl import units
+from taccl.analysis.bound import Bounds, bounds
 from taccl.backend.target import THREAD_BLOCKS
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
@@ -14,7 +14,7 @@ from taccl.cli.options import chunks_option, json_option, request_options, symme
 from taccl.cli.output import show_json, show_table
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
-from taccl.proofs import Bounds, bounds
+from taccl.model import units
 
 
 @click.command()

@@ -7,7 +7,7 @@ from itertools import chain
 
 import click
 
-from taccl.compiling import compile_engines, compile_stages
+from taccl.cli.warm_up import compile_engines, compile_stages
 
 
 @click.command("compile")

@@ -23,14 +23,14 @@ def engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
 
 def collectives(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The collectives by name, and files of custom ones."""
-    from taccl.collectives import COLLECTIVES
+    from taccl.model.collectives import COLLECTIVES
 
     return files(ctx, param, incomplete) + _named(((name, "") for name in COLLECTIVES), incomplete)
 
 
 def copying_or_summing(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The collectives that only copy or only sum, as `taccl pareto` takes them."""
-    from taccl.collectives import COLLECTIVES
+    from taccl.model.collectives import COLLECTIVES
 
     return _named(((name, "") for name in COLLECTIVES if name != "allreduce"), incomplete)
 

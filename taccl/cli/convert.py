@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from taccl import units
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, write_output
-from taccl.converted import ConvertedFile, convert_file
+from taccl.deployment.converted import ConvertedFile, convert_file
+from taccl.model import units
 
 
 @click.command()

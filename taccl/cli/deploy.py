@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from taccl import units
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, write_output
-from taccl.deployed import Deployment
-from taccl.deployed import deploy as deploy_plans
-from taccl.deployed.deployment import is_module, module_file
-from taccl.deployed.first_run import cautions, log_lines, test_command, torchrun_commands
-from taccl.deployed.order import LAST
-from taccl.deployed.plans import DeployedPlan
-from taccl.folders import check_folder
+from taccl.deployment import Deployment
+from taccl.deployment import deploy as deploy_plans
+from taccl.deployment.deployment import is_module, module_file
+from taccl.deployment.first_run import cautions, log_lines, test_command, torchrun_commands
+from taccl.deployment.order import LAST
+from taccl.deployment.plans import DeployedPlan
+from taccl.model import units
+from taccl.support.folders import check_folder
 
 
 @click.command()

@@ -10,7 +10,7 @@ from dataclasses import fields
 from taccl.backend.target import Target
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.errors import InfeasibleError
-from taccl.request import Request
+from taccl.synthesis.request import Request
 
 #: What `taccl explain` is asked about: all of a request but what is no line of a sketch.
 _STATING = tuple(each.name for each in fields(Request) if each.name != "symmetry")

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from taccl.cli import completion
-from taccl.collectives import COLLECTIVES
-from taccl.network import OCCUPANCIES
-from taccl.request import SYMMETRIES
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.network import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
+from taccl.synthesis.request import SYMMETRIES
 
 
 class _File(click.Path):

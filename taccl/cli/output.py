@@ -12,7 +12,7 @@ import click
 
 from taccl.cli.failures import as_file_error
 from taccl.errors import FileError, TacclError
-from taccl.files import ensure_writable, write_atomically
+from taccl.support.files import ensure_writable, write_atomically
 
 #: As the name of an output: standard output. A file of this name is `./-`.
 STDOUT = Path("-")

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from taccl import units
+from taccl.analysis.pareto import Frontier, FrontierPoint
+from taccl.analysis.pareto import pareto as find_frontier
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import (
@@ -22,9 +23,8 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.signals import undisturbed
-from taccl.frontier import Frontier, FrontierPoint
-from taccl.frontier import pareto as find_frontier
-from taccl.schedule import schedule_to_json
+from taccl.model import units
+from taccl.model.schedule import schedule_to_json
 
 _HEADER = (
     "steps",

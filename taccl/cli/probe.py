@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from taccl import units
 from taccl.backend.program import Protocol
+from taccl.calibration.probe import Probe
+from taccl.calibration.probe import probe as probe_machine
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
-from taccl.folders import check_folder
-from taccl.probe import Probe
-from taccl.probe import probe as probe_machine
+from taccl.model import units
+from taccl.support.folders import check_folder
 
 
 @click.command()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from taccl.search import Progress
+from taccl.synthesis.search import Progress
 
 Report = Callable[[Progress], None]
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taccl import units
-from taccl.arguments import number
 from taccl.backend.execute import Execution
 from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.call import DTYPES, OPS, make_call
@@ -20,10 +18,12 @@ from taccl.backend.targets import plan_of_file, program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
-from taccl.collective_file import load_collective
 from taccl.encoding.core.budget import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
-from taccl.files import read_bytes
+from taccl.model import units
+from taccl.support.arguments import number
+from taccl.support.files import read_bytes
+from taccl.synthesis.collective_file import load_collective
 
 if TYPE_CHECKING:
     from taccl.backend.execute.mpi import World

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from taccl import units
 from taccl.backend.execute_plan.run import check_executable
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import (
@@ -30,13 +29,14 @@ from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.errors import FileError, TacclError
-from taccl.files import read_bytes
-from taccl.schedule import is_schedule, read_schedule
-from taccl.schedule.parquet import MAGIC as PARQUET
+from taccl.model import units
+from taccl.model.schedule import is_schedule, read_schedule
+from taccl.model.schedule.parquet import MAGIC as PARQUET
+from taccl.support.files import read_bytes
 
 if TYPE_CHECKING:
+    from taccl.analysis.simulated_result import SimulatedSize
     from taccl.backend.simulate import Simulation
-    from taccl.simulated_result import SimulatedSize
 
 
 @click.command()
@@ -186,7 +186,7 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
     if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
     saved = read_schedule(file)
-    from taccl.claims import prove_again  # it loads the solvers, which showing an XML does without
+    from taccl.analysis.reprove import prove_again  # it loads the solvers, which showing an XML does without
 
     proved, notes = prove_again(saved)
     shown = replace(saved, lower_bound_us=proved.value_us, bound_source=proved.witness)
@@ -213,7 +213,9 @@ def _program(file: Path, machine: _Machine) -> _Subject:
 
 
 def _simulated(file: Path, machine: _Machine) -> tuple[SimulatedSize, tuple[str, ...]]:
-    from taccl.simulated import simulate_file  # it loads the solvers, which all else here does without
+    from taccl.analysis.simulated import (
+        simulate_file,  # it loads the solvers, which all else here does without
+    )
 
     sizes = [] if machine.size is None else [machine.size]
     simulated = simulate_file(

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from taccl.analysis.simulated import simulate_file
+from taccl.analysis.simulated_result import SimulatedFile, SimulatedSize
 from taccl.backend.program import Protocol
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import show_json, show_table
-from taccl.simulated import simulate_file
-from taccl.simulated_result import SimulatedFile, SimulatedSize
 
 
 @click.command()

@@ -10,10 +10,9 @@ import click
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write_output
-from taccl.collectives import COLLECTIVES, chunk_bytes, make_collective
 from taccl.errors import CollectiveError, FileError, InfeasibleError
-from taccl.files import write_atomically
-from taccl.schemas import stamped
+from taccl.model.collectives import COLLECTIVES, chunk_bytes, make_collective
+from taccl.model.units import MB, format_size
 from taccl.sketch import (
     Sketch,
     apply_sketch,
@@ -23,8 +22,9 @@ from taccl.sketch import (
     sketch_schema,
     starting_sketch,
 )
+from taccl.support.files import write_atomically
+from taccl.support.schemas import stamped
 from taccl.topologies import PhysicalTopology, load_topology
-from taccl.units import MB, format_size
 
 
 @click.group()
@@ -90,7 +90,9 @@ def check(
 
     No solver is run. Exit code 0 if some collective can be done, 3 if none can.
     """
-    from taccl.resolved import choose_topology  # it loads the solvers, which no other command here needs
+    from taccl.synthesis.resolved import (
+        choose_topology,  # it loads the solvers, which no other command here needs
+    )
 
     design = load_sketch(find_sketch(file))
     machine = choose_topology(topology, design, nodes=nodes, profile=profile)

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from taccl import api, units
-from taccl.arguments import shown
+from taccl import api
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets import DEFAULT_TARGET
 from taccl.cli import completion
@@ -27,12 +26,14 @@ from taccl.cli.output import (
 from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
-from taccl.output_options import AUTO
-from taccl.request import Request
-from taccl.result import Result
+from taccl.model import units
+from taccl.model.collectives import COLLECTIVES
+from taccl.support.arguments import shown
+from taccl.synthesis.output_options import AUTO
+from taccl.synthesis.request import Request
+from taccl.synthesis.result import Result
 
 _REQUEST = {each.name for each in fields(Request)}
 

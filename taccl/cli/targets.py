@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import all_targets, find_target
 from taccl.errors import CollectiveError
-from taccl.output_options import AUTO
+from taccl.synthesis.output_options import AUTO
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]

@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 import numpy as np
 
-from taccl import units
-from taccl.buildable import MAX_LINKS
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.topology_check import check
 from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
-from taccl.executor import Executor
-from taccl.schemas import stamped
+from taccl.model import units
+from taccl.model.executor import Executor
 from taccl.sketch.equal_nodes import nodes_are_alike
 from taccl.sketch.layout import layout_of
+from taccl.support.schemas import stamped
+from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies import (
     CatalogueEntry,
     Figure,

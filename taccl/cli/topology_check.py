@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from taccl import units
+from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, check_machine
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
-from taccl.machine_check import SIZES, MachineBound, MachineCheck, check_machine
-from taccl.network import OCCUPANCIES, Occupancy
+from taccl.model import units
+from taccl.model.network import OCCUPANCIES, Occupancy
 
 #: A check failed: ranks have no way to each other.
 _NOT_WHOLE = 4

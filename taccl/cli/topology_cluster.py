@@ -11,10 +11,10 @@ import click
 from taccl.cli.options import FILE
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
 from taccl.errors import TopologyError
-from taccl.fabrics.imported import ImportedCluster, import_cluster
-from taccl.fabrics.merge import MachineFile, machine_file
-from taccl.reading import utf8_text
-from taccl.schemas import stamped
+from taccl.support.reading import utf8_text
+from taccl.support.schemas import stamped
+from taccl.topologies.importers.clusters.imported import ImportedCluster, import_cluster
+from taccl.topologies.importers.clusters.merge import MachineFile, machine_file
 from taccl.topologies.strict_yaml import MAX_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -10,11 +10,11 @@ import click
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
-from taccl.units import format_size
+from taccl.model.units import format_size
 
 if TYPE_CHECKING:
-    from taccl.measured_fit import MeasuredFit
-    from taccl.measurements.quantities import Quantity
+    from taccl.calibration.benchmarks.quantities import Quantity
+    from taccl.calibration.fit_result import MeasuredFit
 
 
 @click.command()
@@ -76,7 +76,7 @@ def fit(
         raise click.UsageError("-o writes the machine of --topology; name one")
     if topology is None and (nodes is not None or profile is not None):
         raise click.UsageError("--nodes and --profile are of the machine of --topology; name one")
-    from taccl.measured import fit_measured  # loads SciPy
+    from taccl.calibration.link_fit import fit_measured  # loads SciPy
 
     to_stdout = claim_outputs([output], [*files, topology, profile], as_json=as_json)
     fitted = fit_measured(

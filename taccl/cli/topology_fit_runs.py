@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from taccl import units
+from taccl.calibration.runs import INTERVALS, FittedRuns, fit_runs
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
-from taccl.fitted import INTERVALS, FittedRuns, fit_runs
+from taccl.model import units
 from taccl.topologies import load_topology
 
 _UNITS = {"us": "us", "gbps": "GB/s"}

@@ -18,12 +18,12 @@ from taccl.cli.topology_cluster import (
     network_of,
     show_network,
 )
-from taccl.dumps.machine import Imported, make_machine
-from taccl.dumps.merge import merge
-from taccl.dumps.rates import PROTOCOLS, Protocol
-from taccl.dumps.registry import read_dump
-from taccl.fabrics.merge import machine_file
-from taccl.schemas import stamped
+from taccl.support.schemas import stamped
+from taccl.topologies.importers.clusters.merge import machine_file
+from taccl.topologies.importers.nodes.machine import Imported, make_machine
+from taccl.topologies.importers.nodes.merge import merge
+from taccl.topologies.importers.nodes.rates import PROTOCOLS, Protocol
+from taccl.topologies.importers.nodes.registry import read_dump
 from taccl.topologies.machines.figures import BANDWIDTHS, Bandwidth
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from taccl.arguments import shown
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets import target_of_file
 from taccl.backend.verify import Facts, Report
@@ -15,9 +14,10 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.cli.targets import target_option
-from taccl.collective_file import load_collective
 from taccl.errors import CheckError, TacclError
-from taccl.files import read_bytes
+from taccl.support.arguments import shown
+from taccl.support.files import read_bytes
+from taccl.synthesis.collective_file import load_collective
 
 #: Words of a file are shown as they are up to so many letters.
 LONGEST_WORD = 60

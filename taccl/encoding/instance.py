@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.earliest import earliest_us
@@ -22,8 +21,9 @@ from taccl.encoding.core.phases import Phases, default_owners, phases
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
 from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.encoding.symmetry.search import assumed_group
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 _Derived = TypeVar("_Derived")
 

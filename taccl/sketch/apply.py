@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray
 from taccl.errors import CollectiveError, InfeasibleError, SketchError
-from taccl.network import LogicalTopology
-from taccl.problem import NO_LIMIT, Problem, RoutingLimits
+from taccl.model.collective import Collective, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import NO_LIMIT, Problem, RoutingLimits
 from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
 from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray
-from taccl.network import LogicalTopology
-from taccl.problem import RoutingLimits
+from taccl.model.collective import Collective, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import RoutingLimits
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from taccl.buildable import MAX_LINKS
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 from taccl.sketch.layout import Layout
+from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import NO_NODE
 from taccl.topologies.model import Path, PhysicalTopology
 

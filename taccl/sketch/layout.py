@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 from taccl.sketch.model import Sketch
 from taccl.topologies.model import PhysicalTopology
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray
-from taccl.network import FloatArray, LogicalTopology
-from taccl.problem import RoutingLimits
+from taccl.model.collective import BoolArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import RoutingLimits
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch
 from taccl.sketch.network import switch_members

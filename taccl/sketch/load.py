@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taccl.errors import SketchError, UnitError
+from taccl.model.units import parse_size
 from taccl.sketch.gpus import gpu_list, gpu_map
 from taccl.sketch.model import (
     INTERNODE_STRATEGIES,
@@ -27,7 +28,6 @@ from taccl.sketch.model import (
 from taccl.sketch.schema import INTERNODE, INTRANODE, ROTATION, SKETCH, SWITCH, Schema
 from taccl.sketch.taccl_json import is_taccl_json, sketch_from_taccl
 from taccl.topologies.strict_yaml import Node, load_yaml, parse_yaml
-from taccl.units import parse_size
 
 
 def load_sketch(path: str | Path) -> Sketch:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from taccl.buildable import MAX_LINKS, check_links
-from taccl.collective import IntArray
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 from taccl.sketch.count import count_links
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Internode, Sketch, Switch
+from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from taccl.problem import Statement
+from taccl.model.problem import Statement
 from taccl.sketch.limits import senders_of
 from taccl.sketch.model import Internode, Intranode, Relay, SenderFor, Sketch, Switch
 

@@ -7,10 +7,10 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from taccl.arguments import file_path, shown
 from taccl.errors import SketchError
 from taccl.sketch.load import load_sketch
 from taccl.sketch.model import Sketch
+from taccl.support.arguments import file_path, shown
 from taccl.topologies.strict_yaml import nearest
 
 #: Where setup.cfg installs the sketches, below the prefix.

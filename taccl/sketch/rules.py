@@ -14,10 +14,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.errors import SketchError
-from taccl.network import LogicalTopology
-from taccl.problem import RoutingLimits, Rule, Statement
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import RoutingLimits, Rule, Statement
 from taccl.sketch.layout import check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Sketch

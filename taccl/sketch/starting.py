@@ -6,7 +6,8 @@ import json
 from itertools import product
 from string import Template
 
-from taccl.automorphism import broken_by
+from taccl.model.automorphism import broken_by
+from taccl.model.units import MB, format_size
 from taccl.sketch.layout import Layout, layout_of
 from taccl.sketch.limits import routing_limits
 from taccl.sketch.load import parse_sketch
@@ -15,7 +16,6 @@ from taccl.sketch.network import logical_topology
 from taccl.sketch.symmetry import rank_map
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.reach import check_pairs
-from taccl.units import MB, format_size
 
 _HEAD = Template("""\
 # A sketch for $title.

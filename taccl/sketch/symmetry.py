@@ -1,7 +1,7 @@
 """Symmetries of a sketch: from [offset, group] to permutations of ranks, and the check that they are.
 
 A symmetry must be an automorphism of everything that an engine sees: the network and what the sketch says
-of it (`taccl.automorphism`), and the collective. An engine then needs one variable for each orbit of
+of it (`taccl.model.automorphism`), and the collective. An engine then needs one variable for each orbit of
 (chunk, link).
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.automorphism import broken_by
-from taccl.collective import Collective, IntArray
-from taccl.network import LogicalTopology
-from taccl.problem import RoutingLimits
+from taccl.model.automorphism import broken_by
+from taccl.model.collective import Collective, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import RoutingLimits
 from taccl.sketch.layout import Layout
 from taccl.sketch.model import Rotation, Sketch
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl.errors import TopologyError
+from taccl.model.units import MB, bandwidth_gbps
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MB, bandwidth_gbps
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from taccl.arguments import is_whole, shown, word
 from taccl.errors import TopologyError
+from taccl.support.arguments import is_whole, shown, word
 from taccl.topologies import generators
 from taccl.topologies.devices import NO_NODE
 from taccl.topologies.machines import amd, cloud, nvidia, pcie, published, teccl, tpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.errors import TacclError, TopologyError
-from taccl.executor import (
+from taccl.model.executor import (
     MAX_GBPS,
     MAX_SHARPNESS,
     MAX_SLICES,
@@ -20,8 +20,8 @@ from taccl.executor import (
     ProtocolName,
     Shape,
 )
+from taccl.model.units import MAX_ALPHA_US, MAX_SIZE_BYTES, format_size, parse_size
 from taccl.topologies.strict_yaml import Node
-from taccl.units import MAX_ALPHA_US, MAX_SIZE_BYTES, format_size, parse_size
 
 _NEEDED = ("launch_us", "hop_us", "slice_us", "block_gbps", "piece")
 _MORE = ("empty_slice_us", "least_us", "sleep_after_us", "wake_us")

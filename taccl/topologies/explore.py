@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl.errors import TopologyError
+from taccl.model.units import MB, parse_size
 from taccl.topologies.devices import Path
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MB, parse_size
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

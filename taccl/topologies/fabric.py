@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from taccl.errors import TopologyError
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.machines import both_ways
-from taccl.units import beta_from_bandwidth
 
 #: A NIC by its node and its place among the NICs of that node.
 Nic = tuple[int, int]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taccl.errors import TopologyError
-from taccl.reading import utf8_text
+from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
+from taccl.support.reading import utf8_text
 from taccl.topologies.devices import MAX_LINKS, NO_NODE, Device, Link
 from taccl.topologies.strict_yaml import Node
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
 
 MAX_BYTES = 2**24
 _END = re.compile(r"(?:node)?([0-9]{1,6})(?:\.([A-Za-z][A-Za-z0-9_]{0,39}))?")

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from taccl.errors import UnitError
+from taccl.model.units import MAX_ALPHA_US, MB, beta_from_bandwidth
 from taccl.topologies.devices import MAX_LINKS
 from taccl.topologies.fabric import Fabric, Level, LevelSwitch, Nic
 from taccl.topologies.strict_yaml import Node
-from taccl.units import MAX_ALPHA_US, MB, beta_from_bandwidth
 
 _LEVEL_KEYS = ("name", "nodes", "groups", "rails", "alpha_us", "oversubscription", "uplinks", "uplink_gbps")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")

@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import permutations, product
 
-from taccl.arguments import is_number, is_whole, number, shown
 from taccl.errors import TopologyError
-from taccl.network import Occupancy
+from taccl.model.network import Occupancy
+from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB, beta_from_bandwidth
+from taccl.support.arguments import is_number, is_whole, number, shown
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB, beta_from_bandwidth
 
 DEFAULT_ALPHA_US = 0.5
 DEFAULT_BANDWIDTH_GBPS = 50.0

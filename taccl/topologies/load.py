@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from taccl.arguments import shown
 from taccl.errors import TopologyError
+from taccl.support.arguments import shown
 from taccl.topologies.catalogue import build_topology, is_catalogue_name
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile

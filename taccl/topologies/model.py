@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from taccl.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.errors import TopologyError
-from taccl.executor import Executor
-from taccl.network import Occupancy, check_occupancy
+from taccl.model.executor import Executor
+from taccl.model.network import Occupancy, check_occupancy
+from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
+from taccl.support.arguments import is_number, is_whole, number, shown, text, tuple_of
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 
 if TYPE_CHECKING:
     import networkx as nx

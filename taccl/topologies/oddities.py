@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from taccl.buildable import MAX_LINKS
+from taccl.model.units import MB, bandwidth_gbps
+from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MB, bandwidth_gbps
 
 OddityKind = Literal[
     "one-way link",

@@ -15,10 +15,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from taccl.errors import TopologyError
+from taccl.model.units import KB, MB, format_size
 from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml
-from taccl.units import KB, MB, format_size
 
 #: Chunk size in bytes -> what the costs in a file for it are multiplied by.
 SCALE = {1 * KB: 100, 32 * KB: 10, 1 * MB: 1}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.buildable import MAX_LINKS, check_links
-from taccl.collective import BoolArray
+from taccl.model.collective import BoolArray
+from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.devices import DeviceKind
 from taccl.topologies.model import PhysicalTopology
 

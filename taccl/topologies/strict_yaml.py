@@ -19,7 +19,7 @@ from typing import TypeVar
 import yaml
 
 from taccl.errors import TacclError
-from taccl.reading import utf8_text
+from taccl.support.reading import utf8_text
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 20

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from taccl.model.units import MB, bandwidth_gbps
 from taccl.topologies.devices import Device, DeviceKind, Link
-from taccl.units import MB, bandwidth_gbps
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
-from taccl.network import OCCUPANCIES, Occupancy
+from taccl.model.network import OCCUPANCIES, Occupancy
+from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
+from taccl.support.arguments import is_whole, shown
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
 from taccl.topologies.executor_section import read_executor
 from taccl.topologies.fabric import Fabric, joined, one_switch_for_nodes
@@ -22,7 +23,6 @@ from taccl.topologies.fabric_yaml import read_domain, read_levels
 from taccl.topologies.machines import check_nodes
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
-from taccl.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
 
 #: Key of a template -> the kind of its devices, and the name that a counted one starts with.
 _KINDS: dict[str, tuple[DeviceKind, str]] = {

@@ -12,11 +12,11 @@ from taccl.backend.execute import execute
 from taccl.backend.execute.call import PIECE_BYTES
 from taccl.backend.lower import lower
 from taccl.backend.program import Protocol
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import VerificationError
-from taccl.problem import Problem
-from taccl.search import search
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.problem import Problem
+from taccl.synthesis.search import search
 
 #: W of RCCL where it is smaller than that of the others, bytes.
 _RCCL_PIECE_BYTES = {Protocol.LL: 16 * 2**10, Protocol.LL128: 50_176}

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from taccl.backend.program import Buffer, Op, Program, Step, ThreadBlock
-from taccl.collective import Collective
+from taccl.model.collective import Collective
 
 Value = Counter[tuple[int, int]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.backend.msccl_xml import parse_document
-from taccl.network import LogicalTopology
+from taccl.model.network import LogicalTopology
 from taccl.topologies import load_topology
 
 DATA = Path(__file__).parents[1] / "data"

@@ -9,12 +9,12 @@ import numpy as np
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op, Program, RankProgram, Step
-from taccl.collective import Collective
-from taccl.collectives import make_collective
-from taccl.executor import SHAPES, Executor, ProtocolCosts
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
+from taccl.model.executor import SHAPES, Executor, ProtocolCosts
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 #: Sends as (start, source, destination, chunks, reduce).
 Row = tuple[float, int, int, tuple[int, ...], bool]

@@ -27,9 +27,9 @@ from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.verify import verify_program
-from taccl.collective import Collective, Placement
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import CollectiveError, TacclError, VerificationError
+from taccl.model.collective import Collective, Placement
+from taccl.model.collectives import COLLECTIVES, make_collective
 
 DATA = Path(__file__).parents[1] / "data" / "xml"
 LOCAL = ("threads", "turns")

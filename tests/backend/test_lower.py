@@ -24,10 +24,10 @@ from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Protocol
 from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.backend.verify import verify_text
-from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError
-from taccl.executor import Executor
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.executor import Executor
+from taccl.model.schedule import Schedule
 
 #: Machines that make sums of few and of many cells at once, the second in two thread blocks that are left.
 SLOW_SUMS = executor_of(reduce_us=1e-3)

@@ -9,9 +9,9 @@ from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op, Program
 from taccl.backend.verify import verify_text
-from taccl.collectives import make_collective
 from taccl.errors import ProgramLimitError, TacclError
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 
 
 def is_pipelined(schedule: Schedule) -> bool:

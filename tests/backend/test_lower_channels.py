@@ -7,8 +7,8 @@ from taccl.backend.lower.channels import assign_channels, connections_in_order, 
 from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.order import order_events
 from taccl.backend.program import Op
-from taccl.collectives import make_collective
 from taccl.errors import ProgramLimitError
+from taccl.model.collectives import make_collective
 
 
 def channels_of(limits: RuntimeLimits, ranks: int) -> list[tuple[int, int, int]]:

@@ -1,8 +1,8 @@
 import pytest
 
 from taccl.backend.lower.dialects import SPELLINGS, dialects
-from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError
+from taccl.model.collectives import COLLECTIVES
 
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "alltoall", "broadcast", "reduce"])

@@ -11,10 +11,10 @@ from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Buffer, Op, Program, Protocol
 from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.backend.verify import verify_text
-from taccl.collectives import make_collective
-from taccl.executor import Executor
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collectives import make_collective
+from taccl.model.executor import Executor
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
 def exchange() -> Schedule:

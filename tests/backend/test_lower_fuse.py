@@ -7,8 +7,8 @@ from strategies import schedules
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 
 CHAIN = [(2.0 * (chunk + hop), hop, hop + 1, (chunk,), False) for chunk in range(3) for hop in range(3)]
 

@@ -7,7 +7,7 @@ from small_schedules import by_hand, program_of, ring_allgather, steps_of
 
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.program import Op
-from taccl.collectives import make_collective
+from taccl.model.collectives import make_collective
 
 
 def test_one_instance_is_the_schedule_itself() -> None:

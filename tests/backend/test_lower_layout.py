@@ -6,8 +6,8 @@ from small_schedules import by_hand, count_ops, program_of, relayed_alltoall, st
 
 from taccl.backend.lower.layout import chunk_orders
 from taccl.backend.program import Buffer, Op
-from taccl.collective import Placement
-from taccl.collectives import make_collective
+from taccl.model.collective import Placement
+from taccl.model.collectives import make_collective
 
 SCATTER = [(0.0, 0, 1, (1, 3), False), (0.0, 0, 2, (2,), False), (4.0, 1, 3, (3,), False)]
 

@@ -12,10 +12,10 @@ from taccl.backend.lower.least import check_problem_fits, check_sends_fit
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets import find_target
-from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 RANDOM = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 

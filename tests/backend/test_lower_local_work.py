@@ -13,9 +13,9 @@ from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Program, Protocol, ThreadBlock
 from taccl.backend.simulate.executor import predict_us
 from taccl.backend.verify import verify_text
-from taccl.collectives import make_collective
-from taccl.executor import Executor
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collectives import make_collective
+from taccl.model.executor import Executor
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 EXECUTOR = executor_of()
 

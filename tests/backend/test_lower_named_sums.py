@@ -14,10 +14,10 @@ from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op
 from taccl.backend.verify import verify_text
-from taccl.collectives import allreduce
-from taccl.executor import Executor
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collectives import allreduce
+from taccl.model.executor import Executor
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
 @settings(max_examples=60, deadline=None)

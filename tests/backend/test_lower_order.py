@@ -5,8 +5,8 @@ from strategies import schedules
 
 from taccl.backend.lower.flow import Flow, read_flow
 from taccl.backend.lower.order import Kind, order_events
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 
 
 def flow_of(schedule: Schedule) -> Flow:

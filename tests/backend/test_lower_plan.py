@@ -14,10 +14,10 @@ from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
-from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
-from taccl.schedule import Schedule
-from taccl.units import MB
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
+from taccl.model.units import MB
 from tests.backend.lowered_plans import all_names, assert_right, names
 from tests.backend.plan_mutations import without
 from tests.backend.programs import (

@@ -11,7 +11,7 @@ from taccl.backend.plan import ExecutionPlan, OpName, Share
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import ProgramLimitError, UnitError
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 from tests.backend.lowered_plans import assert_runs_right
 from tests.backend.small_schedules import on_nodes, relayed_alltoall, ring_allgather, ring_allreduce
 

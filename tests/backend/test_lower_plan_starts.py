@@ -12,8 +12,8 @@ from taccl.backend.plan import Channel, ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 from tests.backend.plan_runs import goes_wrong
 from tests.backend.small_schedules import by_hand
 

@@ -13,8 +13,8 @@ from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets import find_target
 from taccl.backend.verify_plan import verify_plan
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 from tests.backend.lowered_plans import assert_runs_right
 from tests.backend.programs import block, program, step
 from tests.backend.small_schedules import (

@@ -10,8 +10,8 @@ from taccl.backend.lower_plan.sharing import chunk_by_chunk
 from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 from tests.backend.lowered_plans import assert_right, assert_runs_right, names
 from tests.backend.programs import block, program, step
 from tests.backend.small_schedules import Row, by_hand, on_nodes

@@ -12,10 +12,10 @@ from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
-from taccl.collectives import make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from tests.backend.plan_runs import goes_wrong
 
 #: (link, start)

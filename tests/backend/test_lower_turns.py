@@ -6,8 +6,8 @@ from small_schedules import by_hand
 from taccl.backend.lower.flow import Flow, read_flow
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.turns import sends_before
-from taccl.collectives import make_collective
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.schedule import Schedule
 
 
 def flow_of(schedule: Schedule) -> Flow:

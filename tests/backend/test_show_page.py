@@ -10,7 +10,7 @@ from small_schedules import direct_allgather, program_of, ring_allgather
 
 from taccl.backend.show import program_timeline, schedule_timeline, to_html
 from taccl.backend.simulate import simulate_program
-from taccl.schedule import SavedSchedule
+from taccl.model.schedule import SavedSchedule
 
 
 def data_of(page: str) -> dict:

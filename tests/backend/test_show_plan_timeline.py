@@ -12,7 +12,7 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import plan_timeline
 from taccl.backend.show.timeline import COPY, KINDS, READ, SEND, WAIT
 from taccl.backend.simulate_plan import simulate_plan
-from taccl.units import MB
+from taccl.model.units import MB
 
 RELAY = parse_plan((Path(__file__).parents[1] / "data/mscclpp/napkin-relay_3.json").read_bytes())
 

@@ -5,7 +5,7 @@ from small_schedules import program_of, ring_allgather
 from taccl.backend.show import describe_program, describe_schedule
 from taccl.backend.simulate import simulate_program
 from taccl.errors import TacclError
-from taccl.schedule import SavedSchedule
+from taccl.model.schedule import SavedSchedule
 
 
 def test_a_schedule_is_its_summary_and_its_sends_in_the_order_of_time() -> None:

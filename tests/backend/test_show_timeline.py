@@ -16,11 +16,11 @@ from taccl.backend.show import program_timeline, schedule_timeline
 from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.timeline import KINDS, SEND, tracks
 from taccl.backend.simulate import simulate_program
-from taccl.collectives import COLLECTIVES, make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import SavedSchedule, Schedule, Send, schedule_from_sends
-from taccl.units import MB
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import SavedSchedule, Schedule, Send, schedule_from_sends
+from taccl.model.units import MB
 
 
 def one_way_out(occupancy: str) -> LogicalTopology:

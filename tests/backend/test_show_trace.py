@@ -10,7 +10,7 @@ from strategies import schedules
 from taccl.backend.show import program_timeline, schedule_timeline, to_trace
 from taccl.backend.show.timeline import Timeline
 from taccl.backend.simulate import simulate_program
-from taccl.schedule import SavedSchedule, Schedule
+from taccl.model.schedule import SavedSchedule, Schedule
 
 
 def events_of(timeline: Timeline) -> dict[str, list[dict]]:

@@ -13,10 +13,10 @@ from taccl.backend.lower import lower
 from taccl.backend.program import Op, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.verify import verify_program
-from taccl.collectives import make_collective
 from taccl.errors import TacclError, TopologyError, VerificationError
-from taccl.network import LogicalTopology
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 #: Chunks of 1 MB, alpha 1 us, beta 1 us/MB.
 PAIR = network(2, [(0, 1), (1, 0)])

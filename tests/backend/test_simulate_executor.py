@@ -12,9 +12,9 @@ from programs import block, program, ring_allreduce, step
 
 from taccl.backend.simulate.executor import Prepared, predict_us
 from taccl.errors import TacclError, TopologyError, VerificationError
-from taccl.executor import SHAPES, Executor, ProtocolCosts
-from taccl.network import LogicalTopology
-from taccl.units import MB, beta_from_bandwidth
+from taccl.model.executor import SHAPES, Executor, ProtocolCosts
+from taccl.model.network import LogicalTopology
+from taccl.model.units import MB, beta_from_bandwidth
 
 #: Sizes of calls, and what an implementation of the model predicts for the programs of the measured node.
 SIZES = (2**14, 2**20, 2**24, 2**26)

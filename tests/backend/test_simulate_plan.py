@@ -15,8 +15,8 @@ from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, ExecutionPl
 from taccl.backend.simulate_plan import moves_only_packets, simulate_plan
 from taccl.backend.simulate_plan.work import Packets
 from taccl.errors import TopologyError, VerificationError
-from taccl.executor import SHAPES, Executor, ProtocolCosts
-from taccl.network import LogicalTopology
+from taccl.model.executor import SHAPES, Executor, ProtocolCosts
+from taccl.model.network import LogicalTopology
 from tests.backend.plans import DATA
 
 ALPHA, BETA = 1.0, 10.0

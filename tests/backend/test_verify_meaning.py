@@ -18,9 +18,9 @@ from taccl.backend.program import Buffer, Op
 from taccl.backend.verify import verify_program
 from taccl.backend.verify.expected import expect_collective, expect_standard
 from taccl.backend.verify.report import Collector
-from taccl.collective import Collective, Placement
-from taccl.collectives import make_collective
 from taccl.errors import VerificationError
+from taccl.model.collective import Collective, Placement
+from taccl.model.collectives import make_collective
 
 
 def rules(made, targets="msccl", **options):

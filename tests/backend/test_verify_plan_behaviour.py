@@ -25,7 +25,7 @@ from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan
-from taccl.collective import Collective, Placement
+from taccl.model.collective import Collective, Placement
 
 
 def told(report: Report, severity: str = "error") -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taccl.backend.program import Op, Program
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 _TOLERANCE_US = 1e-4
 

@@ -8,7 +8,7 @@ from click.testing import Result
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 Taccl = Callable[..., Result]
 
@@ -48,7 +48,7 @@ def no_solver_runs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
         raise AssertionError("an engine was asked")
         yield
 
-    monkeypatch.setattr("taccl.search.solve", solve)
+    monkeypatch.setattr("taccl.synthesis.search.solve", solve)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,9 @@ def test_an_unknown_or_missing_solver_is_refused(
 def test_where_no_engine_finds_a_schedule_in_time_the_limit_is_told_and_the_exit_code_is_3(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taccl.search.solve", lambda *asked: iter([Update("bound", None, 12.5, "a cut")]))
+    monkeypatch.setattr(
+        "taccl.synthesis.search.solve", lambda *asked: iter([Update("bound", None, 12.5, "a cut")])
+    )
     done = taccl("synthesize", "--topology", "ring:3", "--size", "3MB", "--time-limit", "1", "-o", "x.xml")
     fails(done, 3, "had 1 s", "12.50 us", "--time-limit")
     assert not Path("x.xml").exists()
@@ -203,7 +205,7 @@ def test_a_bug_shows_no_traceback_but_how_to_report_it(taccl: Taccl, monkeypatch
         raise IndexError("of our own making")
         yield
 
-    monkeypatch.setattr("taccl.search.solve", solve)
+    monkeypatch.setattr("taccl.synthesis.search.solve", solve)
     done = taccl("synthesize", "--topology", "ring:3", "--size", "3MB")
     assert done.exit_code == 1
     assert "internal error (IndexError: of our own making)" in done.stderr

@@ -7,7 +7,7 @@ from click.testing import Result
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 Taccl = Callable[..., Result]
 NODES = ("--sketch", "ndv2-sk-1", "--size", "16MB")
@@ -19,7 +19,7 @@ def no_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("an engine was asked")
         yield
 
-    monkeypatch.setattr("taccl.search.solve", solve)
+    monkeypatch.setattr("taccl.synthesis.search.solve", solve)
 
 
 def test_each_bound_stands_with_its_bandwidths_and_witness_and_the_largest_is_marked(taccl: Taccl) -> None:

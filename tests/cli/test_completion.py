@@ -12,8 +12,8 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 from click.testing import CliRunner
 
 from taccl.cli.main import main
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.engines import registry
+from taccl.model.collectives import COLLECTIVES
 from taccl.sketch import published_sketches
 from taccl.topologies import catalogue
 

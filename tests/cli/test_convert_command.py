@@ -157,7 +157,7 @@ def test_a_schedule_becomes_a_plan_for_the_calls_that_are_asked_for(taccl: Taccl
 def test_calls_in_place_are_refused_before_any_search_where_no_file_is_for_them_alone(
     words: tuple[str, ...], said: str, taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taccl.search.solve", None)
+    monkeypatch.setattr("taccl.synthesis.search.solve", None)
     done = taccl("synthesize", "--topology", "ring:2", "--size", "2MB", "--in-place", *words, "-o", "a.file")
     assert (done.exit_code, said in done.stderr) == (2, True)
     assert not Path("a.file").exists()

@@ -17,11 +17,11 @@ from jsonschema import Draft202012Validator
 import taccl as package
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
+from taccl.calibration.probe.patterns import PATTERNS
 from taccl.cli.main import main
-from taccl.engine_costs import LINKS_ONLY
 from taccl.errors import TacclError
-from taccl.probe.patterns import PATTERNS
-from taccl.schemas import SCHEMA_NAMES, file_name, json_schema
+from taccl.model.engine_costs import LINKS_ONLY
+from taccl.support.schemas import SCHEMA_NAMES, file_name, json_schema
 
 Taccl = Callable[..., Result]
 
@@ -295,7 +295,7 @@ def test_schemas_lie_in_the_package_and_no_others() -> None:
     folder = Path(package.__file__).parent / "schemas"
     assert {path.name for path in folder.glob("*.json")} == {file_name(name) for name in SCHEMA_NAMES}
     configured = (Path(package.__file__).parents[1] / "setup.cfg").read_text()
-    assert "taccl.schemas = *.json" in configured
+    assert "taccl.support.schemas = *.json" in configured
 
 
 def test_a_schema_that_is_asked_for_is_the_callers_to_change() -> None:

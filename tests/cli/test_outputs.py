@@ -12,7 +12,7 @@ from click.testing import Result
 
 from taccl.backend.verify import verify_text
 from taccl.cli import signals
-from taccl.schedule import schedule_from_json
+from taccl.model.schedule import schedule_from_json
 
 Taccl = Callable[..., Result]
 

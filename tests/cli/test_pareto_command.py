@@ -6,8 +6,8 @@ import pytest
 from click.testing import Result
 
 from taccl import load_topology, pareto, read_schedule
+from taccl.analysis.pareto import FrontierPoint
 from taccl.errors import TacclError
-from taccl.frontier import FrontierPoint
 
 Taccl = Callable[..., Result]
 
@@ -87,7 +87,7 @@ def test_an_interrupt_before_any_point_is_one(monkeypatch: pytest.MonkeyPatch) -
     def walk(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("taccl.frontier.walk", walk)
+    monkeypatch.setattr("taccl.analysis.pareto.walk", walk)
     with pytest.raises(KeyboardInterrupt):
         pareto(topology="ring:3")
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from taccl.cli.progress import LiveTable, progress_reports
-from taccl.search import Progress
+from taccl.synthesis.search import Progress
 
 
 def progress(time_us: float | None, bound_us: float, *, improved: bool) -> Progress:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from taccl.collectives import make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import schedule_to_json
-from taccl.schedule.columns import Send, schedule_from_sends
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import schedule_to_json
+from taccl.model.schedule.columns import Send, schedule_from_sends
 
 Taccl = Callable[..., Result]
 

@@ -86,7 +86,7 @@ def test_sigterm_before_anything_is_found_exits_130_and_keeps_the_file_that_was_
         "a.json",
         "-q",
     )
-    assert said(process, "taccl.frontier")  # the command is running, and far from its end
+    assert said(process, "taccl.analysis.pareto")  # the command is running, and far from its end
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=30)
     assert (process.returncode, output) == (130, "")

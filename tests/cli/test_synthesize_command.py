@@ -13,8 +13,8 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import ProgramLimitError
-from taccl.problem import Problem
-from taccl.schedule import read_schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import read_schedule
 
 Taccl = Callable[..., Result]
 
@@ -59,7 +59,7 @@ def test_verbose_shows_news_that_are_no_improvement_too(
         yield first_schedule(problem, options)
         yield Update("bound", None, 1.0, "latency")
 
-    monkeypatch.setattr("taccl.search.solve", schedule_then_bound)
+    monkeypatch.setattr("taccl.synthesis.search.solve", schedule_then_bound)
     plain, verbose = taccl("synthesize", *RING), taccl("synthesize", *RING, "-v")
     assert len(plain.stderr.splitlines()) == 1
     assert len(verbose.stderr.splitlines()) == 2
@@ -212,7 +212,7 @@ def test_the_plan_is_a_table_of_what_runs_for_how_long_and_why_the_rest_does_not
     def searched(*asked: object) -> NoReturn:
         raise AssertionError("nothing is to be searched")
 
-    monkeypatch.setattr("taccl.search.solve", searched)
+    monkeypatch.setattr("taccl.synthesis.search.solve", searched)
     done = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--explain-plan")
     assert done.exit_code == 0, done.stderr
     rows = {line.split()[1]: line for line in done.stdout.splitlines() if line.startswith("whole")}
@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_the_best_schedule_so_far(taccl: Taccl, monkeypatch: pytest
         yield first_schedule(problem, options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("taccl.search.solve", stopped)
+    monkeypatch.setattr("taccl.synthesis.search.solve", stopped)
     # Work is counted, and no time: a search whose time is up before the first schedule ends as "late".
     words = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--effort", "1000")
     done = taccl("synthesize", *words, "-o", "ag.xml", "--json")
@@ -257,7 +257,7 @@ def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("taccl.search.solve", stopped)
+    monkeypatch.setattr("taccl.synthesis.search.solve", stopped)
     Path("ag.xml").write_text("old")
     done = taccl("synthesize", *RING, "-o", "ag.xml")
     assert done.exit_code == 130

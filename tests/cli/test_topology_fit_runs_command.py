@@ -9,7 +9,7 @@ from click.testing import Result
 
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
-from taccl.probe.patterns import PATTERNS
+from taccl.calibration.probe.patterns import PATTERNS
 
 Taccl = Callable[..., Result]
 PAIR = "name: pair\ngpus: 2\nlinks:\n  - {pairs: [0-1], alpha_us: 0.5, bandwidth_gbps: 25}\n"

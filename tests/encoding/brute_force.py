@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from brute_force_program import Program, Step
 from brute_force_tables import NEVER, TICK_US, Tables, ticks
 
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: A gain smaller than this is none.
 _LEAST_GAIN = round(2e-6 / TICK_US)

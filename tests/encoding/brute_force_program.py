@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from brute_force_program import contributors, may_sum, port_betas
 
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: Times are whole numbers of this many microseconds, so that equal ones are equal.
 TICK_US = 2.0**-36

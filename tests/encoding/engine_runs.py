@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 
 def checked(updates: Iterable[Update]) -> list[Schedule]:

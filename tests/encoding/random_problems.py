@@ -7,10 +7,10 @@ import random
 import numpy as np
 from small_problems import custom, machine
 
-from taccl.collective import Collective
-from taccl.collectives import make_collective
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
 
 #: Costs that meet in ties, measured ones with many decimals, and links that take no time at all.
 _ALPHAS = (0.0, 1.0, 2.0, 0.7318529411764706)

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import random_schedule
 
-from taccl.collective import Collective, Placement
-from taccl.collectives import COLLECTIVES, make_collective
-from taccl.network import LogicalTopology, Occupancy
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective, Placement
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology, Occupancy
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 #: A directed link: (source, destination, alpha in us, beta in us per MB).
 Link = tuple[int, int, float, float]

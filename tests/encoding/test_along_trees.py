@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl import make_problem
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.sequence import in_sequence
@@ -19,8 +18,9 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.greedy import along_trees, serves_along_trees
 from taccl.encoding.engines.greedy.along_trees import at_once
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 from tests.encoding.random_problems import random_problem
 from tests.encoding.small_problems import custom_problems
 

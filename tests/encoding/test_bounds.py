@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from small_problems import custom, full, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.api import make_problem
-from taccl.collectives import COLLECTIVES
 from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof, quick_bound
 from taccl.encoding.bounds.capacity import least_time
@@ -25,8 +24,9 @@ from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000

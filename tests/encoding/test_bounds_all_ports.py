@@ -15,8 +15,8 @@ from taccl.encoding.bounds.all_ports import ALL_PORTS
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
 
 
 def nodes_of(

@@ -16,8 +16,8 @@ from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import Cut, simple_cuts
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000

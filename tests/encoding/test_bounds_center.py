@@ -16,8 +16,8 @@ from taccl.encoding.bounds.views import views
 from taccl.encoding.bounds.volume import VOLUME
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 #: More work than any proof here takes.
 _PLENTY = 1_000_000

@@ -14,7 +14,7 @@ from taccl.encoding.bounds.latency import latency_bound
 from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, numbered
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 UNIFORM = ["allgather", "reducescatter", "allreduce", "broadcast"]
 

@@ -14,8 +14,8 @@ from taccl.encoding.bounds.one_group import ONE_GROUP
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 
 def two_pairs(alpha_across: float, inside: tuple[float, float] = (1.0, 1.0)) -> LogicalTopology:

@@ -21,8 +21,8 @@ from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered, m
 from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology, Occupancy
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.network import LogicalTopology, Occupancy
+from taccl.model.problem import Problem, RoutingLimits
 
 FILLS = (max_informed, max_gathered)
 #: What rounding down to ticks may take from a bound, as a part of it.

@@ -11,7 +11,6 @@ from bounds_table import PAGE, table, table_of, with_table
 from small_problems import full, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.api import make_problem
-from taccl.collectives import COLLECTIVES, alltoall
 from taccl.encoding.bounds import (
     BOUNDS,
     Bound,
@@ -26,7 +25,8 @@ from taccl.encoding.bounds import (
 from taccl.encoding.bounds.arrival import arrival_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.collectives import COLLECTIVES, alltoall
+from taccl.model.problem import Problem
 
 #: More work than the proofs of these problems take.
 _PLENTY = 1_000_000

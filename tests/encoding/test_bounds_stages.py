@@ -29,8 +29,8 @@ from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 
 def _plenty() -> Budget:

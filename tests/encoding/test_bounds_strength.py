@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from random_problems import random_problem
 from small_problems import custom, full, machine, problem, ring
 
-from taccl.collectives import make_collective
 from taccl.encoding.bounds import BOUNDS, Proof, proofs
 from taccl.encoding.bounds.partitions import Counts, Partition
 from taccl.encoding.bounds.spanning import kinds
@@ -23,8 +22,9 @@ from taccl.encoding.bounds.tree_prices import best_prices
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
 
 #: More work than any proof here takes.
 _PLENTY = 1_000_000

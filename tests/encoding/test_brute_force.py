@@ -22,7 +22,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 _EVERYONE = (0, 1, 2, 3)
 

@@ -24,9 +24,9 @@ from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, P
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:

@@ -11,8 +11,8 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.combining.hubs import alike, by_hubs
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.schedule import Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.schedule import Schedule
 
 
 def one_nic_a_node(nodes: int, size: int = 3, slow: float = 1.0) -> LogicalTopology:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from registered import exchange, greedy, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
 
-from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
@@ -27,10 +26,11 @@ from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import derive
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import derive
 
 
 def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:

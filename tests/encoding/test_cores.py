@@ -13,8 +13,8 @@ from taccl.encoding.conflicts.broken_symmetry import rules_breaking
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.conflicts.reach import no_way
 from taccl.encoding.core.budget import Budget
-from taccl.network import LogicalTopology
-from taccl.problem import Rule, Statement
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Rule, Statement
 
 ENOUGH = Budget(1e9)  # seconds
 

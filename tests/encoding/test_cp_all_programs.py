@@ -37,10 +37,10 @@ from taccl.encoding.engines.cp.sums_parts import splits, subsets
 from taccl.encoding.engines.cp.sums_read import add_hint
 from taccl.encoding.engines.cp.sums_smaller import bundles
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule, Send, schedule_from_sends
-from taccl.schedule.partial_sums import disjoint_union, set_of
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.schedule.partial_sums import disjoint_union, set_of
 
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000

@@ -39,8 +39,8 @@ from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.

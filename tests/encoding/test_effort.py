@@ -13,7 +13,7 @@ from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import SolverError
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 
 def answers(small: Problem, effort: int, seed: int = 0) -> list[tuple[str, float | None, float]]:

@@ -24,8 +24,8 @@ from taccl.encoding.engines.cp.candidates import near_candidates
 from taccl.encoding.engines.cp.model import build
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 ENGINES = {"greedy": greedy, "combining": combining, "milp": milp, "cp": cp, "smt": smt}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)

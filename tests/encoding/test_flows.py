@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from registered import flows, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl import units
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import even_flow_bound, flow_bound
 from taccl.encoding.core.budget import Budget
@@ -20,9 +19,10 @@ from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 MACHINES = {
     "ring": ring(4, both=True),

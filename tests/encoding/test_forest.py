@@ -23,8 +23,8 @@ from taccl.encoding.engines.forest.engine import _Search
 from taccl.encoding.engines.forest.pipeline import Pipeline, again
 from taccl.encoding.engines.forest.promise import Promise, _mean_depth, promise_of
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 SPREADING = ["allgather", "reducescatter", "allreduce", "broadcast", "reduce"]
 

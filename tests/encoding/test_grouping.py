@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from small_problems import machine, random_schedules
 
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.timing import decisions_of, in_order
-from taccl.network import Occupancy
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.network import Occupancy
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from small_problems import ring
 
 from taccl import make_problem
-from taccl.collectives import make_collective
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -24,9 +23,10 @@ from taccl.encoding.engines.hierarchical.rails import rails_of
 from taccl.encoding.engines.hierarchical.rounds import Costs, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import sends_of
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 COMPOSED = ["allgather", "reducescatter", "allreduce"]
 

@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl import synthesize
-from taccl.automorphism import Broken
-from taccl.collective import IntArray
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import Decision, in_order
@@ -25,7 +23,9 @@ from taccl.encoding.symmetry.action import Action
 from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.quotient import quotient
 from taccl.encoding.symmetry.search import assumed_group
-from taccl.problem import Problem
+from taccl.model.automorphism import Broken
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
 
 #: What an instance derives from its problem, each a function of some module.
 DERIVED = (

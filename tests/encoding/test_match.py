@@ -22,9 +22,9 @@ from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 def routing_of(given: Problem) -> RoutingInstance:

@@ -22,8 +22,8 @@ from taccl.encoding.engines.paths import paths, paths_at_once, serves
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio import first
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 def schedules(asked: Problem, effort: int = 300, seed: int = 0) -> list[Schedule]:

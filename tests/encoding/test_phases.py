@@ -35,9 +35,9 @@ from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.quotient import quotient
 from taccl.errors import TacclError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 
 def phases(stated: Problem) -> Phases[Problem]:

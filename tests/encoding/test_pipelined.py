@@ -9,7 +9,7 @@ from small_problems import problem, ring
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, note_of_compiling
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.problem import Problem, RoutingLimits
 
 
 def test_without_rules_all_chunks_are_of_one_kind() -> None:

@@ -15,7 +15,6 @@ import pytest
 from small_problems import custom, machine, problem
 
 from taccl.api import make_problem
-from taccl.automorphism import broken_by
 from taccl.backend.lower import lower
 from taccl.backend.simulate import simulate_program
 from taccl.encoding.bounds import all_bounds, lower_bound
@@ -27,9 +26,10 @@ from taccl.encoding.portfolio.solve import solve
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.quotient import quotient
 from taccl.errors import SolverError
-from taccl.network import LogicalTopology, Occupancy
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.automorphism import broken_by
+from taccl.model.network import LogicalTopology, Occupancy
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 from taccl.topologies import build_topology, load_topology, parse_topology
 
 MACHINES = Path(__file__).parents[1] / "data" / "machines"

@@ -30,8 +30,8 @@ from taccl.encoding.portfolio.shares import fixed
 from taccl.encoding.portfolio.solve import solve
 from taccl.encoding.portfolio.stages import Stage
 from taccl.errors import SolverError, TopologyError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 def heard(problem: Problem, options: SearchOptions) -> tuple[list[Schedule], float]:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from registered import greedy, reducing
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.encoding.symmetry.search import assumed_group
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
-from taccl.tolerance import SAME_COST
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
+from taccl.model.tolerance import SAME_COST
 
 
 def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:

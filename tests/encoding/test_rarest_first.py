@@ -16,8 +16,8 @@ from taccl.encoding.engines.greedy import is_quick
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.first import first_engines
-from taccl.network import LogicalTopology
-from taccl.problem import RoutingLimits
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import RoutingLimits
 
 
 @pytest.mark.parametrize(

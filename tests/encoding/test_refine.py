@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import full, problem, random_schedules, ring
 
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
@@ -21,8 +20,9 @@ from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import ScheduleError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 def cut(coarse: Problem, pieces: int, max_group: int = 71) -> Problem:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
-from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us, shortest_path
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.milp.routing import RoutingOptions, build, routed
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 def known(problem: Problem) -> Schedule:

@@ -12,8 +12,8 @@ from test_quotient import grid
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.routes import Carried, Grouping, groupings, in_groups
 from taccl.encoding.engines.trees.layers import shallow_trees
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 
 def everywhere(small: Problem) -> np.ndarray:

@@ -8,7 +8,7 @@ from small_problems import full, ndv2_node, problem, ring, two_nodes
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.shares import Case, fixed, percent, usually
 from taccl.encoding.portfolio.stages import EACH_PHASE, WHOLE, Stage
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 SMALL = Instance(problem(ring(3), "allgather"))
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from small_problems import featured_problems, machine, problem, ring
 
 from taccl.backend.lower import lower
-from taccl.collectives import make_collective
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -18,12 +17,13 @@ from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.shortest import serves, shortest
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError
-from taccl.network import LogicalTopology
-from taccl.problem import FEATURES, Problem, RoutingLimits
-from taccl.schedule import Schedule, schedule_from_json, schedule_to_json
-from taccl.schedule.derivation import sets_of_rows
-from taccl.schedule.partial_sums import contributors
-from taccl.search import search
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import FEATURES, Problem, RoutingLimits
+from taccl.model.schedule import Schedule, schedule_from_json, schedule_to_json
+from taccl.model.schedule.derivation import sets_of_rows
+from taccl.model.schedule.partial_sums import contributors
+from taccl.synthesis.search import search
 
 
 def found(problem: Problem) -> Schedule | None:

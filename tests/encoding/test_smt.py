@@ -20,8 +20,8 @@ from taccl.encoding.frontier.model import Model
 from taccl.encoding.frontier.points import copies_of
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError, TopologyError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
 
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:

@@ -13,7 +13,6 @@ from registered import greedy
 from registered import orders as smt
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.ask import ask
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
@@ -23,8 +22,9 @@ from taccl.encoding.engines.orders.orders import OpenOrder, Windows, difference_
 from taccl.encoding.engines.orders.prove import order_within
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SolverError
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Fisher and Thompson 1963, 6 jobs on 6 machines: (machine, duration) of each step. The optimum is 55.
 _FT06 = (

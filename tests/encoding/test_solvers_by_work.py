@@ -11,7 +11,7 @@ from small_problems import ndv2_node, problem, ring, two_nodes
 
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 Said = list[tuple[str, float | None, float, str]]
 

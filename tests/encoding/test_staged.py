@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import Link, custom, machine
 
-from taccl.collectives import make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.in_node import decide, least_us
 from taccl.encoding.core.node_parts import Around, Inside, Item, Leaving, Placed, backwards
@@ -24,9 +23,10 @@ from taccl.encoding.engines.staged.crossing import crossing_of, plans
 from taccl.encoding.engines.staged.fill import filled
 from taccl.encoding.engines.staged.nodes import equal_nodes
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: Three ranks in a line, each way: places 0 - 1 - 2.
 LINE = tuple(Inside(a, b, 1.0, 1.0, (k,)) for k, (a, b) in enumerate(((0, 1), (1, 0), (1, 2), (2, 1))))

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, networks, problem, ring, two_nodes
 
-from taccl.automorphism import Broken, broken_by, network_map
-from taccl.collective import IntArray
-from taccl.collectives import make_collective
 from taccl.encoding.symmetry.check import action_of, is_automorphism
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.tolerance import SAME_COST
+from taccl.model.automorphism import Broken, broken_by, network_map
+from taccl.model.collective import IntArray
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.tolerance import SAME_COST
 
 
 def is_plainly_one(topology: LogicalTopology, limits: RoutingLimits, ranks: list[int]) -> bool:

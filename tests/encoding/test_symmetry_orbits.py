@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
-from taccl.collectives import make_collective
 from taccl.encoding.symmetry.action import Action, compositions
 from taccl.encoding.symmetry.check import action_of, is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SketchError
-from taccl.problem import Problem
+from taccl.model.collectives import make_collective
+from taccl.model.problem import Problem
 
 
 def test_without_symmetries_the_group_is_the_identity() -> None:

@@ -24,7 +24,6 @@ from small_problems import (
 )
 from textbook_machines import all_built, railed_nodes, switch, torus
 
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
@@ -39,9 +38,10 @@ from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.transfer import decisions, timed, together
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 ALGORITHMS = (RING, RING_BOTH_WAYS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)

@@ -22,7 +22,7 @@ from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, thr
 from taccl.encoding.engines.textbook.layouts import sides
 from taccl.encoding.engines.textbook.trees import double
 from taccl.encoding.portfolio.solve import solve
-from taccl.network import LogicalTopology
+from taccl.model.network import LogicalTopology
 
 
 @pytest.mark.parametrize("n", range(1, 34))

@@ -16,7 +16,7 @@ from taccl.encoding.engines.textbook.plans import algorithms
 from taccl.encoding.engines.textbook.transfer import decisions, estimate_us
 from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
+from taccl.model.network import LogicalTopology
 
 MACHINES = {"switch": switch(4), "ring": ring(5), "torus": torus(2, 3), "nodes": two_nodes()}
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import machine, problem, random_schedules, ring
 
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.timing import (
     Decision,
     Ports,
@@ -22,9 +21,10 @@ from taccl.encoding.core.timing import (
     tails_us,
     topological,
 )
-from taccl.network import LogicalTopology, Occupancy
-from taccl.problem import RoutingLimits
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.network import LogicalTopology, Occupancy
+from taccl.model.problem import RoutingLimits
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 
 def line(occupancy: Occupancy = "serial") -> LogicalTopology:

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from registered import reducing, serves, trees
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl import units
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.busiest_first import busiest_first
@@ -20,9 +19,10 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.packing import Tree, packed
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 def torus(side: int, beta: float = 20.0) -> LogicalTopology:

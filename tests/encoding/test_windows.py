@@ -12,7 +12,6 @@ from registered import greedy, serves, textbook, windows
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 from solving import solved
 
-from taccl.collectives import COLLECTIVES
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
@@ -24,8 +23,9 @@ from taccl.encoding.engines.windows.model import build
 from taccl.encoding.engines.windows.solutions import decisions
 from taccl.encoding.engines.windows.window import Window
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 
 def times_of(schedule: Schedule) -> tuple[list[float], list[float]]:

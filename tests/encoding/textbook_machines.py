@@ -9,8 +9,8 @@ from small_problems import (
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 
 
 def switch(ranks: int, alpha_us: float = 1.0, beta: float = 1.0) -> LogicalTopology:

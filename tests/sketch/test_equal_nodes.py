@@ -15,7 +15,7 @@ from taccl.topologies import load_topology
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (network, equal_nodes):
         monkeypatch.setattr(module, "MAX_LINKS", 1200)
-    monkeypatch.setattr("taccl.buildable.MAX_LINKS", 1200)
+    monkeypatch.setattr("taccl.support.size_limits.MAX_LINKS", 1200)
 
 
 @pytest.mark.usefixtures("few")

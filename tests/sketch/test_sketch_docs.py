@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from taccl.collectives import COLLECTIVES, make_collective
+from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.sketch import apply_sketch, parse_sketch, published_sketches
 from taccl.topologies import build_topology
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.collective import Collective, Placement
-from taccl.collectives import COLLECTIVES, make_collective
 from taccl.errors import InfeasibleError
-from taccl.problem import Problem
+from taccl.model.collective import Collective, Placement
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.problem import Problem
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import Device, Link, PhysicalTopology, build_topology
 

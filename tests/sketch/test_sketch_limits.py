@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from taccl.collectives import make_collective
 from taccl.errors import SketchError
-from taccl.problem import Problem
+from taccl.model.collectives import make_collective
+from taccl.model.problem import Problem
 from taccl.sketch import apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import build_topology
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from taccl.collectives import make_collective
 from taccl.errors import CollectiveError, SketchError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 from taccl.sketch import Internode, Relay, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import PhysicalTopology, build_topology, parse_topology
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from taccl.collectives import chunk_bytes, make_collective
 from taccl.errors import FileError, SketchError
+from taccl.model.collectives import chunk_bytes, make_collective
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, published_sketches
 from taccl.topologies import build_topology
 

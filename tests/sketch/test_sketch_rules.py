@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sketches_drawn import sketches, small_machine
 
-from taccl.collectives import make_collective
 from taccl.errors import InfeasibleError, SketchError
-from taccl.network import LogicalTopology
-from taccl.problem import RoutingLimits, Statement
+from taccl.model.collectives import make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import RoutingLimits, Statement
 from taccl.sketch import Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart

@@ -1,6 +1,6 @@
 import pytest
 
-from taccl.collectives import COLLECTIVES, make_collective
+from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.sketch import apply_sketch, parse_sketch, starting_sketch
 from taccl.topologies import Device, Link, PhysicalTopology, build_topology, catalogue
 

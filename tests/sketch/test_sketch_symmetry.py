@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taccl.collective import Collective
-from taccl.collectives import make_collective
 from taccl.errors import SketchError
+from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
 from taccl.sketch import Applied, Rotation, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
 from taccl.topologies import Device, Link, PhysicalTopology, build_topology
 

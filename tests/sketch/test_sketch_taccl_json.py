@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from taccl.collectives import make_collective
 from taccl.errors import SketchError
-from taccl.problem import Problem
+from taccl.model.collectives import make_collective
+from taccl.model.problem import Problem
 from taccl.sketch import Rotation, apply_sketch, load_sketch, parse_sketch
 from taccl.topologies import build_topology
 

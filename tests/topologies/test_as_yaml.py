@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.errors import TopologyError
-from taccl.executor import SHAPES, Executor, ProtocolCosts
+from taccl.model.executor import SHAPES, Executor, ProtocolCosts
 from taccl.topologies import Device, Link, PhysicalTopology, load_topology, parse_topology
 from taccl.topologies.as_yaml import topology_text
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.errors import TopologyError
-from taccl.executor import PROTOCOL_NAMES, SHAPES, Executor, ProtocolCosts, Shape
+from taccl.model.executor import PROTOCOL_NAMES, SHAPES, Executor, ProtocolCosts, Shape
 from taccl.topologies import load_topology, parse_topology
 from taccl.topologies.executor_section import executor_lines
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.errors import TacclError, TopologyError
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies import generators
 from taccl.topologies.explore import hop_distances
-from taccl.units import beta_from_bandwidth
 
 
 def ends(topology):

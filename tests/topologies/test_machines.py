@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from taccl.errors import TopologyError
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies import dgx2, dgx2_teccl, ndv2, ndv2_teccl
-from taccl.units import beta_from_bandwidth
 
 
 def costs(topology, pairs):

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from taccl.errors import FileError, TopologyError
+from taccl.model.units import KB, MB
 from taccl.topologies import build_topology, load_profile, load_topology, with_profile
-from taccl.units import KB, MB
 
 TOPO = Path(__file__).parents[1] / "data" / "taccl" / "topo"
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from taccl import bounds, make_problem, synthesize
 from taccl.errors import TacclError
+from taccl.model.units import MB, bandwidth_gbps
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import layout_of
 from taccl.topologies import bisection, build_topology
 from taccl.topologies.machines.dragonfly import dragonfly
 from taccl.topologies.machines.fat_tree import fat_tree
-from taccl.units import MB, bandwidth_gbps
 
 SIZES = st.integers(1, 3)
 

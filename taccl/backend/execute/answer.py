@@ -1,7 +1,7 @@
 """The inputs of a call, NumPy's own answer to it, and the comparison with what was computed.
 
 Answers are made from whole buffers with NumPy and not from chunks, so that they owe nothing to how a
-program, or `taccl.collectives`, cuts them. Only a collective given as data is read chunk by chunk.
+program, or `taccl.model.collectives`, cuts them. Only a collective given as data is read chunk by chunk.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import blocks_of
 from taccl.backend.execute.memory import Memory, any_integers
 from taccl.backend.program import Buffer
-from taccl.collective import Collective
 from taccl.errors import CollectiveError
+from taccl.model.collective import Collective
 
 Array = NDArray[Any]
 

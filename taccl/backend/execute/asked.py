@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taccl.backend.execute.deadline import Deadline
-from taccl.collective import Collective
+from taccl.model.collective import Collective
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl import units
-from taccl.arguments import is_whole, shown, whole_number
 from taccl.backend.program import Program, Protocol
-from taccl.collective import Collective, IntArray
-from taccl.collectives import rounding_notes
 from taccl.errors import CollectiveError, TacclError
+from taccl.model import units
+from taccl.model.collective import Collective, IntArray
+from taccl.model.collectives import rounding_notes
+from taccl.support.arguments import is_whole, shown, whole_number
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64")
 OPS = ("sum", "prod", "max", "min")

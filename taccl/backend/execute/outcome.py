@@ -14,8 +14,8 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.execute.plan import Plan
 from taccl.errors import VerificationError
-from taccl.notebook import html_table
-from taccl.schemas import stamped
+from taccl.support.notebook import html_table
+from taccl.support.schemas import stamped
 
 Verdict = Literal["right", "wrong", "hangs", "not checked"]
 

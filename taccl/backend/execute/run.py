@@ -28,8 +28,8 @@ from taccl.backend.execute.processes import run_processes
 from taccl.backend.execute.threads import Blocking, run_threads
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.program import Program
-from taccl.collective import Collective
 from taccl.errors import TacclError
+from taccl.model.collective import Collective
 
 RANKS_AS = ("threads", "processes", "turns")
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl import units
-from taccl.arguments import is_whole, shown, whole_number
 from taccl.backend.execute.call import Call, plain_name
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer
-from taccl.collective import Collective
-from taccl.collectives import rounding_notes
 from taccl.errors import CollectiveError, TacclError
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.collectives import rounding_notes
+from taccl.support.arguments import is_whole, shown, whole_number
 
 #: Types that MSCCL++ sums and NumPy knows.
 DTYPES = ("float32", "float16", "int32")

@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from taccl.arguments import word
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.outcome import Verdict as Word
@@ -29,8 +28,9 @@ from taccl.backend.execute_plan.ports import Port
 from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.verify.report import Collector
 from taccl.backend.verify_plan.verifier import check_structure
-from taccl.collective import Collective
 from taccl.errors import TacclError, VerificationError
+from taccl.model.collective import Collective
+from taccl.support.arguments import word
 
 RanksAs = Literal["threads", "processes", "turns"]
 _SHOWN = 10

@@ -15,8 +15,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from taccl.backend.program import Buffer, Op
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 _Value = TypeVar("_Value")
 _Numbers = TypeVar("_Numbers", int, IntArray)

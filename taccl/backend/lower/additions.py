@@ -21,7 +21,7 @@ import numpy as np
 from taccl.backend.lower.flow import Flow, Send
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events, Kind
-from taccl.schedule import TOLERANCE_US
+from taccl.model.schedule import TOLERANCE_US
 
 
 class Adding(Enum):

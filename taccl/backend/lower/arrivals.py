@@ -20,7 +20,7 @@ from taccl.backend.lower.local_work import LocalWork, SumUnit, sum_units
 from taccl.backend.lower.made_sums import AddingUp, Cell
 from taccl.backend.lower.order import Events, Kind
 from taccl.backend.program import Op
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 #: (source, destination) cells of local copies
 _CellPairs = list[tuple[Place, Place]]

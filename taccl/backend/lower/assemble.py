@@ -30,8 +30,8 @@ from taccl.backend.lower.number import RankSteps, number_steps, scratch_map
 from taccl.backend.lower.order import Events, Kind
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import RankProgram
-from taccl.collective import IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

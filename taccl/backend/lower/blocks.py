@@ -27,9 +27,9 @@ from taccl.backend.lower.actions import (
 )
 from taccl.backend.lower.hazards import numbered_cells
 from taccl.backend.lower.local_work import LocalWork
-from taccl.collective import IntArray
-from taccl.compiled import Loop
-from taccl.tolerance import TOLERANCE_US
+from taccl.model.collective import IntArray
+from taccl.model.tolerance import TOLERANCE_US
+from taccl.support.jit import Loop
 
 
 @dataclass(slots=True)

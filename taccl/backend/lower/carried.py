@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taccl.problem import Feature
+from taccl.model.problem import Feature
 
 #: What follows an output is nothing that a file does, so it may be there.
 FEATURES: frozenset[Feature] = frozenset({"reductions", "tails"})

@@ -16,8 +16,8 @@ import numpy as np
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.order import Events
-from taccl.collective import IntArray
 from taccl.errors import ProgramLimitError
+from taccl.model.collective import IntArray
 
 #: (link, instance)
 Connection = tuple[int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError
+from taccl.model.collectives import COLLECTIVES
 
 _COMMON = {name: name for name in ("allgather", "allreduce", "alltoall", "broadcast", "reduce")}
 _EXECUTOR = {**_COMMON, "reducescatter": "reducescatter", "gather": "gather", "scatter": "scatter"}

@@ -17,7 +17,7 @@ import numpy as np
 from taccl.backend.lower.actions import COPY, SCRATCH, SEND, Actions, Pairs
 from taccl.backend.lower.blocks import Block
 from taccl.backend.lower.hazards import copies_onto_itself, hazards, numbered_cells
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 
 def put_copies_behind_sends(

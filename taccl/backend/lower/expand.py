@@ -23,8 +23,8 @@ from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events, Kind
 from taccl.backend.lower.turns import sends_before
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 
 @dataclass(slots=True)

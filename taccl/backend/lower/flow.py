@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, Message, make_sums
-from taccl.collective import BoolArray, Collective, IntArray
-from taccl.network import FloatArray
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import sets_of_rows
-from taccl.schedule.partial_sums import contributors
+from taccl.model.collective import BoolArray, Collective, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import sets_of_rows
+from taccl.model.schedule.partial_sums import contributors
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from taccl.backend.lower.blocks import Block
 from taccl.backend.lower.expand import RankActions
 from taccl.backend.lower.hazards import hazards, numbered_cells
 from taccl.backend.program import Op
-from taccl.collective import IntArray
-from taccl.compiled import Loop
-from taccl.network import FloatArray
-from taccl.tolerance import TOLERANCE_US
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.tolerance import TOLERANCE_US
+from taccl.support.jit import Loop
 
 #: By operation, the fused step of a receive and a send; -1 for what is not fused.
 _FUSED = np.full(len(OP_CODE), -1, dtype=np.int64)

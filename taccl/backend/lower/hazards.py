@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 
 from taccl.backend.lower.actions import COPY, INPUT, OUTPUT, SCRATCH, Actions, buffer_and_offset, by_first
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import Loop
-from taccl.tolerance import TOLERANCE_US
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.tolerance import TOLERANCE_US
+from taccl.support.jit import Loop
 
 #: Where the waits of each action begin (and the last end), and all waits.
 Waits: TypeAlias = tuple[IntArray, IntArray]

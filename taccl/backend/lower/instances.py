@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray, Placement
-from taccl.collectives import COLLECTIVES, make_collective
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.schedule import Schedule
 
 #: A chunk lies at its number, in and out, at all ranks that have it.
 _ONE_VECTOR = ("allreduce", "broadcast", "reduce")

@@ -23,7 +23,7 @@ from taccl.backend.lower.flow import Flow, Send, first, is_first, second
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events
 from taccl.backend.lower.tracks import Tracks
-from taccl.collective import Collective, IntArray
+from taccl.model.collective import Collective, IntArray
 
 _Value = TypeVar("_Value")
 

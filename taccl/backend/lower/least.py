@@ -14,11 +14,11 @@ import numpy as np
 
 from taccl.backend.limits import RuntimeLimits, limits_of
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
-from taccl.collective import Collective, IntArray
-from taccl.collectives import COLLECTIVES
 from taccl.errors import ProgramLimitError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective, IntArray
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: Findings that are told.
 _FINDINGS = 3

@@ -18,7 +18,7 @@ from taccl.backend.lower.actions import INPUT, Place, split
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.made_sums import Cell
-from taccl.executor import MAX_THREAD_BLOCKS, Executor
+from taccl.model.executor import MAX_THREAD_BLOCKS, Executor
 
 #: Sources of a merged sum: the runtimes hold 16, and count the one that ends a run in two ways.
 _MOST_SOURCES = 15

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from taccl.arguments import word
 from taccl.backend.limits import RuntimeLimits, check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Plan, assemble
@@ -21,12 +20,13 @@ from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import THREAD_BLOCKS, Lowered, ThreadBlocks, refuse_features
-from taccl.collective import IntArray
-from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError, ProgramLimitError, TacclError
-from taccl.executor import Executor
-from taccl.schedule import Schedule
-from taccl.units import MB
+from taccl.model.collective import IntArray
+from taccl.model.executor import Executor
+from taccl.model.schedule import Schedule
+from taccl.model.units import MB
+from taccl.support.arguments import word
+from taccl.support.gc_paused import collector_at_rest
 
 
 @collector_at_rest()

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from taccl.backend.program import Op
-from taccl.collective import Collective
 from taccl.errors import ScheduleError
-from taccl.schedule import TOLERANCE_US
-from taccl.schedule.partial_sums import contributors, disjoint_union
+from taccl.model.collective import Collective
+from taccl.model.schedule import TOLERANCE_US
+from taccl.model.schedule.partial_sums import contributors, disjoint_union
 
 #: (rank, chunk)
 Cell = tuple[int, int]

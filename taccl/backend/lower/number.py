@@ -28,7 +28,7 @@ from taccl.backend.lower.blocks import Block
 from taccl.backend.lower.hazards import Waits
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import Buffer, Op, RankProgram, Step, ThreadBlock
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,8 +33,8 @@ from functools import cached_property
 import numpy as np
 
 from taccl.backend.lower.flow import Flow
-from taccl.collective import IntArray
-from taccl.compiled import Loop
+from taccl.model.collective import IntArray
+from taccl.support.jit import Loop
 
 
 class Kind(IntEnum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.collective import Collective
-from taccl.collectives import COLLECTIVES
 from taccl.errors import CollectiveError, UnitError
+from taccl.model.collective import Collective
+from taccl.model.collectives import COLLECTIVES
 
 _FROM_RANK_TO_RANK = ("gather", "scatter")
 

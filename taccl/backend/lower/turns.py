@@ -13,8 +13,8 @@ import numpy as np
 from taccl.backend.lower.actions import Pairs
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.order import Events
-from taccl.compiled import Loop, flat
-from taccl.tolerance import TOLERANCE_US
+from taccl.model.tolerance import TOLERANCE_US
+from taccl.support.jit import Loop, flat
 
 
 def sends_before(flow: Flow, events: Events, takes_turns: bool) -> Pairs:

@@ -12,7 +12,7 @@ from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
 from taccl.backend.target import FEWER_CHUNKS
 from taccl.errors import ProgramLimitError, UnitError
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: Of a thread block; all but the operations of each kind.
 MAX_OPERATIONS = 64

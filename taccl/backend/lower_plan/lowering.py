@@ -13,7 +13,7 @@ from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_o
 from taccl.backend.lower_plan.translate import named, translate
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 #: Steps of a thread block take three operations or so of the 64 that there is room for.
 _STEPS = 20

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.step_rows import BUFFERS, OPS, Column, StepRows, StepTable
-from taccl.collective import IntArray
-from taccl.compiled import Loop, runs_compiled
-from taccl.xml_elements import MAX_ELEMENTS
+from taccl.model.collective import IntArray
+from taccl.support.jit import Loop, runs_compiled
+from taccl.support.xml_elements import MAX_ELEMENTS
 
 #: A file with one of these is left as it is.
 _UNUSUAL = (b"<!", b"<?", b"\r", b"\0")

@@ -19,10 +19,10 @@ from typing import TypeVar
 
 from taccl.backend.msccl_xml.plain_steps import PlainSteps, take_plain_steps
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
-from taccl.collector import collector_at_rest
 from taccl.errors import XmlError
-from taccl.reading import bytes_of
-from taccl.xml_elements import Dialect, Element, parse_elements
+from taccl.support.gc_paused import collector_at_rest
+from taccl.support.reading import bytes_of
+from taccl.support.xml_elements import Dialect, Element, parse_elements
 
 #: `maxBytes` where a file has none: microsoft/msccl's default.
 DEFAULT_MAX_BYTES = 2**27

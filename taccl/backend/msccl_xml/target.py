@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from taccl import units
 from taccl.backend.limits import LIMITS, limits_of
 from taccl.backend.lower import lower
 from taccl.backend.lower.carried import FEATURES, REASONS
@@ -19,9 +18,10 @@ from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify import Report, verify_document
-from taccl.collective import Collective
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program, Document]:

@@ -32,7 +32,7 @@ from taccl.backend.plan import (
 )
 from taccl.backend.program import Buffer
 from taccl.errors import PlanError
-from taccl.reading import bytes_of
+from taccl.support.reading import bytes_of
 
 #: Pipelines inside pipelines are refused by `verify`; deeper than this they are not even read.
 _MOST_NESTED = 4

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from taccl import units
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import UNIT_BYTES, check_problem_fits, message_chunks
@@ -21,12 +20,13 @@ from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan_document
 from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
-from taccl.collective import Collective
-from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError, ProgramLimitError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.gc_paused import collector_at_rest
 
 #: What the first key of a saved schedule says; it is JSON, too.
 _SCHEDULE = b'"taccl-schedule"'

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from taccl.arguments import shown
 from taccl.backend.mscclpp.json_text import Twice
+from taccl.support.arguments import shown
 
 _ChoiceT = TypeVar("_ChoiceT", bound=Enum)
 _T = TypeVar("_T")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from taccl.arguments import shown
 from taccl.backend.plan import ExecutionPlan, Operation, OpName, PlanBlock, Range, RankChannels, RankPlan
 from taccl.errors import PlanError
+from taccl.support.arguments import shown
 
 
 def to_json(plan: ExecutionPlan) -> str:

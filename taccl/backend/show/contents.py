@@ -19,8 +19,8 @@ from taccl.backend.verify.columns import INPUT, RECEIVES, SENDS, Columns
 from taccl.backend.verify.expected import MAX_CELLS, expect_standard, plain_name
 from taccl.backend.verify.memory import Memory, buffer_sizes, check_bounds
 from taccl.backend.verify.report import Collector
-from taccl.collective import IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 #: What a cell holds: (rank that it comes from or -1, offset in that input or -1, contributions).
 #: None is memory that nobody wrote.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import OWN, derive
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import OWN, derive
 
 #: A row and the moment at which it lets others go.
 Release = tuple[int, float]

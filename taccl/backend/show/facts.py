@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from taccl import units
 from taccl.backend.program import Program
-from taccl.network import LogicalTopology
-from taccl.schedule import SavedSchedule
+from taccl.model import units
+from taccl.model.network import LogicalTopology
+from taccl.model.schedule import SavedSchedule
 
 
 def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from taccl import units
 from taccl.backend.plan import (
     NO_LARGEST,
     Channel,
@@ -18,6 +17,7 @@ from taccl.backend.plan import (
 from taccl.backend.show.facts import count
 from taccl.backend.show.text import aligned, check_rank
 from taccl.backend.simulate_plan import PlanSimulation
+from taccl.model import units
 
 _Times = dict[tuple[int, int, int], tuple[float, float]]
 

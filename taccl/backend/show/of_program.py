@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl import units
 from taccl.backend.program import Op, Program
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.critical import InOrder, Release, walk_back
@@ -16,8 +15,9 @@ from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars
 from taccl.backend.simulate import Simulation
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.columns import RECEIVES, SENDS
-from taccl.collective import IntArray
-from taccl.network import FloatArray
+from taccl.model import units
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 _KIND = {Op.SEND: SEND, Op.RECV: RECEIVE, Op.RECV_REDUCE_COPY: RECEIVE, Op.COPY: COPY, Op.REDUCE: REDUCE}
 _KIND_OF = np.array([_KIND.get(op, RELAY) for op in OPS])

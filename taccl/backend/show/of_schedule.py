@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl import units
 from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.facts import schedule_facts
 from taccl.backend.show.timeline import TRANSFER, Bars, Timeline, tracks
-from taccl.collective import IntArray
-from taccl.schedule import SavedSchedule, Schedule
+from taccl.model import units
+from taccl.model.collective import IntArray
+from taccl.model.schedule import SavedSchedule, Schedule
 
 #: Up to so many chunks each is described in words.
 _MAX_LABELS = 200_000

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl import units
 from taccl.backend.execute_plan.memory import ends_of
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName
 from taccl.backend.program import Buffer
@@ -22,8 +21,9 @@ from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
 from taccl.backend.verify_plan.header import smallest_chunk
 from taccl.backend.verify_plan.operands import behind
 from taccl.backend.verify_plan.subject import At
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model import units
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 #: Those that a block may have to wait in, and that do nothing else.
 _WAITING = frozenset(

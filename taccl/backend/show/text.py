@@ -10,9 +10,9 @@ from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, Thread
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.facts import count, program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
-from taccl.collective import IntArray
 from taccl.errors import TacclError
-from taccl.schedule import SavedSchedule, Schedule
+from taccl.model.collective import IntArray
+from taccl.model.schedule import SavedSchedule, Schedule
 
 #: Chunks of one send that are written out.
 _CHUNKS_SHOWN = 8

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 #: What a bar stands for. A `transfer` is both ends at once; `send` and `receive` are one end each. Who
 #: reads fetches by himself, who waits does nothing else.

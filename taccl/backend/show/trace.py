@@ -14,8 +14,8 @@ from itertools import chain
 import numpy as np
 
 from taccl.backend.show.timeline import KINDS, TRANSFER, Timeline
-from taccl.collective import BoolArray, IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 Event = dict[str, object]
 

@@ -16,9 +16,9 @@ from taccl.backend.simulate.matched import links_of
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
-from taccl.collective import IntArray
-from taccl.network import FloatArray, LogicalTopology
-from taccl.units import MB
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.units import MB
 
 #: Bytes on the wire per byte of data: LL sends a flag of 4 bytes with every 4, LL128 one of 8 with every 120.
 OVERHEAD = {Protocol.SIMPLE: 1.0, Protocol.LL: 2.0, Protocol.LL128: 128 / 120}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from taccl.compiled import Loop
+from taccl.support.jit import Loop
 
 #: Events closer than this, plus float error, are one moment (microseconds).
 _MOMENT_US = 1e-9

@@ -14,9 +14,9 @@ from taccl.backend.verify.deadlock import find_cycle
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
 from taccl.backend.verify.report import Collector
-from taccl.collective import IntArray
 from taccl.errors import TopologyError, VerificationError
-from taccl.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 FINDINGS = 5
 

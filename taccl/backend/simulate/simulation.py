@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.collective import IntArray
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from taccl.schedule.plot import Lanes
+    from taccl.model.schedule.plot import Lanes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +82,7 @@ class Simulation:
         ------
         TacclError : other lanes, or matplotlib is not installed.
         """
-        from taccl.schedule.plot import Bars, plot_bars
+        from taccl.model.schedule.plot import Bars, plot_bars
 
         rows = np.unique(self.source[self.source >= 0])
         link = self.link[rows]

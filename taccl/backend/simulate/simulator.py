@@ -28,10 +28,10 @@ from taccl.backend.simulate.urgency import urgency_us
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.execution import execute
-from taccl.collective import IntArray
-from taccl.collector import collector_at_rest
 from taccl.errors import TacclError
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.gc_paused import collector_at_rest
 
 Arbitration = Literal["urgent", "first-come"]
 

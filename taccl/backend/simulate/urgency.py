@@ -9,9 +9,9 @@ import numpy as np
 from taccl.backend.simulate.costs import Costs
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.collective import IntArray
-from taccl.compiled import Loop
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.support.jit import Loop
 
 #: Times that agree to so many decimals (of a microsecond) are equal.
 DECIMALS = 6

@@ -14,8 +14,8 @@ from itertools import count
 
 import numpy as np
 
-from taccl.network import FloatArray, LogicalTopology
-from taccl.units import MB
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.units import MB
 
 Done = Callable[[], None]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from taccl.backend.simulate_plan.ports import Port
 from taccl.backend.simulate_plan.record import Record
 from taccl.backend.simulate_plan.work import Packets
 from taccl.errors import TopologyError
-from taccl.executor import ProtocolCosts
-from taccl.network import LogicalTopology
+from taccl.model.executor import ProtocolCosts
+from taccl.model.network import LogicalTopology
 
 #: Whoever waits hands over what is to be called when it may go on.
 Arrange = Callable[[Done], None]

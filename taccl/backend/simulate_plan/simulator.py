@@ -13,11 +13,11 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate_plan.block import Block
 from taccl.backend.simulate_plan.record import Acts, Moves
 from taccl.backend.simulate_plan.run import Run
-from taccl.collective import IntArray
-from taccl.collector import collector_at_rest
 from taccl.errors import VerificationError
-from taccl.network import FloatArray, LogicalTopology
-from taccl.units import MB
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.units import MB
+from taccl.support.gc_paused import collector_at_rest
 
 _SHOWN = 10
 

@@ -9,7 +9,7 @@ from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.verify_plan.operands import behind
 from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, Shape, moves_packets, signature_of
 from taccl.backend.verify_plan.subject import At
-from taccl.executor import Executor
+from taccl.model.executor import Executor
 
 _COPIES = frozenset({OpName.COPY, OpName.COPY_TO_PACKETS, OpName.COPY_FROM_PACKETS})
 #: A billionth of a chunk is lost in rounding, and no more.

@@ -14,7 +14,7 @@ import numpy as np
 from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import OPS, fields_of_steps
 from taccl.backend.verify.report import Finding, Layer, Refusal, Severity
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 OP_CODE = {op: code for code, op in enumerate(OPS)}
 INPUT, OUTPUT, SCRATCH = range(3)

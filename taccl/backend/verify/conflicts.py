@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 def conflicting(cell: IntArray, when: IntArray, is_write: BoolArray) -> tuple[IntArray, IntArray]:

@@ -13,7 +13,7 @@ import numpy as np
 from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.report import Collector, Finding
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 Key = tuple[int, int, int]  # channel, source rank, destination rank
 

@@ -18,7 +18,7 @@ from taccl.backend.verify.limits import (
     STEP_ATTRIBUTES,
 )
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding, Refusal, Severity
-from taccl.xml_elements import Element
+from taccl.support.xml_elements import Element
 
 ALL = tuple(runtime.name for runtime in RUNTIMES)
 

@@ -24,7 +24,7 @@ import numpy as np
 from taccl.backend.program import Op
 from taccl.backend.verify.columns import OP_CODE, RECEIVES, SENDS, Columns
 from taccl.backend.verify.limits import MAX_FUSED_REDUCTIONS
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 #: More than any step number.
 _ABOVE_ALL = 2**32

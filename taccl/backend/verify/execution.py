@@ -20,8 +20,8 @@ import numpy as np
 
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.collective import IntArray
-from taccl.compiled import Loop
+from taccl.model.collective import IntArray
+from taccl.support.jit import Loop
 
 Reason = Literal["flag", "data", "slot"]
 

@@ -5,7 +5,7 @@ bit r of the entry for offset k. A value is a tuple of entries (offset, ranks th
 contribute more than once), sorted by offset, the ranks being bit masks. Input chunk k of rank r is
 ((k, 1 << r, 0),), and the AllReduce of chunk k over n ranks is ((k, 2**n - 1, 0),).
 
-The standard collectives are written out here once more, apart from `taccl.collectives`, so that a
+The standard collectives are written out here once more, apart from `taccl.model.collectives`, so that a
 mistake there or in a lowering is not repeated here.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from taccl.backend.program import Program
 from taccl.backend.verify.limits import MAX_COUNT, MAX_OFFSET
 from taccl.backend.verify.report import Collector, Finding
-from taccl.collective import BoolArray, Collective, IntArray
+from taccl.model.collective import BoolArray, Collective, IntArray
 
 Entry = tuple[int, int, int]
 Value = tuple[Entry, ...]

@@ -28,8 +28,8 @@ from taccl.backend.program import Op, Protocol
 from taccl.backend.verify.columns import OP_CODE
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import Loop
+from taccl.model.collective import BoolArray, IntArray
+from taccl.support.jit import Loop
 
 #: Entries of one table of clocks (4 bytes each).
 CLOCK_ENTRIES = 2**25

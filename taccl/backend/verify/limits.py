@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taccl.arguments import shown
 from taccl.backend.program import Program, Protocol
 from taccl.errors import TacclError
+from taccl.support.arguments import shown
 
 KIB = 2**10
 

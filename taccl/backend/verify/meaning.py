@@ -13,7 +13,7 @@ from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import FINDINGS_PER_RULE, Collector, Finding
 from taccl.backend.verify.symbolic import Trace
 from taccl.backend.verify.values import describe, named_ranks
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 def check_meaning(

@@ -15,7 +15,7 @@ from taccl.backend.step_rows import BUFFERS
 from taccl.backend.verify.columns import INPUT, OUTPUT, READS_SOURCE, SCRATCH, WRITES_TARGET, Columns
 from taccl.backend.verify.expected import Expectation
 from taccl.backend.verify.report import Collector
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 Mode = Literal["in place", "out of place"]
 

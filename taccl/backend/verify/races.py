@@ -20,7 +20,7 @@ from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.happens_before import Pairs, is_upstream, unordered
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.report import Collector
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 def check_races(

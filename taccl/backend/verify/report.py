@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.errors import VerificationError
-from taccl.notebook import frame_of_rows, html_table
-from taccl.schemas import stamped
+from taccl.support.notebook import frame_of_rows, html_table
+from taccl.support.schemas import stamped
 
 if TYPE_CHECKING:
     from pandas import DataFrame

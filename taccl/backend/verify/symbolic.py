@@ -17,7 +17,7 @@ from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.values import UNWRITTEN, Values
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 @dataclass(eq=False)

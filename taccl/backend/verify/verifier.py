@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from taccl.arguments import is_whole, shown
 from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
 from taccl.backend.program import Program
 from taccl.backend.verify.columns import Columns
@@ -34,9 +33,10 @@ from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.structure import check_structure
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
-from taccl.collective import BoolArray, Collective
-from taccl.collector import collector_at_rest
 from taccl.errors import CollectiveError
+from taccl.model.collective import BoolArray, Collective
+from taccl.support.arguments import is_whole, shown
+from taccl.support.gc_paused import collector_at_rest
 
 
 def verify_file(

@@ -22,7 +22,7 @@ from taccl.backend.verify.limits import RCCL
 from taccl.backend.verify.memory import Memory
 from taccl.backend.verify.races import changes, conflicts
 from taccl.backend.verify.report import Collector
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 
 def check_visibility(executed: ExecutedSteps, order: IntArray, memory: Memory, collector: Collector) -> None:

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from taccl.backend.verify_plan.acts import Act
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 #: Bytes that a thread handles at a time: of plain data, of packets; 0: no thread does it.
 PLAIN_WIDTH, PACKET_WIDTH, NO_THREAD = 16, 8, 0

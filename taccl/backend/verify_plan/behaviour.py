@@ -22,7 +22,7 @@ from taccl.backend.verify_plan.races import check_races
 from taccl.backend.verify_plan.subject import Subject
 from taccl.backend.verify_plan.unfold import unfold
 from taccl.backend.verify_plan.wanted import Wanted, what_is_wanted
-from taccl.collective import Collective
+from taccl.model.collective import Collective
 
 #: Calls in a row: with double buffering the third uses what the first has used.
 CALLS = 3

@@ -12,7 +12,7 @@ import numpy as np
 from taccl.backend.verify.values import UNWRITTEN, Values
 from taccl.backend.verify_plan.acts import Cells, Move
 from taccl.backend.verify_plan.layout import Layout
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 
 @dataclass(eq=False)

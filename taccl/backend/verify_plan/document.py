@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taccl.arguments import shown
 from taccl.backend.mscclpp.reader import KNOWN_KEYS, PlanDocument
 from taccl.backend.mscclpp.values import Fault
 from taccl.backend.verify.report import Collector, Finding
+from taccl.support.arguments import shown
 
 _PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
 #: So many of each are told in full; finding their lines is a walk through the text.

@@ -27,7 +27,7 @@ from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
 from taccl.backend.verify_plan.semaphores import Later, Semaphores
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 
 @dataclass(frozen=True, slots=True)

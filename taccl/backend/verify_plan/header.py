@@ -6,10 +6,10 @@ Sizes of calls are those of the message: of an AllGather the output, of all othe
 
 from __future__ import annotations
 
-from taccl.arguments import shown
 from taccl.backend.plan import NO_LARGEST, ExecutionPlan
 from taccl.backend.verify_plan.signatures import SUMMING, moves_packets
 from taccl.backend.verify_plan.subject import Rule, Subject
+from taccl.support.arguments import shown
 
 #: Those that mscclpp's own test or its NCCL library ask for.
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall", "sendrecv", "broadcast")

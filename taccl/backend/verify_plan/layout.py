@@ -19,7 +19,7 @@ import numpy as np
 from taccl.backend.plan import NO_LARGEST, ExecutionPlan, Operation, Share, Turns
 from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.header import largest_chunk, smallest_chunk
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 #: The most parts of a range that are told apart by a size that all of them divide.
 MOST_PARTS = 10_000

@@ -15,7 +15,7 @@ from taccl.backend.verify.values import describe, named_ranks
 from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.execution import Trace
 from taccl.backend.verify_plan.wanted import Wanted
-from taccl.collective import BoolArray
+from taccl.model.collective import BoolArray
 
 Seen = set[tuple[object, ...]]
 #: So many wrong pieces of a rank are put into words; a report shows fewer.

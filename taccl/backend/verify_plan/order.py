@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 #: Levels of knowledge: data; execution by signals; execution by signals and packets.
 DATA, RELAXED, PACKETS = 0, 1, 2

@@ -18,7 +18,7 @@ from taccl.backend.verify.report import Collector, Severity
 from taccl.backend.verify_plan.accesses import NO_THREAD, Access, Actor, Record, Who
 from taccl.backend.verify_plan.acts import Unfolded
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Order
-from taccl.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray, IntArray
 
 Seen = set[tuple[object, ...]]
 

@@ -5,7 +5,6 @@ Where in memory it looks stands in `memory`. Each rule's name says what holds wh
 
 from __future__ import annotations
 
-from taccl.arguments import shown
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.operands import behind, is_raw, ranges
@@ -18,6 +17,7 @@ from taccl.backend.verify_plan.signatures import (
 )
 from taccl.backend.verify_plan.subject import Rule, Subject
 from taccl.backend.verify_plan.versions import VERSIONS, without
+from taccl.support.arguments import shown
 
 _SEMAPHORES = (OpName.RELEASE, OpName.ACQUIRE)
 _BEFORE_0_9 = tuple(version.name for version in VERSIONS[:1])

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from taccl.arguments import is_whole, shown
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document, read_plan_document
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.report import Collector, Facts, Finding, Report
@@ -23,8 +22,9 @@ from taccl.backend.verify_plan.structure import STRUCTURE_RULES
 from taccl.backend.verify_plan.subject import Subject
 from taccl.backend.verify_plan.traps import TRAP_RULES
 from taccl.backend.verify_plan.versions import VERSIONS, find_versions
-from taccl.collective import Collective
 from taccl.errors import CollectiveError
+from taccl.model.collective import Collective
+from taccl.support.arguments import is_whole, shown
 
 
 def verify_plan_file(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taccl.arguments import shown
 from taccl.backend.plan import OpName
 from taccl.errors import TacclError
+from taccl.support.arguments import shown
 
 _SINCE_0_9 = frozenset({OpName.REDUCE_COPY_PACKETS, OpName.REDUCE_COPY_SEND_PACKETS})
 _SINCE_0_10 = frozenset({OpName.SWITCH_STORE, OpName.SWITCH_STORE_PACKETS})

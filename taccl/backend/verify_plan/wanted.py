@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.arguments import shown
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.expected import (
     MAX_CELLS,
@@ -22,7 +21,8 @@ from taccl.backend.verify.expected import (
     specification,
 )
 from taccl.backend.verify.report import Collector, Finding
-from taccl.collective import Collective, IntArray
+from taccl.model.collective import Collective, IntArray
+from taccl.support.arguments import shown
 
 SEND_RECEIVE = "sendrecv"
 _FREE = (

@@ -18,7 +18,6 @@ from dataclasses import replace
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import Proof
 from taccl.encoding.bounds.cut import CUT, cut_bound
 from taccl.encoding.bounds.cuts import Cut
@@ -28,7 +27,8 @@ from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 #: The largest capacity: sums over thousands of links must stay below 2**63.
 _SCALE = 2**40

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.postal import Layer, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
 
 #: More classes of chunks or ranks than this are not looked at.
 _MOST_CLASSES = 8

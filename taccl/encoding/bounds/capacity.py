@@ -24,10 +24,10 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray, LogicalTopology
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

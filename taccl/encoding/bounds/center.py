@@ -43,7 +43,7 @@ from taccl.encoding.bounds.partitions import Counts, Partition
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.network import FloatArray
 
 #: More ways of parting the ranks between the two ends of a link than this are not looked at.
 _MOST_CELLS = 2_000_000

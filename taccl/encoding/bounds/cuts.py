@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
 
 #: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
 _MOST_RANKS, _MOST_NODES = 32, 8

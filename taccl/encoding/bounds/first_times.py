@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.postal import Layer, after_port_us, port_at_end
 from taccl.encoding.core.budget import Budget, Meter
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
 
 #: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
 CLOSE = 1e-12

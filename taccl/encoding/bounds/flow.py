@@ -20,14 +20,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 _MAX_FLOWS = 200_000
 #: Sums of millions of numbers are rounded by less than this part.

@@ -13,7 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, first_row
 from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered
@@ -21,6 +20,7 @@ from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.model.collective import IntArray
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

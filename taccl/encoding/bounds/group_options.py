@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.capacity import Covers
 from taccl.encoding.bounds.ticks import MOST_COLUMNS, Earlier, ticks, together
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

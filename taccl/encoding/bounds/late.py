@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
@@ -35,7 +34,8 @@ from taccl.encoding.bounds.staged_cut import Entries, looks_alike, one_of_each_o
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.tolerance import EQUAL
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.tolerance import EQUAL
 
 #: No more cuts than this are looked at, and so many of the last moments at which more can have arrived.
 _MOST_CUTS, _MOST_MOMENTS = 8, 6

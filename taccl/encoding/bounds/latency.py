@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 
 def latency_bound(instance: Instance) -> Proof:

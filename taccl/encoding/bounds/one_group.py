@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
@@ -44,6 +43,7 @@ from taccl.encoding.core.in_node import least_us
 from taccl.encoding.core.node_parts import Around, Inside, Item
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.instance import Instance
+from taccl.model.collective import BoolArray
 
 #: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
 _MOST_WAYS, _MOST_CHUNKS = 400, 12

@@ -28,11 +28,11 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.cuts import Cut, members
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
 
 #: More partitions by the speed of links than this are not looked at.
 _MOST_SPEEDS = 8

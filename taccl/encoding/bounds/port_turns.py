@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.first_times import CLOSE, OutOfBudget, Steps
 from taccl.encoding.core.budget import Budget, Meter
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 #: Bounds are told apart to this part of them.
 _APART = 1e-11

@@ -47,12 +47,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.ticks import Earlier, ticks, together
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 #: A table of what ranks hold with more cells than this in its columns would take seconds.
 _MOST_CELLS = 40_000_000

@@ -24,7 +24,7 @@ from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.bounds.volume import VOLUME
 from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
-from taccl.plugins import Note, added
+from taccl.support.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.bounds"
@@ -52,5 +52,5 @@ BOUNDS: tuple[Bound, ...] = (
 
 
 def known_bounds(note: Note | None = None) -> tuple[Bound, ...]:
-    """The bounds that come with taccl, then those of other packages; see `taccl.plugins.added`."""
+    """The bounds that come with taccl, then those of other packages; see `taccl.support.plugins.added`."""
     return (*BOUNDS, *added(GROUP, Bound, note))

@@ -28,10 +28,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 #: More kinds of chunks than this are not looked at: each takes a tree of its own.
 _MOST_KINDS = 64

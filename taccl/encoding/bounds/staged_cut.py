@@ -46,7 +46,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import may_go_alike
 from taccl.encoding.bounds.capacity import name_ports
@@ -58,7 +57,8 @@ from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 #: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
 _MOST_CLASSES = 4

@@ -34,7 +34,6 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
@@ -51,6 +50,7 @@ from taccl.encoding.bounds.staged_cut import (
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.model.collective import BoolArray, IntArray
 
 #: Up to so many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up by
 #: no more than one part in so many.

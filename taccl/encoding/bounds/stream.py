@@ -11,7 +11,7 @@ from taccl.encoding.bounds.registry import known_bounds
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: What is proved where nothing is.
 NOTHING = Proof(0.0, "no bound is known", "none", "more time")

@@ -27,7 +27,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers
 from taccl.encoding.bounds.cuts import Crossings
@@ -38,7 +37,8 @@ from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import VOLUME, volume_bound
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 #: Taken off, for float error, and so that `throughput` tells what both prove.
 _ROUNDING = 2e-9

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossings, Cut
@@ -23,6 +22,7 @@ from taccl.encoding.bounds.partitions import Counts, Partition, partitions
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.model.collective import IntArray
 
 #: Taken off, so that float error never puts it above the cut and volume bounds, which say more.
 _ROUNDING = 1e-9

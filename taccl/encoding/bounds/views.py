@@ -33,10 +33,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

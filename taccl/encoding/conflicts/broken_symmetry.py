@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import z3
 
-from taccl.automorphism import differences
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
-from taccl.network import LogicalTopology
-from taccl.problem import Rule
-from taccl.tolerance import SAME_COST
+from taccl.model.automorphism import differences
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Rule
+from taccl.model.tolerance import SAME_COST
 
 
 def rules_breaking(

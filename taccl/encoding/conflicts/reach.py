@@ -21,8 +21,8 @@ import z3
 
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.core.budget import Budget
-from taccl.network import LogicalTopology
-from taccl.problem import Rule
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Rule
 
 if TYPE_CHECKING:
     import networkx as nx

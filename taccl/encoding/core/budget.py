@@ -11,8 +11,8 @@ import math
 import time
 from typing import Protocol
 
-from taccl.arguments import is_number, shown, whole_number
 from taccl.errors import SolverError
+from taccl.support.arguments import is_number, shown, whole_number
 
 #: z3 counts milliseconds in 32 bits.
 MAX_TIME_LIMIT_S = 30 * 24 * 3600.0

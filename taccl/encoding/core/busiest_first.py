@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from taccl.encoding.core.timing import Decision, Ports, predecessors, tails_us
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
 
 
 def busiest_first(problem: Problem, decisions: Sequence[Decision], chance: float, seed: int) -> Schedule:

@@ -26,7 +26,7 @@ import numpy as np
 import pulp
 
 from taccl.errors import SolverError
-from taccl.network import FloatArray
+from taccl.model.network import FloatArray
 
 #: Seconds beyond the limit for reading an answer; then the solver is taken for one that hangs.
 _GRACE_S = 1.0

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 
 class Costs(NamedTuple):

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collective import BoolArray, Collective, IntArray, Placement
-from taccl.schedule.numbering import rises
+from taccl.model.collective import BoolArray, Collective, IntArray, Placement
+from taccl.model.schedule.numbering import rises
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.jit import compiled
 
 #: From so many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
 _MANY = 2**26

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.distance import distances_us
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 #: Distances are for no more sizes than this; others count as the next smaller one.
 _MOST_SIZES = 16

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 #: A flow of less than this part of a chunk is taken for the solver's tolerance.
 _NOTHING = 1e-6

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray
-from taccl.network import LogicalTopology
+from taccl.model.collective import BoolArray
+from taccl.model.network import LogicalTopology
 
 
 def one_by_one(topology: LogicalTopology) -> BoolArray:

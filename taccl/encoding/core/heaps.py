@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taccl.compiled import compiled
+from taccl.support.jit import compiled
 
 
 @compiled

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray
+from taccl.model.problem import Problem
 
 
 def least_transfers(problem: Problem, enough: int) -> int:

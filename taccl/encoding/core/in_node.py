@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed
-from taccl.tolerance import EQUAL
+from taccl.model.tolerance import EQUAL
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

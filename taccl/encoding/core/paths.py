@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.distance import distances_us
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 
 def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:

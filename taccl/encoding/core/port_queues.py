@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from taccl.collective import IntArray
-from taccl.compiled import compiled_in_place
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.support.jit import compiled_in_place
 
 #: Where the sizes of two heaps stand.
 _READY, _EVENTS = 0, 1

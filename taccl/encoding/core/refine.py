@@ -11,13 +11,13 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from taccl.collective import IntArray, Placement
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.errors import ScheduleError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.schedule.partial_sums import PartialSums
-from taccl.tolerance import EQUAL
+from taccl.model.collective import IntArray, Placement
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.partial_sums import PartialSums
+from taccl.model.tolerance import EQUAL
 
 
 def refined(schedule: Schedule, finer: Problem) -> Schedule:

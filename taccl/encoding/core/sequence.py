@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.timing import Ports
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.schedule.numbering import different
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.numbering import different
 
 
 def in_sequence(

@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 #: Ticks that the known schedule may last: 1 part in 10**5 of the shortest transfer when rounding.
 _MOST_TICKS = 10_000_000

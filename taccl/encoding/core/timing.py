@@ -16,10 +16,10 @@ import numpy as np
 
 from taccl.encoding.core.queues import Queues
 from taccl.errors import ScheduleError
-from taccl.problem import Problem
-from taccl.schedule import Schedule, Send, schedule_from_sends
-from taccl.schedule.derivation import sets_of_rows
-from taccl.schedule.partial_sums import OWN, Holdings, contributors
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.schedule.derivation import sets_of_rows
+from taccl.model.schedule.partial_sums import OWN, Holdings, contributors
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from taccl.encoding.core.phases import (
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Improve, Run
 from taccl.encoding.instance import Instance
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: The part of the time for schedules of the quotient.
 _QUOTIENT = 0.5

@@ -13,7 +13,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 #: Yields better and better schedules than the incumbent, if there is one, until done or out of budget.
 Run = Callable[[Instance, SearchOptions, Budget, "Schedule | None"], Iterator[Update]]

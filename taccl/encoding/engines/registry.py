@@ -22,8 +22,8 @@ from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
-from taccl.plugins import Note, added, told_as_of
-from taccl.problem import FEATURES
+from taccl.model.problem import FEATURES
+from taccl.support.plugins import Note, added, told_as_of
 
 #: Problems that use no more than this are what most engines know.
 COPIES_AND_SUMS = frozenset({"reductions"})
@@ -204,7 +204,7 @@ ENGINES: tuple[Engine, ...] = (
 
 
 def added_engines(note: Note | None = None) -> tuple[Engine, ...]:
-    """The engines of other packages; see `taccl.plugins.added`."""
+    """The engines of other packages; see `taccl.support.plugins.added`."""
     return added(GROUP, Engine, note)
 
 

@@ -14,8 +14,8 @@ from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound
 from taccl.encoding.frontier.solve import decide
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: The part of what is left that one question may take.
 _SHARE = 0.6

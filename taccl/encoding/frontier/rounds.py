@@ -21,14 +21,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import simple_cuts
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError
-from taccl.network import FloatArray, LogicalTopology
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
 
 #: A rate may differ from a small integer by this fraction: measured costs are never exact.
 _ROUNDING = 0.05

@@ -20,7 +20,7 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.frontier.model import Model
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: Instances are decided in turns: how many seconds the first turn of each has, and by what factor later ones
 #: grow.

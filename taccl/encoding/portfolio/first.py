@@ -10,7 +10,7 @@ from taccl.encoding.engines.registry import all_engines, engine_named, verdict_o
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.conditions import has_not_too_many_places, knows_phases
 from taccl.errors import TacclError
-from taccl.plugins import Note
+from taccl.support.plugins import Note
 
 #: With more chunks that go from one rank to one, paths are there sooner than a step for each transfer takes.
 _MANY_CHUNKS = 500_000

@@ -9,7 +9,7 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance, Part
 from taccl.errors import TacclError
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 #: Units of work that a turn costs whatever is done in it, so that turns of engines that do nothing end.
 _OF_A_TURN = 2.0

@@ -10,7 +10,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
-from taccl.schedule import Schedule
+from taccl.model.schedule import Schedule
 
 #: The part of the time that is left for groups, each time.
 _GROUPS = 0.5

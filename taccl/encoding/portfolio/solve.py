@@ -23,9 +23,9 @@ from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.polish import polished
 from taccl.encoding.portfolio.stages import ALWAYS, PHASES, Stage, plan_for, verdict_on
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.tolerance import contradicts, is_optimal
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.tolerance import contradicts, is_optimal
 
 #: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
 #: for, and of each phase before its engines.

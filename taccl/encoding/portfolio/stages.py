@@ -31,7 +31,7 @@ from taccl.encoding.portfolio.conditions import (
     too_many_paths,
 )
 from taccl.encoding.portfolio.shares import Case, Share, fixed, percent, usually
-from taccl.plugins import Note
+from taccl.support.plugins import Note
 
 #: The row that stands for the second table, and the one that has its turn even where no time is left.
 PHASES, ALWAYS = "phases", "textbook"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
+from taccl.model.collective import IntArray
 
 
 @dataclass(frozen=True, eq=False)

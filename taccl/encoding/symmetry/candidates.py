@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 
 def candidates(num_ranks: int, exchanges_first: bool = False) -> Iterator[IntArray]:

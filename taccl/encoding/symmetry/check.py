@@ -1,16 +1,16 @@
 """Whether a permutation of the ranks is an automorphism of a problem: its network, its rules, its collective.
 
-The network and its rules are checked by `taccl.automorphism`, as they are for sketches.
+The network and its rules are checked by `taccl.model.automorphism`, as they are for sketches.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from taccl.automorphism import Broken, network_map
-from taccl.collective import IntArray
 from taccl.encoding.symmetry.action import Action
-from taccl.problem import Problem
+from taccl.model.automorphism import Broken, network_map
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
 
 
 def action_of(problem: Problem, ranks: IntArray) -> Action | Broken:

@@ -15,14 +15,14 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from taccl.automorphism import Broken, network_map, same_costs
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.symmetry.action import Action, Compositions, compositions
 from taccl.encoding.symmetry.check import action_of
 from taccl.errors import SketchError
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.automorphism import Broken, network_map, same_costs
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ switch, nodes of such), one rank's chunks are left. The fastest of these schedul
 all, so a bound on them says nothing of the whole; but where chunks are divisible nothing is lost, because
 the average over G of any flow is as good as the flow.
 
-Where costs are equal but for rounding (`taccl.automorphism`), the images keep who sends what in which order,
+Where costs are equal but for rounding (`taccl.model.automorphism`), the images keep who sends what in which order,
 and their times are computed from the costs of the whole.
 
 Without a symmetry in the problem, a group is sought among the permutations that machines are built by
@@ -27,14 +27,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import BoolArray, Collective, IntArray, Placement
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.symmetry.action import Action, Compositions
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.group import Growing, growing_from
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, Collective, IntArray, Placement
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: Larger tables of images than this, in cells of 4 bytes, are not worth their memory.
 _MOST_IMAGES = 160_000_000

@@ -14,16 +14,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.automorphism import differences
-from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.action import Action
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.group import Growing, SymmetryGroup, growing_from
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.tolerance import SAME_COST
+from taccl.model.automorphism import differences
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.tolerance import SAME_COST
 
 #: Machines with more ranks are left to their sketches.
 _MOST_RANKS = 256

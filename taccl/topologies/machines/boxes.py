@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import Device, Link
 from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, How, Rate
 from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import beta_from_bandwidth
 
 #: GPUs (by their number in the node) and how many links join them: (0, 1, 4).
 Bundle = tuple[int, int, int]

@@ -9,16 +9,16 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from taccl.arguments import is_whole, number, shown
 from taccl.errors import TopologyError
-from taccl.network import Occupancy
+from taccl.model.network import Occupancy
+from taccl.model.units import MAX_ALPHA_US, beta_from_bandwidth
+from taccl.support.arguments import is_whole, number, shown
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Alpha
 from taccl.topologies.machines.parts import both_ways, gpu_name
 from taccl.topologies.machines.rates import NETWORK_ALPHA, NIC_200G, SLINGSHOT_ALPHA
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MAX_ALPHA_US, beta_from_bandwidth
 
 _HINT = "dragonfly:9x4x2x2 has 9 groups of 4 routers, with 2 hosts and 2 links to other groups at each"
 #: To a router of another group: one more router, and a cable of 50 m, 5 ns each.

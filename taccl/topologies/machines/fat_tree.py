@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from taccl.arguments import is_number, is_whole, number, shown
 from taccl.errors import TopologyError
-from taccl.network import Occupancy
+from taccl.model.network import Occupancy
+from taccl.model.units import MAX_ALPHA_US
+from taccl.support.arguments import is_number, is_whole, number, shown
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.parts import both_ways, gpu_name
 from taccl.topologies.machines.rates import LEVEL_ALPHA, NETWORK_ALPHA, NIC_400G
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import MAX_ALPHA_US
 
 #: A larger oversubscription, or a smaller one than 1 over it, is a slip of the pen.
 MAX_OVERSUBSCRIPTION = 10_000

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from taccl.arguments import is_whole, shown
 from taccl.errors import TopologyError
+from taccl.support.arguments import is_whole, shown
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
 
 

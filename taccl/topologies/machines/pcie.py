@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from taccl.arguments import is_whole, shown
-from taccl.buildable import MAX_LINKS
 from taccl.errors import TopologyError
-from taccl.network import Occupancy
+from taccl.model.network import Occupancy
+from taccl.model.units import beta_from_bandwidth
+from taccl.support.arguments import is_whole, shown
+from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import MAX_GPUS, Device, Link
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Bandwidth, Figure
@@ -22,7 +23,6 @@ from taccl.topologies.machines.rates import (
     PCIE_ALPHA,
 )
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import beta_from_bandwidth
 
 _L40S_COUNTS = "NVIDIA's 2-8-5 design: 2 CPUs, 8 GPUs, 5 NICs, one of them not for GPUs"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import Device, Link
 from taccl.topologies.machines.figures import Figure
 from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import beta_from_bandwidth
 
 TACCL = "TACCL (NSDI 2023)"
 FORESTCOLL = "ForestColl (2024)"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from taccl.errors import TopologyError
+from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.machines.figures import Figure
 from taccl.topologies.machines.parts import both_ways, check_nodes, gpu_name
 from taccl.topologies.machines.published import ndv2_nvlinks
 from taccl.topologies.model import PhysicalTopology
-from taccl.units import beta_from_bandwidth
 
 TECCL = "TE-CCL (SIGCOMM 2024)"
 DGX2_FIGURES = (

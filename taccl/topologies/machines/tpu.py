@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.errors import TopologyError
-from taccl.network import Occupancy
+from taccl.model.network import Occupancy
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.generators import grid, hop_cost
 from taccl.topologies.machines.figures import Alpha, Figure, Rate

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.compiled import compiled
+from taccl.support.jit import compiled
 
 #: What a step does.
 SEND, RECEIVE, BOTH, REDUCE, COPY = range(5)

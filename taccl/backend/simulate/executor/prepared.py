@@ -19,11 +19,11 @@ from taccl.backend.step_rows import OPS
 from taccl.backend.verify.connections import Connections
 from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import MAX_COUNT
-from taccl.collective import IntArray
 from taccl.errors import TacclError, TopologyError
-from taccl.executor import Executor
-from taccl.network import FloatArray, LogicalTopology
-from taccl.units import MB
+from taccl.model.collective import IntArray
+from taccl.model.executor import Executor
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.units import MB
 
 #: Rounds that are executed; a longer call goes on as the last half of these did.
 ROUNDS = 128

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.collectives import allgather
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.collectives import allgather
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 def as_genes(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collective import Collective, Placement
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.collective import Collective, Placement
+from taccl.model.problem import Problem, RoutingLimits
 
 
 def in_one_block(problem: Problem) -> OrbitInstance | None:

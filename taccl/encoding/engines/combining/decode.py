@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 
 #: So many transfers of a gene are decoded at once, as arrays, in a unit of work.
 _TRANSFERS_PER_UNIT = 100_000.0

@@ -17,7 +17,7 @@ from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendG
 from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Where more than this of a chunk's time on the links is alpha, messages are small.
 SMALL = 0.05

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.engines.combining.decode import MEAN_WEIGHT, Decoded
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.schedule.partial_sums import contributors
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule.partial_sums import contributors
 
 #: A rank keeps at most so many partial sums of a chunk; before it has more, it adds up two of them.
 _MOST_PARTS = 10

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.combining.engine import searched
 from taccl.encoding.engines.engine import Run
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem, RoutingLimits
-from taccl.schedule import Schedule
+from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

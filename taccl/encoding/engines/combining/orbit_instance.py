@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 
 class SendGene(NamedTuple):

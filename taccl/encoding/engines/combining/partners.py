@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.combining.beginnings import orbit_of_links
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.schedule import Schedule
+from taccl.model.collective import IntArray
+from taccl.model.schedule import Schedule
 
 
 def as_exchanges(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from taccl.collective import BoolArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.schedule.derivation import derive
-from taccl.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
+from taccl.model.collective import BoolArray
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule.derivation import derive
+from taccl.model.schedule.partial_sums import OWN, PartialSums, as_sets, contributors
 
 
 def decisions(orbits: OrbitInstance, decoded: Decoded, apart: bool) -> Iterator[Decision]:

@@ -30,7 +30,7 @@ from taccl.encoding.engines.combining.teams import scattering, teams
 from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: On more ranks than this, decoding one sequence takes too long to search.
 _MOST_RANKS = 64

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.collective import IntArray, Placement
 from taccl.encoding.engines.combining.beginnings import doubling
 from taccl.encoding.engines.combining.decode import BroadcastDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.problem import Problem, RoutingLimits
+from taccl.model.collective import IntArray, Placement
+from taccl.model.problem import Problem, RoutingLimits
 
 #: How many sequences are tried for the scattering inside teams of one size.
 _TRIALS = 8

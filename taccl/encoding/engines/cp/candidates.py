@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,8 @@ from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.variables import MOST_PAIRS, is_written_soon, size_of
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Chunks times links: beyond this, even the shortest paths are too many.
 _MOST_CELLS = 20_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.engines.cp.model import JointModel
-from taccl.network import FloatArray
-from taccl.schedule import Schedule
+from taccl.model.network import FloatArray
+from taccl.model.schedule import Schedule
 
 
 def add_hint(model: JointModel, schedule: Schedule) -> None:

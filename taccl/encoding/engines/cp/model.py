@@ -42,8 +42,8 @@ from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.cp.candidates import Candidates
 from taccl.encoding.engines.cp.variables import Alone, Slot, Variables
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

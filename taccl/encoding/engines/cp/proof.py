@@ -29,9 +29,9 @@ from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.variables import is_written_soon, size_of
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.tolerance import is_optimal
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.tolerance import is_optimal
 
 #: With more candidate transfers than this, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000

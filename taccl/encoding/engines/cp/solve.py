@@ -8,8 +8,8 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import SolverEvent, events_of
 from taccl.encoding.core.timing import Decision, in_order, without_dead_ends
 from taccl.encoding.engines.cp.model import JointModel, decisions
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 
 def schedule_of(problem: Problem, decisions: list[Decision]) -> Schedule:

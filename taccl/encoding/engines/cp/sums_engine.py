@@ -35,9 +35,9 @@ from taccl.encoding.engines.cp.variables import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.tolerance import OPTIMAL_GAP
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.tolerance import OPTIMAL_GAP
 
 #: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
 _MOST_ITEMS = 4_000

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule.partial_sums import contributors, ranks_of
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
+from taccl.model.schedule.partial_sums import contributors, ranks_of
 
 #: (chunk, part)
 Item = tuple[int, int]

@@ -12,11 +12,11 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, is_own
 from taccl.encoding.engines.cp.sums_variables import Cell
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import compacted, sets_of_rows
-from taccl.schedule.partial_sums import disjoint_union
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import compacted, sets_of_rows
+from taccl.model.schedule.partial_sums import disjoint_union
 
 #: Sends in an order in which they can happen, and for each the sends that it waits for.
 Program = tuple[list[Decision], list[list[int]]]

@@ -8,7 +8,6 @@ from math import gcd
 
 import numpy as np
 
-from taccl.collective import Collective, IntArray, Placement
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
@@ -18,10 +17,11 @@ from taccl.encoding.engines.cp.sums_variables import Sending
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.encoding.symmetry.search import found_group
-from taccl.problem import Problem
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import compacted
-from taccl.schedule.partial_sums import ranks_of, set_of
+from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import compacted
+from taccl.model.schedule.partial_sums import ranks_of, set_of
 
 #: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
 _SYMMETRY_WORK = 1000

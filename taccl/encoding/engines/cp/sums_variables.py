@@ -16,7 +16,7 @@ from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.engines.cp.sums_parts import Item, is_own, sum_candidates
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: (chunk, part, rank)
 Cell = tuple[int, int, int]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.ticks import Ticks
 from taccl.encoding.engines.cp.candidates import Candidates
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US
 
 #: More pairs of an item and a send than this take 500 MB, and longer to write down than to search. With so
 #: many for each second that is left, writing takes a small part of it.

@@ -19,8 +19,8 @@ from taccl.encoding.core.routes import Carried, orders
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: The weight of the sum of all busy times beside the busiest port: of equally fast flows, the shortest.
 _SHORTNESS = 1e-6

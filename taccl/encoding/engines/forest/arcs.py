@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.forest.demand import Spread
-from taccl.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 #: In place of a link that no chunk uses.
 NO_LINK = -1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.demand import Demand
+from taccl.model.collective import IntArray
 
 #: The root of a tree whose root may be any rank.
 ANYWHERE = -1

@@ -12,7 +12,6 @@ from itertools import product
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
@@ -35,7 +34,8 @@ from taccl.encoding.engines.forest.promise import Promise, promise_of
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.quotient import Quotient
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Shapes of trees: how much the way from the root counts in choosing them, and by what part the longest may
 #: be longer than it must.

@@ -30,8 +30,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.port_queues import (
     any_ready,
@@ -46,7 +44,9 @@ from taccl.encoding.core.port_queues import (
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
 from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_ways, trees_of
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.support.jit import compiled, is_at_hand
 
 #: How much less urgent a copy beside the tree is than any in it.
 _LATER_US = 1e12

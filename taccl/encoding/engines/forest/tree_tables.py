@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.compiled import compiled
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
+from taccl.model.collective import IntArray
+from taccl.support.jit import compiled
 
 #: Kinds of transfers: what a rank sends to its parent, and what it gets from there.
 UP, DOWN = 0, 1

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.sequence import in_sequence, of_columns
@@ -24,9 +23,10 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.greedy.grown import grown, ways_of
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray, LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: What it counts that a sender has a chunk later, beside the time of the link.
 _LATENESS = 0.25

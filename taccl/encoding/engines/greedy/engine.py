@@ -20,9 +20,9 @@ from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, ma
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first, rounds_take_s
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled
-from taccl.network import FloatArray
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.support.jit import compiled
 
 
 class Ways(NamedTuple):

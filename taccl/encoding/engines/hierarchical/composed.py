@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.engines.hierarchical.cluster import Cluster
 from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
 from taccl.encoding.engines.hierarchical.sends import Sends, chunks_of
-from taccl.network import FloatArray, LogicalTopology
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
 from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
 from taccl.encoding.instance import Instance
-from taccl.network import LogicalTopology
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.network import LogicalTopology
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Units of work for each send that is planned and scheduled.
 _UNITS = 0.2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.network import FloatArray
+from taccl.model.network import FloatArray
 
 #: What ends within so short a time of the first, ends with the last: sums of equal costs in another order
 #: differ by their rounding, and who is there a rounding before would miss the turn of who is after.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.engines.hierarchical.cluster import Cluster
-from taccl.network import LogicalTopology
+from taccl.model.network import LogicalTopology
 
 #: Links whose betas differ by less than this part are equally fast.
 _SAME_BETA = 1e-6

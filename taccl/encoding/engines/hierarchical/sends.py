@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.hierarchical.cluster import Cluster
 from taccl.encoding.engines.hierarchical.rails import Rails
 from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
-from taccl.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 #: In `after`, of chunks that are where they start.
 _AT_HOME = -1

@@ -25,15 +25,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray, LogicalTopology
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: How much a connection or a transfer weighs against the finishing time.
 _PREFERENCE = 1e-4

@@ -21,8 +21,8 @@ from taccl.encoding.engines.orders.orders import open_order, windows
 from taccl.encoding.engines.orders.prove import faster_orders, order_within
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 #: So many pairs of sends that share a port are written down in a unit of work.
 _OPENED_PER_UNIT = 2_000

@@ -26,12 +26,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, predecessors, topological
 from taccl.encoding.symmetry.group import SymmetryGroup
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: More sends, or pairs of them that share a port, take longer to write down than a question is worth.
 _MOST_SENDS = 20_000

@@ -13,12 +13,12 @@ from collections.abc import Generator
 import numpy as np
 import z3
 
-from taccl.collective import IntArray
 from taccl.encoding.core.ask import ask
 from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import OpenOrder, difference_logic, in_order_of, windows
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import IntArray
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Once bound and best differ by less than this fraction, asking for their middle is as hard as asking for the
 #: end.

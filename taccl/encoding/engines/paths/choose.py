@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.jit import compiled, is_at_hand
 
 #: About so many links are looked at in a round; the portions are as small as that allows.
 _LOOKS = 30_000_000

@@ -11,7 +11,6 @@ from itertools import product
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
@@ -21,8 +20,9 @@ from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is
 from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: The most chunks that share a send.
 _MOST_TOGETHER = 64

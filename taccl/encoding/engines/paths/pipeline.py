@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.compiled import compiled, is_at_hand
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.port_queues import (
     any_ready,
@@ -28,7 +26,9 @@ from taccl.encoding.core.port_queues import (
     take,
 )
 from taccl.encoding.engines.paths.choose import Paths
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.support.jit import compiled, is_at_hand
 
 
 def chunks_of(paths: Paths) -> IntArray:

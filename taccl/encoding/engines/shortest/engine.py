@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.options import SearchOptions
@@ -23,10 +22,11 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.shortest.tree import Network
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.tolerance import EQUAL
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.tolerance import EQUAL
 
 #: With more outputs and contributions than this, ordering their transfers takes longer than anybody waits.
 _MOST_ROWS = 2**19

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from taccl.collective import BoolArray
-from taccl.network import LogicalTopology
+from taccl.model.collective import BoolArray
+from taccl.model.network import LogicalTopology
 
 
 @dataclass(frozen=True, eq=False)

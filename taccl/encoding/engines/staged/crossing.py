@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.staged.nodes import Nodes
 from taccl.encoding.instance import Instance
-from taccl.network import FloatArray
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 
 #: Chunks cross in so many groups at most; in one or two, where that are many units.
 _MOST_GROUPS, _FEW_GROUPS, _MANY_UNITS = 4, 2, 16

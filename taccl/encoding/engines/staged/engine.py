@@ -34,7 +34,7 @@ from taccl.encoding.engines.staged.fill import filled
 from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
 from taccl.encoding.instance import Instance
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: In how many parts chunks travel that came together and want the same, one round after the other.
 _PARTS = (1, 2, 3, 8)

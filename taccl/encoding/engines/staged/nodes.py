@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
+from taccl.model.collective import IntArray
 
 #: With more ranks in a node, or more nodes, what happens in a node is too much for one model.
 MOST_RANKS, MOST_NODES = 16, 8

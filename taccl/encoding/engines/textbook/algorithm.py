@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, together
 from taccl.encoding.engines.textbook.wide import WideSends
+from taccl.model.collective import IntArray
 
 #: What some units of a cut do; None where the algorithm is not for so many ranks.
 Way = Callable[[Cut, list[int]], Steps | None]

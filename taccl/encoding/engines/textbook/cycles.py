@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.layouts import sides
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
 
 #: Steps of one walk, wrong turns included, for each rank.
 _STEPS_PER_RANK = 40

@@ -30,9 +30,9 @@ from taccl.encoding.engines.textbook.transfer import (
 )
 from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
-from taccl.schedule.derivation import compacted
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule.derivation import compacted
 
 #: About so many sends are written down in a second, and so many timed.
 _WRITTEN_PER_S, _TIMED_PER_S = 400_000, 100_000

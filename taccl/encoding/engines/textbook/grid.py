@@ -28,10 +28,10 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Kind
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer
+from taccl.model.collective import IntArray
 
 
 @dataclass(frozen=True, eq=False)

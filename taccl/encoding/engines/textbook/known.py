@@ -9,8 +9,8 @@ from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built, serves
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
-from taccl.schedule import Schedule
-from taccl.schedule.derivation import compacted
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.derivation import compacted
 
 
 def textbook_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import IntArray
-from taccl.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 #: Grids of one machine, nodes included.
 _MOST_GRIDS = 12

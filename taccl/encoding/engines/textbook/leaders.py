@@ -25,7 +25,7 @@ from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer, without_repeats
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 #: So many ranks of a node are tried as its leaders, the cheapest ways between nodes first.
 _MOST_LEADERS = 4

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.instance import Instance
+from taccl.model.collective import IntArray
 
 #: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
 #: Scatter, Gather); the sum over all ranks at every rank (AllReduce).

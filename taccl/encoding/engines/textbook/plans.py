@@ -9,7 +9,6 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK
@@ -24,7 +23,8 @@ from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.encoding.engines.textbook.wide import is_wide, written_wide
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[Plan, ...]

@@ -23,7 +23,7 @@ from taccl.encoding.engines.textbook.grid import Plan, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, without_repeats
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 
 def by_scattering(

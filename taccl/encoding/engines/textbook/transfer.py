@@ -9,8 +9,8 @@ import numpy as np
 
 from taccl.encoding.core.phases import merged
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, predecessors
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 
 _ROUNDING = 1e-9
 #: With more sends than this, trying a second order of them takes longer than it is worth.

@@ -22,12 +22,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.collective import IntArray
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer
-from taccl.problem import Problem
+from taccl.model.collective import IntArray
+from taccl.model.problem import Problem
 
 #: The rank from which each rank has what comes down; the root is not in it.
 Parents = dict[int, int]

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
-from taccl.compiled import compiled
 from taccl.encoding.engines.textbook.grid import Plan
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Kind
-from taccl.network import FloatArray
-from taccl.problem import Problem
-from taccl.schedule import Schedule
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.jit import compiled
 
 #: Stands for no unit, where ranks have different numbers of them.
 _NONE = -1

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.collective import BoolArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Carried, orders
@@ -22,8 +21,9 @@ from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.layers import shallow_trees
 from taccl.encoding.engines.trees.packing import Tree, packed
 from taccl.encoding.instance import Instance
-from taccl.problem import Problem
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.collective import BoolArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: Larger programs and searches than this are left to the greedy engine.
 _MOST_RANK_LINKS = 100_000

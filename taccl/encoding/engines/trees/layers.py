@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.flow_paths import Path, whole_chunks
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.core.routes import Carried
-from taccl.network import FloatArray
-from taccl.problem import Problem
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 
 #: The weight of the sum of all distances beside T.
 _LOWNESS = 1e-3

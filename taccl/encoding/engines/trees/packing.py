@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.collective import BoolArray, IntArray
 from taccl.encoding.core.budget import Budget
-from taccl.network import FloatArray, LogicalTopology
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 
 @dataclass

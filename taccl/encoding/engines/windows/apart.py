@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from taccl.encoding.core.timing import Decision
-from taccl.problem import Problem
-from taccl.schedule.partial_sums import OWN, Holdings, contributors
+from taccl.model.problem import Problem
+from taccl.model.schedule.partial_sums import OWN, Holdings, contributors
 
 #: A bundle at a rank.
 Cell = tuple[int, int]

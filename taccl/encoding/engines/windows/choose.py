@@ -14,7 +14,7 @@ import numpy as np
 
 from taccl.encoding.engines.windows.apart import Apart
 from taccl.encoding.engines.windows.window import Window
-from taccl.schedule import TOLERANCE_US
+from taccl.model.schedule import TOLERANCE_US
 
 #: The kinds of windows: all ways of some bundles; what comes to some ranks, or to those of a node;
 #: whole sends; what happens at about one time; the order of sends alone.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.core.ticks import Ticks
-from taccl.problem import Problem
+from taccl.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, spl
 from taccl.encoding.engines.windows.model import WindowModel, build
 from taccl.encoding.engines.windows.solutions import decisions
 from taccl.encoding.instance import Instance
-from taccl.schedule import TOLERANCE_US, Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 
 #: With more transfers than this, writing a window down takes longer than it is worth.
 _MOST_TRANSFERS = 20_000

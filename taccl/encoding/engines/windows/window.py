@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from taccl.collective import Placement
 from taccl.encoding.engines.windows.apart import Apart, Cell, Row
+from taccl.model.collective import Placement
 
 #: A bundle, and whether as a partial sum.
 Item = tuple[int, bool]

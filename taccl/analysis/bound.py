@@ -1,0 +1,253 @@
+"""What no schedule can beat, without running any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, overload
+
+from taccl.api import make_problem
+from taccl.backend.target import AnyTarget, ThreadBlocks
+from taccl.backend.targets import find_target
+from taccl.encoding.bounds import Proof, all_bounds
+from taccl.errors import TacclError
+from taccl.model import units
+from taccl.model.engine_costs import LINKS_ONLY, Pace, as_engines_see
+from taccl.model.executor import Executor
+from taccl.model.problem import Problem
+from taccl.support.arguments import word
+from taccl.support.notebook import frame_of_rows, html_table
+from taccl.support.schemas import finite, stamped
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.predicted import any_file_bound
+from taccl.synthesis.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
+from taccl.synthesis.stated import StatedProblem
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from typing_extensions import Unpack
+
+_PACES: Mapping[ThreadBlocks, Pace] = {"two-way": "in-phase", "one-way": "one-way"}
+
+_COLUMNS = ("kind", "lower_bound_us", "witness", "algbw_gbps", "busbw_gbps", "holds_for_any_chunks")
+
+
+@dataclass(frozen=True)
+class ServedBy:
+    """By what the links of a machine with an executor are served, where a protocol is known.
+
+    Parameters
+    ----------
+    protocol, instances, thread_blocks : as in `bounds`; None: as many as there can be, and either kind.
+    blocks : thread blocks on each link.
+    launch_us : what a call takes before anything moves; it is in no bound of schedules.
+    any_file : no file with this protocol, so many instances and chunks as fine is faster when it is executed,
+        launch included, however many thread blocks it has.
+    """
+
+    protocol: str
+    instances: int | None
+    thread_blocks: ThreadBlocks | None
+    blocks: int
+    launch_us: float
+    any_file: Proof
+
+    @property
+    def note(self) -> str:
+        """Under which costs the bounds hold."""
+        kind = "one-way " if self.thread_blocks != "two-way" else ""
+        many = f"{self.blocks} {kind}thread block{'s' if self.blocks > 1 else ''}"
+        return (
+            f"costs are those of {many} of {self.protocol} on each link, and what is left open is no faster; "
+            f"a call takes {self.launch_us:g} us before that"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(Sequence[Proof]):
+    """The best lower bound of each kind, largest first, and the problem that they are for.
+
+    Parameters
+    ----------
+    served : with which costs of the machine's executor; None: by links alone.
+    """
+
+    stated: StatedProblem
+    proven: tuple[Proof, ...]
+    served: ServedBy | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> Proof: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Proof, ...]: ...
+    def __getitem__(self, index: int | slice) -> Proof | tuple[Proof, ...]:
+        return self.proven[index]
+
+    def __len__(self) -> int:
+        return len(self.proven)
+
+    @property
+    def problem(self) -> Problem:
+        """What the bounds are for."""
+        return self.stated.problem
+
+    def algbw_gbps(self, bound: Proof) -> float:
+        """The algbw that no schedule exceeds by this bound, 10**9 bytes per second."""
+        return units.bandwidth_gbps(self.problem.size_bytes, bound.value_us)
+
+    def busbw_gbps(self, bound: Proof) -> float:
+        """That times nccl-tests' factor for the collective."""
+        return self.algbw_gbps(bound) * self.problem.collective.busbw_factor
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl bound --json` prints: plain values, in units by their keys."""
+        problem, largest = self.problem, self.proven[0]
+        return stamped(
+            "taccl.bound/1",
+            {
+                "collective": problem.collective.name,
+                "root": problem.collective.root,
+                "topology": self.stated.topology.name,
+                "sketch": None if self.stated.sketch is None else self.stated.sketch.name,
+                "ranks": problem.num_ranks,
+                "nodes": problem.topology.num_nodes,
+                "occupancy": problem.topology.occupancy,
+                "size_bytes": problem.size_bytes,
+                "chunk_bytes": round(problem.chunk_mb * units.MB),
+                "chunks_per_rank": problem.collective.chunks_per_rank,
+                "lower_bound_us": largest.value_us,
+                "bound_source": largest.witness,
+                "remedy": largest.remedy,
+                "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
+                "protocol": None if self.served is None else self.served.protocol,
+                "instances": None if self.served is None else self.served.instances,
+                "thread_blocks": None if self.served is None else self.served.thread_blocks,
+                "launch_us": None if self.served is None else self.served.launch_us,
+                "any_file_bound_us": None if self.served is None else self.served.any_file.value_us,
+                "any_file_bound_source": None if self.served is None else self.served.any_file.witness,
+                "notes": list(self.stated.notes),
+            },
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per bound that says something.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        return frame_of_rows([self._figures(each) for each in self.proven if each.value_us > 0], _COLUMNS)
+
+    def _repr_html_(self) -> str:
+        problem = self.problem
+        rows = [
+            (
+                *(each.kind, f"{each.value_us:.2f}", f"{self.algbw_gbps(each):.2f}"),
+                *(f"{self.busbw_gbps(each):.2f}", each.witness),
+            )
+            for each in self.proven
+            if each.value_us > 0
+        ]
+        header = ("bound", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "why no schedule is faster")
+        size = units.format_size(problem.size_bytes)
+        on = self.stated.topology.name
+        return html_table(
+            f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}", header, rows
+        )
+
+    def _figures(self, bound: Proof) -> dict[str, object]:
+        return {
+            "kind": bound.kind,
+            "lower_bound_us": bound.value_us,
+            "witness": bound.witness,
+            "algbw_gbps": finite(self.algbw_gbps(bound)),
+            "busbw_gbps": finite(self.busbw_gbps(bound)),
+            "holds_for_any_chunks": bound.holds_for_any_chunks,
+        }
+
+
+@spelled_out(RequestKeywords)
+def bounds(
+    collective: AnyCollective | Request = "allgather",
+    *,
+    protocol: str | None = None,
+    instances: int | Literal["auto"] | None = None,
+    thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
+    **asked: Unpack[RequestKeywords],
+) -> Bounds:
+    """The best lower bound of each kind in microseconds, largest first, each with its witness.
+
+    Parameters
+    ----------
+    collective, asked : as in `taccl.make_problem`.
+    protocol : of a file for the target: on a machine with an executor bounds are then of schedules under its
+        costs, as `synthesize` has them, and there is one of files too. None or `auto`: by links alone.
+    instances, thread_blocks : parallel copies of the program; whether a thread block may send and receive
+        (`two-way`) or does one of the two. None or `auto`: the bounds hold for all that it may be.
+
+    Raises
+    ------
+    TacclError : as `taccl.make_problem`, or the target has no such protocol, or not so many instances.
+    TopologyError : the executor says nothing about the protocol.
+    """
+    request = request_of(collective, asked)
+    wanted = None if protocol == AUTO else protocol
+    copies = None if instances == AUTO else instances
+    kind: ThreadBlocks | None = None if thread_blocks is None or thread_blocks == AUTO else thread_blocks
+    if kind is not None:
+        word(kind, "thread_blocks", tuple(_PACES), TacclError)
+    if wanted is None and (copies is not None or kind is not None):
+        raise TacclError(
+            "how many thread blocks there are matters to bounds where a protocol is known",
+            hint="--protocol Simple",
+        )
+    target = find_target(request.target)
+    if wanted is not None:
+        output = OutputOptions(protocol=wanted, instances=1 if copies is None else copies)
+        wanted = output.for_target(target, "bound").protocol
+    stated = make_problem(request)
+    if wanted is None:
+        return Bounds(stated, all_bounds(stated.problem))
+    executor = stated.problem.topology.executor
+    if executor is None:
+        stated = replace(stated, notes=(*stated.notes, _NO_EXECUTOR))
+        return Bounds(stated, all_bounds(stated.problem))
+    served = _served_by(stated.problem, executor, target, wanted, copies, kind)
+    stated = _under_costs(stated, served)
+    return Bounds(stated, all_bounds(stated.problem), served)
+
+
+_NO_EXECUTOR = "bounds are by links alone: the machine does not say what executing costs"
+#: Of a target that has no limit of its own.
+_MOST_BLOCKS = 1024
+
+
+def _served_by(
+    problem: Problem,
+    executor: Executor,
+    target: AnyTarget,
+    protocol: str,
+    instances: int | None,
+    kind: ThreadBlocks | None,
+) -> ServedBy:
+    """By what links are served at best, of what is asked."""
+    most = _MOST_BLOCKS if target.limits.instances is None else target.limits.instances
+    if executor.thread_blocks is not None:
+        most = min(most, executor.thread_blocks)
+    blocks = most if instances is None else instances
+    return ServedBy(
+        protocol=protocol,
+        instances=instances,
+        thread_blocks=kind,
+        blocks=blocks,
+        launch_us=executor.costs_of(protocol).launch_us,
+        any_file=any_file_bound(problem, protocol, blocks),
+    )
+
+
+def _under_costs(stated: StatedProblem, served: ServedBy) -> StatedProblem:
+    """The same with what serves the links in their costs, as `synthesize` has it."""
+    pace: Pace = "one-way" if served.thread_blocks is None else _PACES[served.thread_blocks]
+    network = as_engines_see(stated.problem.topology, served.protocol, served.blocks, pace)
+    notes = tuple(note for note in stated.notes if note != LINKS_ONLY)
+    return replace(stated, problem=replace(stated.problem, topology=network), notes=(*notes, served.note))

@@ -1,0 +1,280 @@
+"""What is odd about a machine, what no schedule on it can beat, and what limits it.
+
+It looks at a machine alone: no sketch, no engine, no file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from taccl.encoding.bounds import Proof, known_bounds, proofs
+from taccl.encoding.core.budget import Budget, check_time_limit
+from taccl.encoding.instance import Instance
+from taccl.errors import TacclError
+from taccl.model import units
+from taccl.model.collective import IntArray
+from taccl.model.collectives import chunk_bytes, make_collective
+from taccl.model.network import Occupancy
+from taccl.sketch import SketchedNetwork, sketched
+from taccl.support.notebook import html_table
+from taccl.support.schemas import finite, stamped
+from taccl.synthesis.resolved import choose_topology
+from taccl.topologies import PhysicalTopology
+from taccl.topologies.oddities import Oddity, named, oddities
+from taccl.topologies.reach import check_pairs, may_reach
+
+#: The collectives that a machine is checked with.
+COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
+#: What nccl-tests prints as size: a small message, one in between, a large one.
+SIZES = ("1KB", "1MB", "256MB")
+
+#: `bandwidth` where the bound that holds however finely a size is cut is most of the bound of whole parts.
+Limit = Literal["latency", "bandwidth"]
+_MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class MachineBound:
+    """What no schedule of a collective can beat on a machine, and what makes it so.
+
+    Parameters
+    ----------
+    size_bytes : what nccl-tests prints as size, rounded down to a whole number of equal parts.
+    busbw_factor : of the collective; of no use where nothing is proved.
+    proved : bounds with each rank's part in one piece, largest first; none for the `reason`.
+    """
+
+    collective: str
+    size_bytes: int
+    busbw_factor: float = 1.0
+    proved: tuple[Proof, ...] = ()
+    reason: str = ""
+
+    @property
+    def bound(self) -> Proof | None:
+        """The largest bound; None where nothing was proved."""
+        return self.proved[0] if self.proved else None
+
+    @property
+    def any_chunks(self) -> Proof | None:
+        """The largest bound that holds however finely the size is cut; None where none was proved."""
+        return next((proof for proof in self.proved if proof.holds_for_any_chunks and proof.value_us), None)
+
+    @property
+    def limit(self) -> Limit | None:
+        """Whether latency or bandwidth is in the way; None where bounds of one sort were not proved."""
+        if self.bound is None or self.any_chunks is None:
+            return None
+        if all(proof.holds_for_any_chunks for proof in self.proved):
+            return None
+        return "bandwidth" if self.any_chunks.value_us >= _MOSTLY * self.bound.value_us else "latency"
+
+    @property
+    def witness(self) -> Proof | None:
+        """The bound whose witness says what limits: that for any cutting where bandwidth does."""
+        return self.any_chunks if self.limit == "bandwidth" else self.bound
+
+    @property
+    def busbw_gbps(self) -> float | None:
+        """The busbw that no schedule exceeds, by the bound for any cutting, 10**9 bytes per second."""
+        if self.any_chunks is None:
+            return None
+        return finite(units.bandwidth_gbps(self.size_bytes, self.any_chunks.value_us) * self.busbw_factor)
+
+    def figures(self) -> dict[str, object]:
+        """Plain values, in units by their keys."""
+        witness = self.witness
+        return {
+            "collective": self.collective,
+            "size_bytes": self.size_bytes,
+            "lower_bound_us": None if self.bound is None else self.bound.value_us,
+            "any_chunks_bound_us": None if self.any_chunks is None else self.any_chunks.value_us,
+            "busbw_gbps": self.busbw_gbps,
+            "limit": self.limit,
+            "witness": None if witness is None else witness.witness,
+            "remedy": None if witness is None else witness.remedy,
+            "reason": self.reason or None,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class MachineCheck:
+    """A machine, what is odd about it, and its bounds.
+
+    Parameters
+    ----------
+    oddities : what is not as its siblings are; the first is that ranks have no way to each other.
+    bounds : for each size each collective; none where ranks have no way to each other.
+    """
+
+    machine: PhysicalTopology
+    oddities: tuple[Oddity, ...]
+    bounds: tuple[MachineBound, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each rank has a way to each."""
+        return all(oddity.kind != "no way" for oddity in self.oddities)
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl topology check --json` prints: plain values, in units by their keys."""
+        return stamped(
+            "taccl.topology.check/1",
+            {
+                "name": self.machine.name,
+                "nodes": self.machine.num_nodes,
+                "ranks": self.machine.num_ranks,
+                "is_whole": self.is_whole,
+                "oddities": [
+                    {
+                        "kind": oddity.kind,
+                        "devices": list(oddity.devices),
+                        "message": oddity.message,
+                        "hint": oddity.hint,
+                    }
+                    for oddity in self.oddities
+                ],
+                "bounds": [bound.figures() for bound in self.bounds],
+                "notes": list(self.notes),
+            },
+        )
+
+    def _repr_html_(self) -> str:
+        header = (
+            "size",
+            "collective",
+            "bound (us)",
+            "any cutting (us)",
+            "limit",
+            "why no schedule is faster",
+        )
+        rows = [
+            (
+                *(units.format_size(each.size_bytes), each.collective),
+                *(_microseconds(each.bound), _microseconds(each.any_chunks), each.limit or ""),
+                each.reason if each.witness is None else each.witness.witness,
+            )
+            for each in self.bounds
+        ]
+        return html_table(f"{self.machine.name}: {len(self.oddities)} oddities", header, rows)
+
+
+def check_machine(
+    topology: str | Path | PhysicalTopology,
+    *,
+    nodes: int | None = None,
+    profile: str | Path | None = None,
+    occupancy: Occupancy | None = None,
+    sizes: Sequence[str | int] = SIZES,
+    time_limit: float = 20.0,
+) -> MachineCheck:
+    """What is odd about a machine, and at each size what no schedule of the four collectives can beat.
+
+    Parameters
+    ----------
+    topology : a name of the catalogue, a YAML file, or a machine.
+    nodes, profile, occupancy : as in `taccl.Request`.
+    sizes : what nccl-tests prints as size.
+    time_limit : seconds for all; bounds that would come later are left out, with a note.
+
+    Raises
+    ------
+    TacclError : the machine, a size or the time limit cannot be understood, or there are too many ways.
+    """
+    began_s = time.monotonic()
+    end_s = began_s + check_time_limit(time_limit, example="20")
+    sizes_bytes = [units.parse_size(size) for size in sizes]
+    machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
+    check_pairs(machine)
+    found = oddities(machine)
+    asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
+    network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
+    links = (
+        np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
+    )
+    apart = _apart(machine, *links)
+    if apart is not None:
+        return MachineCheck(machine, (apart, *found), (), ("no bounds: ranks have no way to each other",))
+    if network is None:
+        bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in asked)
+    else:
+        bounds = tuple(_bounds(network, asked, end_s))
+    late = sum(each.reason == _LATE for each in bounds)
+    notes = (f"{late} of {len(bounds)} bounds were left out: {time_limit:g} s were over",) if late else ()
+    return MachineCheck(machine, found, bounds, notes)
+
+
+_LATE = "not within the time limit"
+#: Of the time limit: a network is built of paths in about as long as they are found, and not by halves.
+_SHARE_OF_PATHS = 0.4
+
+
+def _network(machine: PhysicalTopology, end_s: float) -> SketchedNetwork | None:
+    """The network of all links; None where the paths that it is made of are not found in time."""
+    for rank in range(machine.num_ranks):
+        if time.monotonic() > end_s:
+            return None
+        machine.paths_from(rank)  # the machine remembers them
+    return sketched(None, machine)
+
+
+def _bounds(
+    network: SketchedNetwork, asked: Sequence[tuple[int, str]], end_s: float
+) -> Iterator[MachineBound]:
+    """Each with its share of the time that is left."""
+    for done, (size, name) in enumerate(asked):
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            yield MachineBound(name, size, reason=_LATE)
+            continue
+        try:
+            collective = make_collective(name, network.topology.num_ranks, 1, None)
+            bytes_each = chunk_bytes(collective.chunks_per_size, size)
+            problem = network.applied(collective, bytes_each / units.MB).problem
+            proved = _proofs(Instance(problem), Budget(left_s / (len(asked) - done)))
+        except TacclError as failure:
+            yield MachineBound(name, size, reason=failure.message)
+            continue
+        factor, reason = collective.busbw_factor, "" if proved else _LATE
+        yield MachineBound(name, problem.size_bytes, factor, proved, reason)
+
+
+def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
+    """What is proved within the budget, largest first; what holds for any cutting is asked first."""
+    bounds = known_bounds()
+    first = [bound for bound in bounds if bound.is_quick and bound.holds_for_any_chunks]
+    rest = [bound for bound in bounds if bound not in first]
+    proved = [*proofs(instance, budget, first), *proofs(instance, budget, rest)]
+    return tuple(sorted(proved, key=lambda proof: -proof.value_us))
+
+
+def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Oddity | None:
+    """The parts that ranks fall into when each rank of a part has a way to each; None where it is one."""
+    ranks = machine.num_ranks
+    links = coo_array((np.ones(len(src)), (src, dst)), shape=(ranks, ranks))
+    count, part_of = connected_components(links, directed=True, connection="strong")
+    if count == 1:
+        return None
+    parts = [[machine.gpus[rank].name for rank in np.flatnonzero(part_of == part)] for part in range(count)]
+    parts.sort(key=lambda part: (-len(part), part))
+    told = "; ".join(named(part) for part in parts[:4])
+    more = f"; and {count - 4} more" if count > 4 else ""
+    return Oddity(
+        "no way",
+        tuple(name for part in parts[1:] for name in part),
+        f"the GPUs fall into {count} parts without a way there and back: {told}{more}",
+        "links, a switch or a fabric that is missing",
+    )
+
+
+def _microseconds(proof: Proof | None) -> str:
+    return "" if proof is None else f"{proof.value_us:.2f}"

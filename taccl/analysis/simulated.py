@@ -1,0 +1,283 @@
+"""How long a file takes on a machine: an MSCCL-XML or a schedule, at several sizes, each with a bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from taccl.analysis.reprove import believed, claim_notes
+from taccl.analysis.simulated_result import SimulatedFile, SimulatedSize
+from taccl.analysis.simulated_subject import PlanSubject, Subject, of_file, of_plan, of_schedule
+from taccl.api import make_problem
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.program import Protocol
+from taccl.backend.simulate import Simulation, simulate_program
+from taccl.backend.simulate.simulator import Arbitration
+from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
+from taccl.backend.targets import plan_of_file
+from taccl.backend.verify import verify_program
+from taccl.encoding.bounds import Proof, lower_bound
+from taccl.errors import TacclError, TopologyError, UnitError
+from taccl.model import units
+from taccl.model.collectives import COLLECTIVES, chunk_bytes, rounding_notes
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import is_schedule, read_schedule
+from taccl.model.schedule.parquet import MAGIC as PARQUET
+from taccl.support.arguments import file_path, number, shown, whole_number, word
+from taccl.support.files import read_bytes
+from taccl.synthesis.predicted import Execution, execute, plan_bound
+from taccl.synthesis.request import MachineKeywords, Request, spelled_out
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_PER_RANK = ("gather", "scatter")
+_MOST_SLOTS = 2**20
+
+
+@spelled_out(MachineKeywords)
+def simulate_file(
+    path: str | Path,
+    sizes: Sequence[str | int] = (),
+    *,
+    collective: str | Path | None = None,
+    root: int | None = None,
+    protocol: Protocol | None = None,
+    slots: int | None = None,
+    arbitration: Arbitration = "urgent",
+    copy_us_per_mb: float = 0.0,
+    links_only: bool = False,
+    proxy_us: float = 0.0,
+    **machine: Unpack[MachineKeywords],
+) -> SimulatedFile:
+    """Simulate a program on a machine, at each size.
+
+    Parameters
+    ----------
+    path : an MSCCL-XML file, a plan for MSCCL++, or the JSON file of a schedule, which is lowered first. A
+        schedule's file also has its machine; `topology` or `sketch` put another in its place.
+    sizes : what nccl-tests prints as `size`, rounded down to a whole number of the program's chunks; by
+        default the size that the schedule or sketch is for.
+    machine : topology, sketch, nodes, profile, occupancy, nic_sharing, as in `taccl.Request`.
+    collective : the YAML file of the custom collective that an MSCCL-XML is for.
+    root : of broadcast, reduce, gather and scatter in an MSCCL-XML; by default the one that fits.
+    protocol, slots, arbitration, copy_us_per_mb : as in `simulate_program`. Where the machine has an
+        executor, that says what the last three do, and the file's own protocol has its costs, too.
+    links_only : whether to leave out what the machine says of its executor.
+    proxy_us : of a plan, as in `simulate_plan`; it has no use for the four above.
+
+    Raises
+    ------
+    TacclError : the subclass says whether a file or the request is wrong, or the program cannot run.
+    """
+    path = file_path(path)
+    _check_run(protocol, slots, arbitration, copy_us_per_mb)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+        raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
+    most_us, hint = units.MAX_ALPHA_US, "--proxy-cost 2"
+    number(proxy_us, "the cost of a push", TacclError, most=most_us, unit="us", hint=hint)
+    subject = _subject(path, collective, root)
+    _check_kind(subject, protocol, slots, arbitration, copy_us_per_mb, proxy_us)
+    asked = Request(subject.collective, **machine)
+    chosen = sizes or (subject.default_size,)
+    problems = [_problem(subject, asked, size) for size in chosen]
+    runs = []
+    claims: dict[str, None] = {}
+    for problem in problems:
+        simulation: Simulation | Execution | PlanSimulation
+        chunk_mb = problem.chunk_mb * subject.cut
+        try:
+            if isinstance(subject.program, ExecutionPlan):
+                simulation = simulate_plan(
+                    subject.program, problem.topology, chunk_mb, proxy_us=proxy_us, links_only=links_only
+                )
+            elif problem.topology.executor is not None and not links_only:
+                _check_executed(slots, arbitration, copy_us_per_mb)
+                asked_protocol = subject.program.protocol if protocol is None else protocol
+                simulation = execute(subject.program, problem, subject.cut, asked_protocol)
+            else:
+                simulation = simulate_program(
+                    subject.program,
+                    problem.topology,
+                    chunk_mb,
+                    protocol=protocol,
+                    slots=slots,
+                    arbitration=arbitration,
+                    copy_us_per_mb=copy_us_per_mb,
+                )
+        except TacclError as fault:
+            fault.path = str(path)
+            raise
+        if isinstance(simulation, Execution):
+            bound, schedule_us = simulation.bound, None
+        elif isinstance(subject.program, ExecutionPlan):
+            bound, schedule_us = plan_bound(problem, subject.program, links_only=links_only), None
+        else:
+            bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
+        if subject.saved is not None and schedule_us is not None:
+            claims |= dict.fromkeys(claim_notes(subject.saved, bound))
+        runs.append(
+            SimulatedSize(
+                size_bytes=problem.size_bytes,
+                simulation=simulation,
+                lower_bound_us=bound.value_us,
+                bound_source=bound.witness,
+                schedule_us=schedule_us,
+                busbw_factor=subject.collective.busbw_factor,
+            )
+        )
+    return SimulatedFile(
+        program=subject.program,
+        collective=subject.collective,
+        topology=problems[0].topology.name,
+        sizes=tuple(runs),
+        notes=(*_rounding_notes(subject, sizes, runs), *_remarks(subject, runs), *claims),
+        path=str(path),
+        protocol=protocol,
+        arbitration=arbitration,
+    )
+
+
+def _subject(path: str | Path, collective: str | Path | None, root: int | None) -> Subject | PlanSubject:
+    content = read_bytes(path)
+    plan = None if content.startswith(PARQUET) else plan_of_file(path, content)
+    if plan is not None:
+        return of_plan(plan, path, collective, root)
+    return of_schedule(read_schedule(path)) if is_schedule(path) else of_file(path, collective, root)
+
+
+def _check_run(
+    protocol: Protocol | None, slots: int | None, arbitration: Arbitration, copy_us_per_mb: float
+) -> None:
+    if protocol is not None and not isinstance(protocol, Protocol):
+        known = ", ".join(f"Protocol.{each.name}" for each in Protocol)
+        raise TacclError(
+            f"unknown protocol {shown(protocol)}", hint=f"one of {known}, of taccl.backend.program"
+        )
+    if slots is not None:
+        whole_number(slots, "slots", TacclError, least=1, most=_MOST_SLOTS, hint="--slots 2")
+    word(arbitration, "arbitration", get_args(Arbitration), TacclError)
+    what = "the cost of a copy"
+    number(
+        copy_us_per_mb,
+        what,
+        TacclError,
+        most=units.MAX_BETA_US_PER_MB,
+        unit="us per MB",
+        hint="--copy-cost 5",
+    )
+
+
+def _check_kind(
+    subject: Subject | PlanSubject,
+    protocol: Protocol | None,
+    slots: int | None,
+    arbitration: Arbitration,
+    copy_us_per_mb: float,
+    proxy_us: float,
+) -> None:
+    """Refuse what means nothing for the kind of program that it is."""
+    if not isinstance(subject.program, ExecutionPlan):
+        if proxy_us:
+            raise TacclError("only plans have proxies", hint="leave --proxy-cost out")
+        return
+    for name, given in (
+        ("another protocol", protocol is not None),
+        ("a number of slots", slots is not None),
+        ("an arbitration", arbitration != "urgent"),
+        ("a copy cost", copy_us_per_mb > 0),
+    ):
+        if given:
+            raise TacclError(f"a plan is simulated as it is, so {name} means nothing", hint="leave it out")
+
+
+def _check_executed(slots: int | None, arbitration: Arbitration, copy_us_per_mb: float) -> None:
+    """Refuse what is part of the machine's executor, or means nothing under it."""
+    for name, given in (
+        ("slots", slots is not None),
+        ("arbitration", arbitration != "urgent"),
+        ("copy cost", copy_us_per_mb > 0),
+    ):
+        if given:
+            raise TacclError(
+                f"the machine's executor says how a file is executed, so a {name} of one's own means nothing",
+                hint="change the section executor: of the machine's file, or take it out",
+            )
+
+
+def _names_no_machine(asked: Request) -> bool:
+    return asked.topology is None and asked.sketch is None
+
+
+def _problem(subject: Subject | PlanSubject, asked: Request, size: str | int | None) -> Problem:
+    """What the program answers at a size, on all links that the machine or its sketch has."""
+    chunks = subject.num_chunks
+    size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
+    if subject.saved is not None and _names_no_machine(asked):
+        if asked != Request(subject.collective):
+            raise TopologyError(
+                "the machine is the one in the schedule's file", hint="--topology or --sketch"
+            )
+        problem = believed(subject.saved.schedule.problem)
+    else:
+        collective = subject.collective
+        rounded = None
+        if size_bytes is not None:  # finer chunks than the program's need not be whole bytes
+            rounded = -(-size_bytes // collective.chunks_per_size) * collective.chunks_per_size
+        stated = make_problem(replace(asked, size=rounded))
+        problem = replace(stated.problem, symmetry=(), limits=RoutingLimits())
+    if size_bytes is None:
+        size_bytes = problem.size_bytes
+    return replace(problem, chunk_mb=size_bytes / units.MB / subject.collective.chunks_per_size)
+
+
+def _rounding_notes(
+    subject: Subject | PlanSubject, asked: Sequence[str | int], runs: Sequence[SimulatedSize]
+) -> Iterator[str]:
+    """The sizes that became smaller, since they are no whole number of the program's chunks."""
+    chunks = subject.num_chunks
+    for size, run in zip(asked, runs, strict=False):  # none is asked for where it is the schedule's own
+        yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
+
+
+def _known_times(subject: Subject | PlanSubject, problem: Problem, own: bool) -> tuple[Proof, float | None]:
+    """The bound, proved here; and the schedule's time where this is its own machine and size."""
+    saved = subject.saved
+    if saved is None or not own or saved.schedule.problem.size_bytes != problem.size_bytes:
+        return lower_bound(problem), None
+    return lower_bound(problem), saved.schedule.makespan_us
+
+
+def _remarks(subject: Subject | PlanSubject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
+    program = subject.program
+    per_call = program.num_ranks if subject.collective.name in _PER_RANK else 1
+    outside = [
+        units.format_size(run.size_bytes)
+        for run in runs
+        if not program.min_bytes <= run.size_bytes // per_call <= (program.max_bytes or math.inf)
+    ]
+    if outside and subject.saved is None:
+        yield (
+            f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes, "
+            f"so no runtime would use it at {', '.join(outside)}"
+        )
+    if any(run.is_too_fast for run in runs):
+        yield _why_too_fast(subject)
+
+
+def _why_too_fast(subject: Subject | PlanSubject) -> str:
+    """A time below its bound: the file leaves something out, or a wait, or the bound is wrong."""
+    collective = subject.collective
+    if isinstance(subject.program, ExecutionPlan):
+        return "faster than any plan of its collective: taccl verify and taccl run say what is missing"
+    custom = None if collective.name in COLLECTIVES else collective
+    facts = verify_program(subject.program, targets=None, collective=custom, root=collective.root).facts
+    if "right" not in (facts.in_place, facts.out_of_place) or facts.races:
+        return "faster than any program of its collective: taccl verify says what is missing"
+    return (
+        "faster than its bound, though taccl verify finds its result right: so the bound is wrong, which is "
+        "a fault of taccl and not of the file; please report it, with the file and this command"
+    )

@@ -1,0 +1,194 @@
+"""What a simulation of a file comes to: times at several sizes, each with its bound. It knows no machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate import Simulation
+from taccl.backend.simulate.simulator import Arbitration
+from taccl.backend.simulate_plan import PlanSimulation
+from taccl.errors import TacclError
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.tolerance import contradicts
+from taccl.support.notebook import frame_of_rows, html_table
+from taccl.support.schemas import finite, stamped
+from taccl.synthesis.predicted import Execution
+from taccl.synthesis.search import relative_gap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.model.schedule.plot import Lanes
+
+
+@dataclass(frozen=True)
+class SimulatedSize:
+    """One run.
+
+    Parameters
+    ----------
+    size_bytes : what nccl-tests prints as `size`.
+    simulation : all that happened; where the machine has an executor, what that says.
+    lower_bound_us, bound_source : no program with these chunks is faster on these links, and why; where the
+        machine has an executor, none with this protocol and so many thread blocks.
+    schedule_us : the time of the schedule that the program was made from, where one is known.
+    """
+
+    size_bytes: int
+    simulation: Simulation | Execution | PlanSimulation
+    lower_bound_us: float
+    bound_source: str
+    schedule_us: float | None
+    busbw_factor: float
+
+    @property
+    def time_us(self) -> float:
+        """When the last step is done, microseconds."""
+        return self.simulation.time_us
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def algbw_gbps(self) -> float:
+        """Size divided by time, 10**9 bytes per second."""
+        return units.bandwidth_gbps(self.size_bytes, self.time_us)
+
+    @property
+    def busbw_gbps(self) -> float:
+        """The algbw times nccl-tests' factor for the collective."""
+        return self.algbw_gbps * self.busbw_factor
+
+    @property
+    def is_too_fast(self) -> bool:
+        """Whether the time is below the bound, which no program that computes its collective is."""
+        return contradicts(self.lower_bound_us, self.time_us)
+
+    def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
+        """Draw the timeline of its sends and its bound: see `Simulation.plot`.
+
+        Raises
+        ------
+        TacclError : see `steps`.
+        """
+        return self.steps.plot(by, ax, lower_bound_us=self.lower_bound_us)
+
+    @property
+    def steps(self) -> Simulation:
+        """When each step ran, by the costs of links alone.
+
+        Raises
+        ------
+        TacclError : the run was predicted by the machine's executor, in which steps of many rounds overlap,
+            or it is one of a one-sided plan (`simulation` has when its operations ran).
+        """
+        if isinstance(self.simulation, PlanSimulation):
+            raise TacclError("a run of a one-sided plan has no steps", hint="simulation has its operations")
+        if isinstance(self.simulation, Execution):
+            raise TacclError(
+                "a run that the machine's executor predicts has no timeline of steps",
+                hint="simulate_file(..., links_only=True), or taccl show",
+            )
+        return self.simulation
+
+    def figures(self) -> dict[str, object]:
+        """All that is known, as plain values that JSON can hold; keys carry their units."""
+        return {
+            "size_bytes": self.size_bytes,
+            "chunk_bytes": self.simulation.chunk_mb * units.MB,
+            "time_us": self.time_us,
+            "algbw_gbps": finite(self.algbw_gbps),
+            "busbw_gbps": finite(self.busbw_gbps),
+            "lower_bound_us": self.lower_bound_us,
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "schedule_time_us": self.schedule_us,
+            "launch_us": None if isinstance(self.simulation, Simulation) else self.simulation.launch_us,
+            "rounds": self.simulation.rounds if isinstance(self.simulation, Execution) else None,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedFile:
+    """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know.
+
+    `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
+    """
+
+    program: Program | ExecutionPlan
+    collective: Collective
+    topology: str
+    sizes: tuple[SimulatedSize, ...]
+    notes: tuple[str, ...] = ()
+    path: str | None = None
+    protocol: Protocol | None = None
+    arbitration: Arbitration = "urgent"
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the machine's executor predicts the times, and not its links alone."""
+        return any(
+            not isinstance(run.simulation, Simulation) and run.simulation.launch_us is not None
+            for run in self.sizes
+        )
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that was asked for, else the file's own."""
+        return self.own_protocol if self.protocol is None else self.protocol.value
+
+    @property
+    def own_protocol(self) -> str:
+        """The protocol that the file names."""
+        if isinstance(self.program, ExecutionPlan):
+            return "LL" if self.program.moves_packets else "Simple"
+        return self.program.protocol.value
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl simulate --json` prints: plain values, in units by their keys."""
+        return stamped(
+            "taccl.simulate/1",
+            {
+                "file": self.path,
+                "collective": self.collective.name,
+                "root": self.collective.root,
+                "ranks": self.program.num_ranks,
+                "topology": self.topology,
+                "protocol": self.protocol_name,
+                "protocol_overhead": self.protocol is not None
+                or self.is_executed
+                or isinstance(self.program, ExecutionPlan),
+                "executor": self.is_executed,
+                "arbitration": self.arbitration,
+                "results": [run.figures() for run in self.sizes],
+                "notes": list(self.notes),
+            },
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row per size.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        return frame_of_rows([run.figures() for run in self.sizes], list(self.sizes[0].figures()))
+
+    def _repr_html_(self) -> str:
+        header = ("size (B)", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "busbw (GB/s)")
+        rows = [
+            (
+                *(run.size_bytes, f"{run.time_us:.2f}", f"{run.lower_bound_us:.2f}", f"{100 * run.gap:.2f}%"),
+                *(f"{run.algbw_gbps:.2f}", f"{run.busbw_gbps:.2f}"),
+            )
+            for run in self.sizes
+        ]
+        ranks = self.program.num_ranks
+        return html_table(f"{self.collective.name}, {ranks} ranks, on {self.topology}", header, rows)

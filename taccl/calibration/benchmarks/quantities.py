@@ -1,0 +1,89 @@
+"""Fitted numbers and what could not be told: the noun that fits make, and tables are made of.
+
+It knows no measurement and no machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taccl.calibration.benchmarks.classes import Pair
+from taccl.calibration.benchmarks.facts import Scope
+from taccl.model.units import MB
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A fitted number.
+
+    Parameters
+    ----------
+    link : what it belongs to, `between nodes`, `GPU to GPU`.
+    name : `alpha_us`, `beta_us_per_mb`, `launch_us`, `gap_us`, `latency_us`, `ports`, `gbps`.
+    value, low, high : the number and its interval: 90% of bootstrap samples, or the range of a class.
+    sizes : the range of sizes it was fitted in, bytes; None where there is none.
+    points : how many sizes or pairs.
+    worst_miss, median_miss : of the fit from what was measured, as shares; None where nothing was fitted.
+    is_weak : the interval is wide.
+    source : files and lines.
+    note : what a reader must know.
+    """
+
+    link: str
+    name: str
+    value: float
+    low: float
+    high: float
+    sizes: tuple[int, int] | None
+    points: int
+    worst_miss: float | None
+    median_miss: float | None
+    is_weak: bool
+    source: str
+    note: str = ""
+
+    @property
+    def gbps(self) -> float | None:
+        """Of a beta, the bandwidth that it is."""
+        return MB / (self.value * 1e3) if self.name == "beta_us_per_mb" and self.value else None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What was asked of a measurement that cannot tell it."""
+
+    link: str
+    name: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True)
+class LinkCost:
+    """Costs of a hop in one scope, for a machine: what is None was not told."""
+
+    scope: Scope
+    alpha: Quantity | None
+    beta: Quantity | None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that measurements tell.
+
+    Parameters
+    ----------
+    quantities, refusals : in the order of the files.
+    costs : for a machine, at most one per scope.
+    pair_gbps : of each pair of GPUs, from the test that moved most; empty if none.
+    pair_source : of these.
+    warnings : damaged links, contradictions, what the readers left out.
+    """
+
+    quantities: tuple[Quantity, ...]
+    refusals: tuple[Refusal, ...]
+    costs: tuple[LinkCost, ...]
+    pair_gbps: Mapping[Pair, float]
+    pair_source: str
+    warnings: tuple[str, ...]

@@ -1,0 +1,66 @@
+"""Making machine code of loops ahead of time, so that no search and no file has to wait for it.
+
+It knows which engines and which stages of a file have loops, and a problem small enough to run each on; what
+the loops compute it must not know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from taccl.api import make_problem, synthesize
+from taccl.backend.lower import lower
+from taccl.backend.msccl_xml.reader import parse_document
+from taccl.backend.msccl_xml.writer import to_xml
+from taccl.backend.simulate import simulate_program
+from taccl.backend.verify.verifier import verify_document
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.registry import ENGINES
+from taccl.encoding.instance import Instance
+from taccl.support.jit import ahead_of_time
+
+#: An engine of trees serves the first, one of paths the second.
+_COLLECTIVES = ("allreduce", "alltoall")
+#: Units of work: enough for a first schedule.
+_WORK = 50
+
+
+def compile_engines() -> Iterator[tuple[str, bool]]:
+    """Compile the loops of each engine that has any, once on a computer.
+
+    Yields the engine's name, and whether its loops were machine code already. Compiling takes some ten
+    seconds for an engine; what was compiled is kept beside the package, or where `NUMBA_CACHE_DIR` says.
+    """
+    problems = [
+        make_problem(each, topology="mesh:2x2", size="1MB", chunks=2).problem for each in _COLLECTIVES
+    ]
+    for engine in ENGINES:
+        if engine.is_compiled is None:
+            continue
+        was_there = engine.is_compiled()
+        served = next((each for each in problems if engine.can(Instance(each))), None)
+        if not was_there and served is not None:
+            deque(engine.run(Instance(served), SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
+        yield engine.name, was_there
+
+
+def compile_stages() -> Iterator[tuple[str, bool]]:
+    """Compile the loops that long files need, once on a computer: lowering, verifying, simulating.
+
+    Yields the stage's name, and whether all its loops were machine code already.
+    """
+    # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
+    schedule = synthesize(
+        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, engine="greedy", effort=_WORK, xml=False
+    ).schedule
+    with ahead_of_time() as loops:
+        program = lower(schedule, runtimes="msccl")[0].program
+    yield "lower", all(loops.values())
+    with ahead_of_time() as loops:
+        verify_document(parse_document(to_xml(program)), targets=None)
+    yield "verify", all(loops.values())
+    with ahead_of_time() as loops:
+        simulate_program(program, schedule.problem.topology, schedule.problem.chunk_mb)
+    yield "simulate", all(loops.values())

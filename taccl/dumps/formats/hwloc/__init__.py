@@ -1,8 +1,0 @@
-"""The XML of hwloc 1 to 3 (`lstopo topology.xml`): what the system and its drivers told of one node.
-
-It knows hwloc's objects and matrices, and what its backends put into them; no constant of a link.
-"""
-
-from taccl.dumps.formats.hwloc.reader import looks_like, read
-
-__all__ = ["looks_like", "read"]

@@ -1,5 +1,0 @@
-"""What tells how nodes are joined, and the fabric with levels that it makes; it knows no GPU."""
-
-from taccl.fabrics.imported import ImportedCluster, import_cluster
-
-__all__ = ["ImportedCluster", "import_cluster"]

@@ -1,0 +1,1 @@
+"""The nouns: units, collectives, networks, problems, schedules."""

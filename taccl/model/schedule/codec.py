@@ -1,0 +1,259 @@
+"""A schedule as a JSON file, whole: the problem that it answers, its columns, and what is proven of it.
+
+Every column is on a line of its own. Floats are written so that they are read back exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from taccl.errors import CollectiveError, ScheduleError, TopologyError
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
+from taccl.model.schedule.columns import Schedule
+from taccl.model.schedule.derivation import compacted, sets_of_rows
+from taccl.model.schedule.fields import Fields
+from taccl.model.schedule.partial_sums import PartialSums, contributors
+from taccl.model.schedule.problem_codec import (
+    OPTIONAL_PROBLEM_KEYS,
+    PROBLEM_KEYS,
+    problem_values,
+    read_problem,
+)
+from taccl.model.tolerance import contradicts
+
+FORMAT, VERSION = "taccl-schedule", 2
+
+_TRANSFERS = ("chunk", "src", "dst", "link", "start_us", "end_us", "reduce", "group")
+#: What is said of the problem and of what is proved of it.
+DESCRIPTION = ("lower_bound_us", "bound_source", *PROBLEM_KEYS)
+_FILE = ("format", "version", *DESCRIPTION, "transfers")
+#: Since version 2: `sums` has the contributors of each partial sum that occurs, `transfers.sum` the place
+#: there of what each row carries, -1 for a copy. Both are null where each sum is made once and the table
+#: would have more entries than this; then a row carries all that met at its sender.
+_MOST_CONTRIBUTIONS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSchedule:
+    """What a schedule file holds.
+
+    Parameters
+    ----------
+    schedule : it passed `Schedule.check()` when it was read.
+    lower_bound_us : what the file claims: no schedule of `schedule.problem` is faster, microseconds; 0 for
+        no claim. Anybody can write one into a file; `taccl.bounds` and `taccl show` prove their own.
+    bound_source : why, in the file's words.
+    """
+
+    schedule: Schedule
+    lower_bound_us: float = 0.0
+    bound_source: str = ""
+
+
+def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_source: str = "") -> str:
+    """The text that `schedule_from_json` reads back, value for value.
+
+    Parameters
+    ----------
+    lower_bound_us, bound_source : what is proven about every schedule of the same problem.
+
+    Raises
+    ------
+    ScheduleError : a number is not finite, which no JSON file can hold.
+    """
+    try:
+        return _lines(schedule_values(schedule, lower_bound_us, bound_source)) + "\n"
+    except ValueError as fault:
+        raise ScheduleError(
+            "the schedule cannot be written as JSON", findings=["a number is not finite"]
+        ) from fault
+
+
+def schedule_values(
+    schedule: Schedule, lower_bound_us: float = 0.0, bound_source: str = ""
+) -> dict[str, object]:
+    """What `schedule_to_json` writes, as plain values."""
+    sums, sum_of_row = _sums(schedule)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **described(schedule.problem, lower_bound_us, bound_source),
+        "sums": sums,
+        "transfers": {**{name: getattr(schedule, name).tolist() for name in _TRANSFERS}, "sum": sum_of_row},
+    }
+
+
+def described(problem: Problem, lower_bound_us: float, bound_source: str) -> dict[str, object]:
+    """The values of `DESCRIPTION`, and what else the problem uses."""
+    return {
+        "lower_bound_us": float(lower_bound_us),
+        "bound_source": bound_source,
+        **problem_values(problem),
+    }
+
+
+def transfer_columns(schedule: Schedule) -> dict[str, object]:
+    """The columns of a schedule by name, the ranks at both ends of a link among them.
+
+    Where the schedule has `sums`, `contributions` has the ranks whose contributions a row carries.
+    """
+    columns: dict[str, object] = {name: getattr(schedule, name) for name in _TRANSFERS}
+    if schedule.sums is not None:
+        members = [tuple(np.flatnonzero(each).tolist()) for each in schedule.sums.members]
+        of_row = schedule.sums.of_row.tolist()
+        columns["contributions"] = [members[number] if number >= 0 else None for number in of_row]
+    return columns
+
+
+def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedule:
+    """The schedule in a JSON text, checked.
+
+    Parameters
+    ----------
+    path : where the text comes from, for messages.
+
+    Raises
+    ------
+    FileError : not such a file, another version, or a value that is missing, unknown, of the wrong
+        type, out of range, or at odds with another.
+    CollectiveError, TopologyError : a collective or a topology that cannot be.
+    ScheduleError : the file can be read, and the schedule in it, or its bound, is not valid.
+    """
+    fields = Fields.parse(text, path)
+    if fields.values.get("format") != FORMAT:
+        fields.fail(
+            f"this is not a schedule: its format is not {FORMAT!r}", "taccl synthesize --schedule FILE"
+        )
+    version = fields.values.get("version")
+    if type(version) is not int or version not in (1, VERSION):
+        fields.fail(f"its version is neither 1 nor {VERSION}", "a newer taccl, or making the file again")
+    if version == 1:
+        fields.expect(_FILE)
+    else:
+        fields.expect((*_FILE, "sums"), optional=OPTIONAL_PROBLEM_KEYS)
+
+    def schedule() -> Schedule:
+        problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
+        rows = fields.inner("transfers")
+        rows.expect(_TRANSFERS if version == 1 else (*_TRANSFERS, "sum"))
+        made = _schedule(rows, problem)
+        if fields.values.get("sums") is None:
+            return made
+        return compacted(replace(made, sums=_read_sums(fields, rows, made)))
+
+    return checked(schedule, fields)
+
+
+def checked(schedule: Callable[[], Schedule], fields: Fields) -> SavedSchedule:
+    """What `schedule` makes of a file's values, with the bound that stands beside it, if both can be.
+
+    Raises
+    ------
+    FileError : the bound is none.
+    CollectiveError, TopologyError, ScheduleError : as `schedule_from_json`, with the file's path.
+    """
+    try:
+        made = schedule()
+        bound, source = fields.number("lower_bound_us"), fields.text("bound_source")
+        if bound < 0:
+            fields.fail(f"lower_bound_us must not be negative, and it is {bound}")
+        made.check()
+        _bound_can_be(made, bound)
+    except (TopologyError, CollectiveError) as fault:
+        raise type(fault)(fault.message, path=fields.path, hint=fault.hint) from None
+    except ScheduleError as fault:
+        raise ScheduleError(
+            fault.message, findings=fault.findings, path=fields.path, hint=fault.hint
+        ) from None
+    return SavedSchedule(made, bound, source)
+
+
+def _lines(content: dict[str, object], indent: str = "") -> str:
+    """JSON with each key on a line of its own, and each column on one line."""
+    deeper = indent + "  "
+    rows = [
+        f"{deeper}{json.dumps(key)}: "
+        + (_lines(value, deeper) if isinstance(value, dict) else json.dumps(value, allow_nan=False))
+        for key, value in content.items()
+    ]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _sums(schedule: Schedule) -> tuple[list[list[int]] | None, list[int] | None]:
+    """The contributors of each partial sum, and which of them each row carries."""
+    problem, rows = schedule.problem, int(schedule.reduce.sum())
+    if schedule.sums is None and rows * problem.num_ranks > _MOST_CONTRIBUTIONS:
+        return None, None
+    sets = sets_of_rows(schedule, contributors(problem.collective))
+    adding = [own if adds else 0 for own, adds in zip(sets, schedule.reduce.tolist(), strict=True)]
+    sums = PartialSums.of_sets(adding, problem.num_ranks)
+    return sums_listed(sums), sums.of_row.tolist()
+
+
+def sums_listed(sums: PartialSums) -> list[list[int]]:
+    """The contributors of each partial sum that occurs."""
+    return [np.flatnonzero(row).tolist() for row in sums.members]
+
+
+def _read_sums(fields: Fields, rows: Fields, schedule: Schedule) -> PartialSums:
+    members = members_of_sums(fields, schedule.problem.num_ranks)
+    of_row = rows.shifts("sum", len(schedule))
+    bad = np.flatnonzero((of_row < -1) | (of_row >= len(members)))
+    if len(bad):
+        rows.fail(f"transfers.sum[{bad[0]}] is {of_row[bad[0]]}, which is outside -1 .. {len(members) - 1}")
+    return PartialSums(of_row, members)
+
+
+def members_of_sums(fields: Fields, num_ranks: int) -> BoolArray:
+    """`PartialSums.members`, from the lists that `sums_listed` made."""
+    lists = fields.integer_lists("sums")
+    members = np.zeros((len(lists), num_ranks), dtype=np.bool_)
+    for row, ranks in enumerate(lists):
+        if len(ranks) and ranks.max() >= num_ranks:
+            fields.fail(f"sums[{row}] has rank {ranks.max()}, which is none")
+        members[row, ranks] = True
+    return members
+
+
+def _schedule(fields: Fields, problem: Problem) -> Schedule:
+    chunk = fields.integers("chunk", limit=problem.num_chunks)
+    rows = len(chunk)
+    schedule = Schedule(
+        problem=problem,
+        chunk=chunk,
+        link=fields.integers("link", rows, problem.topology.num_links),
+        start_us=fields.floats("start_us", rows),
+        end_us=fields.floats("end_us", rows),
+        reduce=fields.booleans("reduce", rows),
+        group=fields.integers("group", rows),
+    )
+    refuse_other_ends(fields, schedule, fields.integers("src", rows), fields.integers("dst", rows))
+    return schedule
+
+
+def refuse_other_ends(fields: Fields, schedule: Schedule, src: IntArray, dst: IntArray) -> None:
+    """Fail where the ranks that a file gives for a row are not those that its link joins."""
+    for name, given, column in (("src", src, schedule.src), ("dst", dst, schedule.dst)):
+        differs = np.flatnonzero(given != column)
+        if len(differs):
+            row = int(differs[0])
+            link = int(schedule.link[row])
+            fields.fail(
+                f"transfers.{name}[{row}] is {given[row]}, but its link {link} "
+                f"is {schedule.problem.topology.describe_link(link)}"
+            )
+
+
+def _bound_can_be(schedule: Schedule, bound_us: float) -> None:
+    time_us = schedule.makespan_us
+    if contradicts(bound_us, time_us):
+        raise ScheduleError(
+            "the lower bound is not valid",
+            findings=[f"it is {bound_us:.6f} us, and this valid schedule takes {time_us:.6f} us"],
+        )

@@ -1,0 +1,55 @@
+"""Schedules in files: which format a name asks for, and which one the bytes of a file are in.
+
+It knows how the formats are told apart; what stands in each, `codec` and `parquet` know.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taccl.errors import FileError
+from taccl.model.schedule.codec import SavedSchedule, schedule_from_json, schedule_to_json
+from taccl.model.schedule.parquet import MAGIC, schedule_from_parquet, schedule_to_parquet
+from taccl.support.reading import bytes_of
+
+#: The ending of a name that asks for columns; every other one is JSON.
+PARQUET = ".parquet"
+
+
+def schedule_file(path: str | Path, saved: SavedSchedule) -> str | bytes:
+    """What a file of this name holds: Parquet if the name ends so, else JSON.
+
+    Raises
+    ------
+    ScheduleError : a number is not finite, which no file can hold.
+    """
+    write = schedule_to_parquet if Path(path).suffix.lower() == PARQUET else schedule_to_json
+    return write(saved.schedule, lower_bound_us=saved.lower_bound_us, bound_source=saved.bound_source)
+
+
+def read_schedule(path: str | Path) -> SavedSchedule:
+    """The schedule in a file, JSON or Parquet whatever its name is, checked.
+
+    Raises
+    ------
+    FileError : the file cannot be read; and whatever `schedule_from_json` and `schedule_from_parquet` raise.
+    """
+    data = bytes_of(path)
+    if data.startswith(MAGIC):
+        return schedule_from_parquet(data, path)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileError("this is not a text file", path=path) from None
+    return schedule_from_json(text, path)
+
+
+def is_schedule(path: str | Path) -> bool:
+    """Whether a file begins as one of a schedule does, and not like XML.
+
+    Raises
+    ------
+    FileError : it cannot be read.
+    """
+    begin = bytes_of(path, 4096)
+    return begin.startswith(MAGIC) or begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))

@@ -1,0 +1,1 @@
+"""What knows nothing of collectives: arguments, files, plugins, compiled loops, tables of results."""

@@ -1,0 +1,109 @@
+"""Reading files, and writing results without ever leaving half a file or destroying what was there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from taccl.errors import FileError
+from taccl.support.reading import bytes_of
+
+
+def ensure_writable(path: str | Path) -> None:
+    """Fail now, and not after minutes of solving, if `path` cannot be written.
+
+    Raises
+    ------
+    FileError : the path is a folder, its folder does not exist, or nothing can be created there.
+    """
+    path = Path(path)
+    try:
+        if _is_device(path):
+            with path.open("a"):
+                return
+        _temporary_beside(_file_behind(path)).unlink()
+    except (OSError, ValueError, RuntimeError) as failure:
+        raise _cannot_write(path, failure) from failure
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Put `content` (a text in UTF-8) into `path`: all of it, or nothing at all.
+
+    It goes to a temporary file in the same folder, which is then renamed; whatever happens,
+    `path` holds either what it held before or the whole of `content`. A symbolic link stays one: the
+    file that it leads to is replaced. Devices and pipes such as /dev/null are written to directly.
+
+    Raises
+    ------
+    FileError : as `ensure_writable`, or the disk is full.
+    """
+    path = Path(path)
+    try:
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        if _is_device(path):
+            path.write_bytes(data)
+        else:
+            _replace(_file_behind(path), data)
+    except (OSError, ValueError, RuntimeError) as failure:
+        raise _cannot_write(path, failure) from failure
+
+
+#: No file that is for a runtime has more bytes.
+MOST_BYTES = 2**28
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What is in a file, up to `MOST_BYTES` and one more: so an endless one is seen to be too large.
+
+    Raises
+    ------
+    FileError : no such file, a folder, no permission.
+    """
+    return bytes_of(path, MOST_BYTES + 1)
+
+
+def _replace(target: Path, data: bytes) -> None:
+    temporary = _temporary_beside(target)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(_permissions(target))
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _file_behind(path: Path) -> Path:
+    """Where the file really is; a folder is refused, and so is a folder that is not there."""
+    target = path.resolve()
+    if target.is_dir():
+        raise FileError("this is a folder, not a file", path=path, hint="name a file in it")
+    if not target.parent.is_dir():
+        raise FileError(f"the folder {target.parent} does not exist", path=path, hint="create it first")
+    return target
+
+
+def _temporary_beside(target: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _permissions(path: Path) -> int:
+    """Those of the file that is replaced, or what a new file gets under the user's umask."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _cannot_write(path: Path, failure: Exception) -> FileError:
+    return FileError(f"cannot be written: {getattr(failure, 'strerror', None) or failure}", path=path)

@@ -1,0 +1,1 @@
+"""A request becomes a checked schedule and its files."""

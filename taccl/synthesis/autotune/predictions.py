@@ -1,0 +1,334 @@
+"""Schedules lowered in several ways, and what each file would take on the machine.
+
+It knows programs, one-sided plans and their predicted times; it knows no engine and searches nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taccl.backend.lower.instances import cut_in_place
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.program import Program, Protocol
+from taccl.backend.simulate_plan import moves_only_packets
+from taccl.backend.target import Lowered, ThreadBlocks
+from taccl.encoding.bounds import Proof
+from taccl.encoding.core.budget import Budget
+from taccl.errors import CheckError, ProgramLimitError, TacclError, UnitError
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.schedule import Schedule
+from taccl.synthesis.autotune.ways import Way
+from taccl.synthesis.predicted import Execution, execute, execute_plan, packets_bound, wires_bound
+from taccl.synthesis.search import relative_gap
+
+#: Units of work: for a file, by transfers; for executing it, by steps in a round.
+_LOWERING, _EXECUTING = 2e-2, 2e-3
+#: A file takes about so many times as long as lowering it: it is executed, too.
+_EXECUTED_BESIDE = 2.0
+#: Rounds of a call that are executed; the rest goes on as they did.
+_ROUNDS = 128
+#: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
+_EVENTS = 64
+
+#: More instances are left alone once so many numbers in a row were so much slower than fewer.
+_PATIENCE, _MUCH_SLOWER = 2, 1.1
+
+#: So begins what is said of a way that was left alone.
+NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True)
+class FileTried:
+    """What one way to make the file came to: the fastest of the schedules that were lowered so.
+
+    Parameters
+    ----------
+    chunks : in each part of the schedule; None, like the times: there is no such file.
+    thread_blocks : `two-way` or `one-way`.
+    blocks_per_gpu : the most thread blocks on any GPU.
+    predicted_us, lower_bound_us, bound_source : of one call, and what no program with this protocol and so
+        many thread blocks beats (of a one-sided plan: however many).
+    remark : what became of it.
+    """
+
+    protocol: str
+    instances: int
+    thread_blocks: ThreadBlocks
+    chunks: int | None
+    blocks_per_gpu: int | None
+    predicted_us: float | None
+    lower_bound_us: float | None
+    bound_source: str | None
+    remark: str
+
+    @property
+    def gap(self) -> float | None:
+        """(time - bound) / time, a fraction."""
+        if self.predicted_us is None or self.lower_bound_us is None:
+            return None
+        return relative_gap(self.predicted_us, self.lower_bound_us)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there is more to say of it than that it was left alone."""
+        return not self.remark.startswith(NOT_TRIED)
+
+    @property
+    def name(self) -> str:
+        """The way, in a few letters."""
+        return str(Way(self.protocol, self.instances, self.thread_blocks))
+
+    @property
+    def line(self) -> str:
+        """Its figures for people."""
+        if self.predicted_us is None or self.gap is None:
+            return self.remark
+        figures = f"{self.predicted_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
+        blocks = f"{self.blocks_per_gpu} thread block{'' if self.blocks_per_gpu == 1 else 's'}"
+        return f"{figures}, chunks {self.chunks}, {blocks}: {self.remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A schedule lowered in one way, and what a call of the file takes."""
+
+    way: Way
+    schedule: Schedule
+    blocks_per_gpu: int
+    execution: Execution
+
+    @property
+    def time_us(self) -> float:
+        """Of a call, from its beginning, microseconds."""
+        return self.execution.time_us
+
+    def tried(self, remark: str) -> FileTried:
+        """Its figures, with what became of it."""
+        return FileTried(
+            self.way.protocol,
+            self.way.instances,
+            self.way.thread_blocks,
+            self.schedule.problem.collective.chunks_per_rank,
+            self.blocks_per_gpu,
+            self.time_us,
+            self.execution.bound.value_us,
+            self.execution.bound.witness,
+            remark,
+        )
+
+
+class Predictor:
+    """Lowers and executes; keeps what came of it, and why what is missing is missing.
+
+    Parameters
+    ----------
+    network : of the machine as it is, with its executor if it says one.
+    lower : the programs of a schedule, made in one way; raises TacclError where there is no such file.
+    """
+
+    def __init__(
+        self, network: LogicalTopology, lower: Callable[[Schedule, Way], Sequence[Lowered[Any]]]
+    ) -> None:
+        self._network, self._lower = network, lower
+        self.predictions: list[Prediction] = []
+        self.reasons: dict[Way, str] = {}
+        self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
+        self._too_large: dict[tuple[Schedule, str, str], Way] = {}  # by schedule, protocol and thread blocks
+        self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
+        # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
+        self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
+        self._wires: dict[tuple[str, float], Proof] = {}
+        self._s_each = 0.0  # that a file took, by transfers and instances
+
+    def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
+        """Predict the files of a schedule, as far as the budget goes.
+
+        Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
+        Protocols and kinds of thread blocks take turns, so that a short budget sees something of each.
+        """
+        alike: dict[tuple[str, str], list[Way]] = {}
+        for way in ways:
+            alike.setdefault((way.protocol, way.thread_blocks), []).append(way)
+        turns = deque(self._predict_alike(schedule, several, budget) for several in alike.values())
+        while turns:
+            several = turns.popleft()
+            if next(several, None) is not None:
+                turns.append(several)
+
+    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> Iterator[Way]:
+        """Ways that differ in their instances only, fewest first; yields each that was predicted."""
+        fastest: Prediction | None = None
+        slower = 0
+        if reason := self._beaten(schedule, ways[0]):
+            self.reasons.setdefault(ways[0], reason)
+            self.left_out.update(ways[1:])
+            return
+        for place, way in enumerate(ways):
+            if fastest is not None and (reason := self._hopeless(fastest, way)):
+                self.reasons.setdefault(way, reason)
+                continue
+            larger = self._too_large.get((schedule, way.protocol, way.thread_blocks))
+            if larger is not None and way.instances >= larger.instances:
+                self.reasons.setdefault(way, self.reasons[larger])
+                self._leave_out(schedule, ways[place:])
+                return
+            made = self._known(schedule, way)
+            if made is None:
+                if not self._has_time(schedule, way, budget):
+                    return
+                made = self._predicted(schedule, way, budget)
+            if made is None:
+                self._leave_out(schedule, ways[place:])
+                return
+            if fastest is None or made.time_us < fastest.time_us:
+                fastest, slower = made, 0
+            elif made.time_us > _MUCH_SLOWER * fastest.time_us:
+                slower += 1
+            if slower == _PATIENCE:
+                self.left_out.update(ways[place + 1 :])
+                return
+            yield way
+
+    def _leave_out(self, schedule: Schedule, ways: Sequence[Way]) -> None:
+        """Leave more instances alone after the first of these, of which there is no file."""
+        self.left_out.update(ways[1:])
+        needs = most_connections(schedule)
+        for way in ways:
+            self._fits_not[way] = min(needs, self._fits_not.get(way, needs))
+
+    def may_fit(self, schedule: Schedule) -> set[Way]:
+        """Ways that others were too large for, and that a schedule may fit: a GPU has fewer connections."""
+        needs = most_connections(schedule)
+        return {way for way, others in self._fits_not.items() if needs < others}
+
+    def of_way(self, way: Way) -> list[Prediction]:
+        """All predictions of a way."""
+        return [each for each in self.predictions if each.way == way]
+
+    def _known(self, schedule: Schedule, way: Way) -> Prediction | None:
+        """What was predicted before of the same file."""
+        return next(
+            (each for each in self.predictions if each.schedule is schedule and each.way == way), None
+        )
+
+    def _hopeless(self, fewer: Prediction, way: Way) -> str:
+        """Why more instances are no use: even so many times as fast, they would be slower than others."""
+        at_best_us = fewer.time_us * fewer.way.instances / way.instances
+        best_us = min(each.time_us for each in self.predictions)
+        if at_best_us <= best_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
+
+    def _beaten(self, schedule: Schedule, way: Way) -> str:
+        """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
+        if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
+            return ""
+        problem = _as_cut(schedule.problem, self._network, 1)
+        kind = True, True, problem.size_bytes  # packets, and nothing else
+        if kind not in self._plan_bounds:
+            self._plan_bounds[kind] = packets_bound(problem)
+        at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
+        if at_best_us <= best.time_us:
+            return ""
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
+
+    def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
+        return budget.remaining_s() > self._s_each * len(schedule) * way.instances
+
+    def by_way(self) -> list[Prediction]:
+        """The fastest prediction of each way, the last one of equals; fastest way first."""
+        best: dict[Way, Prediction] = {}
+        for each in self.predictions:
+            if each.way not in best or each.time_us <= best[each.way].time_us:
+                best[each.way] = each
+        return sorted(best.values(), key=lambda each: each.time_us)
+
+    def _predicted(self, schedule: Schedule, way: Way, budget: Budget) -> Prediction | None:
+        began_s = budget.read_s()
+        budget.spend(_LOWERING * len(schedule) * way.instances)
+        try:
+            programs = [lowered.program for lowered in self._lower(schedule, way)]
+            took_s = budget.read_s() - began_s
+            self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * way.instances)
+            problem = _as_cut(schedule.problem, self._network, way.instances)
+            budget.spend(sum(_EXECUTING * _work(program) for program in programs))
+            runs = [self._run(program, problem, way) for program in programs]
+        except TacclError as fault:
+            self.reasons[way] = _told(fault)
+            if isinstance(fault, ProgramLimitError):
+                self._too_large.setdefault((schedule, way.protocol, way.thread_blocks), way)
+            return None
+        slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
+        blocks = max(map(_blocks, programs))
+        self.predictions.append(Prediction(way, schedule, blocks, slowest))
+        return self.predictions[-1]
+
+    def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
+        if not isinstance(program, ExecutionPlan):
+            asked = way.protocol, problem.size_bytes
+            if asked not in self._wires:
+                self._wires[asked] = wires_bound(problem, way.protocol)
+            return execute(program, problem, 1, Protocol(way.protocol), self._wires[asked])
+        kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
+        run = execute_plan(program, problem, self._plan_bounds.get(kind))
+        self._plan_bounds[kind] = run.bound
+        return run
+
+
+def _time_of(prediction: Prediction) -> float:
+    return prediction.time_us
+
+
+def most_connections(schedule: Schedule) -> int:
+    """How many ends of links the busiest GPU uses: an instance takes about so many thread blocks."""
+    topology = schedule.problem.topology
+    links = np.unique(schedule.link)
+    ends = np.concatenate([topology.src[links], topology.dst[links]])
+    return int(np.bincount(ends).max(initial=0))
+
+
+def _told(fault: TacclError) -> str:
+    """Its message, and the first of what was found; of a size that is not served, one that is."""
+    if isinstance(fault, UnitError) and fault.hint:
+        return f"{fault.message}: {fault.hint}"
+    findings = fault.findings[:1] if isinstance(fault, CheckError) else ()
+    return ": ".join((fault.message, *findings))
+
+
+def _blocks(program: Program | ExecutionPlan) -> int:
+    """The most thread blocks of a rank."""
+    if isinstance(program, ExecutionPlan):
+        return max(len(rank.blocks) for rank in program.ranks)
+    return max(len(rank.thread_blocks) for rank in program.ranks)
+
+
+def _work(program: Program | ExecutionPlan) -> int:
+    """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
+    if isinstance(program, ExecutionPlan):
+        return _EVENTS * program.num_operations
+    return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
+
+
+def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Problem:
+    """What the program answers: the problem with its chunks cut into instances, on the machine as it is."""
+    collective = problem.collective
+    if instances > 1 and collective.name in COLLECTIVES:
+        pieces = collective.chunks_per_rank * instances
+        collective = make_collective(collective.name, collective.num_ranks, pieces, collective.root)
+    elif instances > 1:
+        collective = cut_in_place(collective, instances)
+    return replace(
+        problem,
+        topology=network,
+        collective=collective,
+        chunk_mb=problem.chunk_mb / instances,
+        symmetry=(),
+        limits=RoutingLimits(),
+    )

@@ -1,0 +1,63 @@
+"""Which ways there are to make a file: protocols, instances, thread blocks. It knows no schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taccl.backend.target import THREAD_BLOCKS, AnyTarget, ThreadBlocks
+from taccl.errors import TopologyError
+from taccl.model.engine_costs import Pace, Served
+from taccl.model.executor import Executor
+from taccl.synthesis.output_options import OutputOptions
+
+#: Numbers of instances that are tried: as fine as a thread block more or less matters.
+_INSTANCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A protocol, how many parallel copies of the program share each chunk, and what thread blocks do."""
+
+    protocol: str
+    instances: int
+    thread_blocks: ThreadBlocks = "two-way"
+
+    @property
+    def served(self) -> Served:
+        """By what each link is served then."""
+        pace: Pace = "one-way" if self.thread_blocks == "one-way" else "in-phase"
+        return Served(self.protocol, self.instances, pace)
+
+    def __str__(self) -> str:
+        return f"{self.protocol} x {self.instances}{' one-way' if self.thread_blocks == 'one-way' else ''}"
+
+
+def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptions) -> tuple[Way, ...]:
+    """All ways that come into question, by thread blocks and protocol, fewest instances first.
+
+    Parameters
+    ----------
+    executor : says what protocols cost; one that it does not know cannot be predicted. None: thread blocks
+        cost nothing, all protocols are known, and one instance is as good as many.
+    target : whose protocols there are, the usual one first.
+    asked : what the user says of the file; what is open is tried.
+
+    Raises
+    ------
+    TopologyError : the executor knows no protocol of the target.
+    """
+    known = [name for name in target.protocols if executor is None or name in executor.protocols]
+    if asked.asked_protocol is not None:
+        known = [target.protocol(asked.asked_protocol)]
+    if not known and executor is not None:
+        raise TopologyError(
+            "the machine's executor says nothing about the protocols of the target",
+            hint=f"it knows {', '.join(executor.protocols)}; {target.name} has {', '.join(target.protocols)}",
+        )
+    kind, number = asked.asked_thread_blocks, asked.asked_instances
+    kinds = THREAD_BLOCKS if kind is None else (kind,)
+    numbers = (number,) if number is not None else _INSTANCES if executor is not None else (1,)
+    most = asked.most_instances(target)
+    return tuple(
+        Way(name, each, kind) for kind in kinds for name in known for each in numbers if each <= most
+    )

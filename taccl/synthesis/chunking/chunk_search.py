@@ -1,0 +1,414 @@
+"""Successive halving: a short trial of each number of chunks, longer ones of the best, the rest for one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic
+
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import Failure, told
+from taccl.encoding.portfolio.solve import engine_asked_for
+from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.model.tolerance import OPTIMAL_GAP
+from taccl.synthesis.chunking.books import from_books, numbers_in_books
+from taccl.synthesis.chunking.coarser import carry_over, known_for
+from taccl.synthesis.chunking.numbers import candidates
+from taccl.synthesis.chunking.proved import Proved
+from taccl.synthesis.chunking.quick import quick_engine
+from taccl.synthesis.chunking.trials import Choice, Stated, Trial, by_time
+from taccl.synthesis.search import (
+    STOP,
+    Alone,
+    Answer,
+    Found,
+    Observer,
+    Progress,
+    Searcher,
+    relative_gap,
+    status_of,
+)
+
+#: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
+#: that holds for any number of chunks.
+_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
+#: The part of what is left after the first round for textbook algorithms; on small machines they take less.
+_BOOKS = 0.15
+_FEW = 4
+
+#: The part within which a second number should have its first schedule: one alone tells nothing of others.
+_TWO = 0.4
+
+#: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
+_PATIENCE = 2
+_MUCH_SLOWER = 1.25
+_MOST_IN_VAIN = 4
+
+#: Time of a first schedule grows about with this power of the number of chunks, at the most.
+_GROWTH = 1.5
+
+#: Less than this many seconds are not worth another search.
+_A_MOMENT_S = 0.05
+
+#: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
+#: whether finer chunks are faster.
+_MOST_TRANSFERS = 10_000_000
+#: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
+_AHEAD, _MOST_CELLS = 0.05, 5_000_000
+
+#: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
+_STATING, _LOWERING = 1e-3, 2e-2
+
+
+class ChunkSearch(Generic[Stated]):
+    """The trials so far, the budget, and who listens.
+
+    All decisions are made by the budget's clock, so that work units decide where work is counted.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[int], Stated],
+        options: SearchOptions,
+        on_progress: Observer | None,
+        can_be_used: Callable[[Schedule], object] | None,
+        budget: Budget | None = None,
+        searcher: Searcher | None = None,
+        chunk_bytes: int = 1,
+    ) -> None:
+        self._searcher = Alone() if searcher is None else searcher
+        self._began = time.monotonic()
+        self._budget = options.budget() if budget is None else budget
+        self._total_s = self._budget.remaining_s()
+        self._state, self._options = state, options
+        self._on_progress, self._can_be_used = on_progress, can_be_used
+        self._first_s = 0.0
+        self._first_schedule_s: float | None = None
+        self._told_us = math.inf
+        self._finer_is_slower = False
+        self._fault: Exception | None = None
+        self._failures: list[Failure] = []
+        self.trials: list[Trial[Stated]] = []
+        self.interrupted = False
+        self._coarsest = state(1)
+        self._instance = self._known_size(self._coarsest.problem)
+        engine_asked_for(self._instance, options.engine)
+        self._untried = candidates(self._coarsest.problem, chunk_bytes)
+        self._in_books = numbers_in_books(self._instance, self._untried)
+        self._book: Schedule | None = None
+        self._ahead: dict[int, tuple[Stated, Instance]] = {}
+        self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
+        self._quick = quick_engine(self._instance) or options.engine
+
+    def begin_elsewhere(self) -> None:
+        """Let others try each number meanwhile, where there are others."""
+        if isinstance(self._searcher, Alone):
+            return
+        end_s, problems = self._elapsed_s + _AHEAD * self._total_s, [self._coarsest.problem]
+        try:
+            for number in self._untried[1:]:
+                if (
+                    self._elapsed_s > end_s
+                    or number * problems[0].num_chunks * problems[0].num_ranks > _MOST_CELLS
+                ):
+                    break
+                problems.append(self._state(number).problem)
+        except (CollectiveError, MemoryError):  # the trial of that number says so
+            pass
+        options = self._options_for(0.0, self._options.engine, None)
+        self._searcher.begin(problems, options, self._budget.share(_FIRST_ROUND))
+
+    def hear_elsewhere(self) -> None:
+        """Take what others found for each number meanwhile."""
+        for number in self._searcher.heard_of():
+            self._take_in(number)
+
+    def round_of_books(self) -> None:
+        """Textbook algorithms with several numbers of chunks: nothing slower may be the answer.
+
+        Short trials have no time for them, and longer ones are about other numbers.
+        """
+        if self._options.engine != "auto" or not self._in_books or not self._goes_on():
+            return
+
+        def stated(number: int) -> Instance:
+            trial = self._trial_of(number)
+            if trial is not None:
+                return trial.instance
+            self._ahead[number] = ahead = self._stated(number)
+            # So that the search of it begins with what is handed over.
+            ahead[1].proves(self._proved.any_chunks.value_us)
+            return ahead[1]
+
+        try:
+            for schedule in from_books(self._in_books, stated, self._budget.share(_BOOKS)):
+                self._book = schedule
+        except Exception as fault:  # costs what it would have found
+            self._fails("textbook", told(fault))
+        if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
+            self._take_in(self._book.problem.collective.chunks_per_rank)
+        self._ahead.clear()
+
+    def _take_in(self, number: int) -> None:
+        """What became known of a number meanwhile, by a search of a moment."""
+        trial = self._trial_of(number)
+        if trial is not None:
+            self._improve(trial, _A_MOMENT_S)
+        elif number in self._untried:
+            self._untried.remove(number)
+            self._untried.insert(0, number)
+            self._try_next(_A_MOMENT_S)
+        self._untried.sort()
+        self.trials.sort(key=lambda trial: trial.chunks)
+
+    def _trial_of(self, number: int) -> Trial[Stated] | None:
+        return next((each for each in self.trials if each.chunks == number), None)
+
+    def first_round(self) -> None:
+        """A short trial of each number, coarsest first, until finer ones only get slower."""
+        end_s = _FIRST_ROUND * self._total_s
+        slower = in_vain = 0
+        while self._untried:
+            seconds, before_us = (end_s - self._elapsed_s) / len(self._untried), self._best_us
+            till_s = end_s if len(self.trials) > 1 else _TWO * self._total_s
+            if self._elapsed_s >= till_s or self._first_is_there_at(self._untried[0]) > till_s:
+                break
+            trial = self._try_next(max(seconds, _A_MOMENT_S))
+            slower = slower + 1 if trial and trial.time_us > _MUCH_SLOWER * self._best_us else 0
+            in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
+            self._finer_is_slower = slower == _PATIENCE or in_vain == _MOST_IN_VAIN
+            if self.interrupted or self._finer_is_slower or not self._a_number_can_win():
+                break
+        for trial in self._by_time()[_FEW:]:
+            trial.forget_derived()
+        if not self.trials:
+            self._only_the_coarsest()
+
+    def second_round(self) -> None:
+        """Longer trials of the fastest numbers; then of finer ones, as long as the finest is the fastest."""
+        seconds = _SECOND_ROUND * self._total_s / _FEW
+        few = [trial for trial in self._by_time() if self._may_win(trial)][:_FEW]
+        for trial in few if len(few) > 1 else ():
+            if self._may_win(trial) and self._left_s > seconds:
+                self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
+        end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
+        while self._untried and self._by_time()[0] is self.trials[-1]:
+            if not self._goes_on() or self._first_is_there_at(self._untried[0]) > end_s:
+                return
+            self._try_next(seconds)
+
+    def last_round(self) -> None:
+        """What is left for the fastest number; where that is settled, for the next.
+
+        Last come those that there was no time to try.
+        """
+        for trial in self._by_time():
+            if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
+                self._improve(trial, self._left_s)
+        while self._untried and not self._finer_is_slower and self._goes_on():
+            if self._first_is_there_at(self._untried[0]) > self._total_s:
+                return
+            self._try_next(self._left_s)
+
+    def choice(self) -> Choice[Stated]:
+        """The fastest schedule that can be used; the fastest at all where none can."""
+        for trial in self.trials:
+            carry_over(self.trials, trial)
+        best = next((trial for trial in self._by_time() if self._is_usable(trial)), self._by_time()[0])
+        passed_s = time.monotonic() - self._began
+        failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
+        status = status_of(
+            # What is proved of one number settles no search that was stopped before others had their trials.
+            1.0 if self.interrupted else relative_gap(best.time_us, best.found.lower_bound_us),
+            self._options,
+            cut_short="interrupted" if self.interrupted else None,
+            first_s=self._first_schedule_s or 0.0,
+            elapsed_s=passed_s,
+            failed=bool(failures),
+        )
+        chosen = replace(best.found, status=status, seconds=passed_s, failures=failures)
+        others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]
+        return Choice(
+            stated=best.stated,
+            found=chosen,
+            tried=tuple(trial.tried(best) for trial in self.trials),
+            any_chunks=self._proved.any_chunks,
+            all_found=((best.stated, chosen), *((each.stated, each.found) for each in others)),
+        )
+
+    def _only_the_coarsest(self) -> None:
+        """For a machine so large that a first schedule takes most of the time, or where short trials fail."""
+        if self.interrupted and self._fault is not None:
+            raise self._fault
+        began_s, self._untried = self._elapsed_s, [number for number in self._untried if number > 1]
+        found = self._search(self._instance, self._options, self._left_s, began_s)
+        self.trials.append(Trial(1, self._coarsest, found, self._elapsed_s - began_s, None, self._instance))
+
+    def _try_next(self, seconds: float) -> Trial[Stated] | None:
+        """A trial of the coarsest number that was not tried yet; None if it fails."""
+        number, began_s = self._untried.pop(0), self._elapsed_s
+        try:
+            stated, instance = self._stated(number)
+            options = self._options_for(
+                seconds, self._quick, known_for(stated.problem, self.trials, self._book)
+            )
+            found = self._search(instance, options, seconds, began_s)
+        except Exception as fault:
+            self._fail(number, fault)
+            return None
+        took_s = self._elapsed_s - began_s
+        self._first_s = max(self._first_s, took_s - seconds)
+        self.trials.append(Trial(number, stated, found, took_s, None, instance))
+        finest = number * _MOST_TRANSFERS / max(1, len(found.schedule))
+        self._untried = [finer for finer in self._untried if finer <= finest]
+        return self.trials[-1]
+
+    def _stated(self, number: int) -> tuple[Stated, Instance]:
+        """The problem with so many chunks."""
+        if number == 1:
+            return self._coarsest, self._instance
+        if number in self._ahead:
+            return self._ahead[number]
+        stated = self._state(number)
+        return stated, self._known_size(stated.problem)
+
+    def _fail(self, number: int, fault: Exception) -> None:
+        """Note what a trial ended with; finer ones need no less memory, and are no less too large."""
+        self._fault = self._fault or fault
+        if isinstance(fault, CollectiveError | MemoryError):
+            self._untried.clear()
+        if not isinstance(fault, CollectiveError | NoScheduleInTime):
+            self._fails(f"chunks {number}", told(fault))
+
+    def _fails(self, name: str, why: str) -> None:
+        self._failures.append(Failure(name, why))
+
+    def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
+        """Search longer for the number of a trial."""
+        began_s, known = self._elapsed_s, known_for(trial.stated.problem, self.trials, self._book)
+        options = self._options_for(seconds, engine or self._options.engine, known)
+        try:
+            found = self._search(trial.instance, options, seconds)
+        except NoScheduleInTime:  # there is one already
+            return
+        except Exception as fault:
+            self._fail(trial.chunks, fault)
+            return
+        finally:
+            trial.seconds += self._elapsed_s - began_s
+        before, was_usable = trial.found, trial.usable
+        trial.learn(found)
+        trial.found = trial.found.with_passed((*found.passed, found.schedule))
+        if found.schedule.makespan_us >= before.schedule.makespan_us:
+            return
+        trial.found = replace(trial.found, schedule=found.schedule, note=found.note)
+        trial.usable = None
+        if was_usable and not self._is_usable(trial):
+            trial.found = replace(trial.found, schedule=before.schedule, note=before.note)
+            trial.usable = True
+
+    def _search(
+        self, instance: Instance, options: SearchOptions, seconds: float, began_s: float | None = None
+    ) -> Found:
+        """Search, and tell the listener which number it is about.
+
+        `began_s` : notes how long it took from then to the first schedule.
+        """
+        start, number = time.monotonic() - self._began, instance.problem.collective.chunks_per_rank
+
+        def tell(progress: Progress) -> Answer:
+            nonlocal began_s
+            if began_s is not None:
+                self._first_s, began_s = self._elapsed_s - began_s, None
+            if self._first_schedule_s is None and progress.time_us is not None:
+                self._first_schedule_s = start + progress.elapsed_s
+            if self._on_progress is None:
+                return None
+            news = replace(
+                progress,
+                stage=f"{progress.stage}, chunks {number}",
+                elapsed_s=start + progress.elapsed_s,
+                improved=progress.time_us is not None and progress.time_us < self._told_us,
+            )
+            self._told_us = min(self._told_us, progress.time_us or math.inf)
+            try:
+                answer = self._on_progress(news)
+            except KeyboardInterrupt:  # `search` forgets it where it has a proof already
+                self.interrupted = True
+                raise
+            self.interrupted = self.interrupted or answer == STOP
+            return answer
+
+        found = self._searcher.search(instance, options, tell, self._budget.at_most(seconds))
+        self.interrupted = self.interrupted or found.status == "interrupted"
+        self._proved.forget_wrong(instance, found.schedule.makespan_us)
+        known = self._proved.of(instance)
+        if found.lower_bound_us >= known.value_us:
+            return found
+        return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
+
+    def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
+        """What is asked of a part of the search; where work is counted, the budget alone says how long."""
+        limit_s = seconds if self._options.effort is None else self._options.time_limit_s
+        return replace(self._options, time_limit_s=limit_s, engine=engine, known=known)
+
+    def _known_size(self, problem: Problem) -> Instance:
+        """An instance of a problem that was just stated, with a note of the work that it was."""
+        self._budget.spend(_STATING * problem.num_chunks * problem.num_ranks)
+        return Instance(problem)
+
+    def _first_is_there_at(self, number: int) -> float:
+        """When a first schedule for so many chunks should be there, by that of the finest so far.
+
+        The first trial took what all share, too, so the second is not taken to be longer.
+        """
+        finest = self.trials[-1].chunks if len(self.trials) > 1 else number
+        return self._elapsed_s + self._first_s * math.pow(number / finest, _GROWTH)
+
+    def _goes_on(self) -> bool:
+        """Whether there is something to gain by another number, and time for it."""
+        return self._left_s > _A_MOMENT_S and self._a_number_can_win()
+
+    def _may_win(self, trial: Trial[Stated]) -> bool:
+        return trial.usable is not False and self._can_win(trial.found.lower_bound_us)
+
+    def _is_usable(self, trial: Trial[Stated]) -> bool:
+        if trial.usable is None:
+            self._budget.spend(_LOWERING * len(trial.found.schedule))
+            try:
+                if self._can_be_used is not None:
+                    self._can_be_used(trial.found.schedule)
+                trial.usable = True
+            except TacclError:
+                trial.usable = False
+        return trial.usable
+
+    def _by_time(self) -> list[Trial[Stated]]:
+        return by_time(self.trials)
+
+    @property
+    def _best_us(self) -> float:
+        """The fastest time among those not known to be of no use."""
+        return min((trial.time_us for trial in self.trials if trial.usable is not False), default=math.inf)
+
+    def _can_win(self, bound_us: float) -> bool:
+        """Whether what has this bound could beat the best by more than the gap asked for."""
+        return bound_us < self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
+
+    def _a_number_can_win(self) -> bool:
+        return self._can_win(self._proved.any_chunks.value_us)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._total_s - self._budget.remaining_s()
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds left for searching; none after an interruption."""
+        return 0.0 if self.interrupted else self._budget.remaining_s()

@@ -1,0 +1,165 @@
+"""What is known about one number of chunks, and which number was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from taccl.encoding.bounds import Proof
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import EngineRun
+from taccl.model import units
+from taccl.model.problem import Problem
+from taccl.synthesis.search import Found, relative_gap
+
+
+class HasProblem(Protocol):
+    """A problem as the caller states it."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+
+Stated = TypeVar("Stated", bound=HasProblem)
+
+
+@dataclass(frozen=True)
+class ChunksTried:
+    """What one number of chunks gave: the best time with the bound for that number.
+
+    `seconds` : that its searches took; nominal ones where work is counted.
+    `remark` says what became of it.
+    """
+
+    chunks: int
+    chunk_bytes: int
+    time_us: float
+    lower_bound_us: float
+    bound_source: str
+    seconds: float
+    remark: str
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def line(self) -> str:
+        """Its figures for people."""
+        figures = f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%"
+        return f"{figures}: {self.remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Generic[Stated]):
+    """The number of chunks that gave the fastest schedule, and all that were tried.
+
+    `any_chunks` bounds the time whatever the number is; `all_found` is the best for each number.
+    """
+
+    stated: Stated
+    found: Found
+    tried: tuple[ChunksTried, ...]
+    any_chunks: Proof
+    all_found: tuple[tuple[Stated, Found], ...] = ()
+
+    @property
+    def note(self) -> str:
+        """The choice and what the bound is about, in a sentence."""
+        number = self.stated.problem.collective.chunks_per_rank
+        tried = ", ".join(str(each.chunks) for each in self.tried)
+        said = f"chunks auto: {number} per rank, the fastest of {tried}; the bound is for {number}"
+        if not self.any_chunks.value_us:
+            return said
+        return f"{said}; with any number, no schedule is faster than {self.any_chunks.value_us:.2f} us"
+
+
+@dataclass(eq=False)
+class Trial(Generic[Stated]):
+    """One number of chunks, and the best that is known about it.
+
+    `usable` : whether a file can hold the schedule; None: not asked yet.
+    """
+
+    chunks: int
+    stated: Stated
+    found: Found
+    seconds: float
+    usable: bool | None = None
+    _instance: Instance | None = field(default=None, repr=False)
+
+    @property
+    def time_us(self) -> float:
+        """Of the best schedule, microseconds."""
+        return self.found.schedule.makespan_us
+
+    @property
+    def instance(self) -> Instance:
+        """The problem with what is derived from it, which later searches share."""
+        if self._instance is None:
+            self._instance = Instance(self.stated.problem)
+        return self._instance
+
+    def forget_derived(self) -> None:
+        """Give back the memory of what can be derived again."""
+        self._instance = None
+
+    def learn(self, found: Found) -> None:
+        """Take what another search found out: the better bound, and what its engines did."""
+        best = max(self.found, found, key=lambda each: each.lower_bound_us)
+        engines = merged((*self.found.engines, *found.engines))
+        ran = {each.name for each in engines}
+        declined = {each.name: each for each in (*found.declined, *self.found.declined)}
+        self.found = replace(
+            self.found,
+            lower_bound_us=best.lower_bound_us,
+            bound_source=best.bound_source,
+            engines=engines,
+            declined=tuple(each for name, each in declined.items() if name not in ran),
+            failures=tuple(dict.fromkeys((*self.found.failures, *found.failures))),
+        )
+
+    def tried(self, chosen: Trial[Stated]) -> ChunksTried:
+        """Its figures, beside the number that was chosen."""
+        remark = "not faster so far"
+        if self is chosen:
+            remark = "chosen"
+        elif self.usable is False:
+            remark = "no file can hold it"
+        elif self.found.lower_bound_us >= chosen.time_us:
+            remark = "cannot be faster"
+        return ChunksTried(
+            self.chunks,
+            round(self.stated.problem.chunk_mb * units.MB),
+            self.time_us,
+            self.found.lower_bound_us,
+            self.found.bound_source,
+            self.seconds,
+            remark,
+        )
+
+
+def by_time(trials: Iterable[Trial[Stated]]) -> list[Trial[Stated]]:
+    """The fastest first."""
+    return sorted(trials, key=lambda trial: trial.time_us)
+
+
+def merged(runs: Iterable[EngineRun]) -> tuple[EngineRun, ...]:
+    """One entry for each engine on each part: all its seconds, its fastest time, its best bound."""
+    together: dict[tuple[str, str], EngineRun] = {}
+    for run in runs:
+        key = (run.part, run.name)
+        other = together.get(key)
+        if other is None:
+            together[key] = run
+            continue
+        times = [each.time_us for each in (other, run) if each.time_us is not None]
+        together[key] = replace(
+            run,
+            seconds=other.seconds + run.seconds,
+            time_us=min(times, default=None),
+            lower_bound_us=max(other.lower_bound_us, run.lower_bound_us),
+        )
+    return tuple(together.values())

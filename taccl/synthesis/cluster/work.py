@@ -1,0 +1,59 @@
+"""What a worker does: it carries out one task.
+
+It knows searches, and asks Dask one thing: whether anybody still waits for the task. So a task can also be
+carried out in this process. Engines are loaded with the first task, and that counts as a part of its time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taccl.synthesis.cluster.task import Answer
+
+#: However long it took to load all, so many seconds are for the search.
+_LEAST_S = 0.1
+
+
+def carried_out(payload: bytes, key: str) -> Answer:
+    """Search as the task says, and answer within its seconds; what fails is part of the answer.
+
+    Parameters
+    ----------
+    payload : the task (`Task.payload`).
+    key : what Dask calls it.
+    """
+    began_s = time.monotonic()
+    try:
+        return _carried_out(payload, key, began_s)
+    except Exception as fault:
+        from taccl.encoding.portfolio.journal import told
+        from taccl.synthesis.cluster.task import Answer
+
+        return Answer(None, seconds=time.monotonic() - began_s, failures=(told(fault),))
+
+
+def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
+    from taccl.synthesis.cluster.task import Answer
+    from taccl.synthesis.search import STOP, search
+
+    problem, options = pickle.loads(payload)
+    if options.time_limit_s is not None:
+        left_s = options.time_limit_s - (time.monotonic() - began_s)
+        options = replace(options, time_limit_s=max(left_s, _LEAST_S))
+    found = search(problem, options, lambda _: STOP if _is_given_up(key) else None)
+    return Answer.of(found, time.monotonic() - began_s)
+
+
+def _is_given_up(key: str) -> bool:
+    """Whether nobody waits for the task any more: whoever asked stopped, or is gone."""
+    try:
+        from distributed import get_worker
+
+        task = get_worker().state.tasks.get(key)
+        return task is None or task.state == "cancelled"
+    except Exception:  # no worker's thread; or a Dask that keeps this elsewhere: then it ends with its time
+        return False

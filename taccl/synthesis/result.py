@@ -1,0 +1,395 @@
+"""What `synthesize` hands over: a checked schedule, what is proven about it, and its files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taccl.encoding.bounds import quick_bound
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import decisions_of, in_order
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
+from taccl.support.files import ensure_writable, write_atomically
+from taccl.support.notebook import frame_of_rows, html_table
+from taccl.support.schemas import finite, stamped
+from taccl.synthesis.autotune import FileTried
+from taccl.synthesis.chunking import ChunksTried
+from taccl.synthesis.cluster.task import TaskRun
+from taccl.synthesis.output_file import OutputFile
+from taccl.synthesis.predicted import Execution
+from taccl.synthesis.search import Found, Status, relative_gap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+    from taccl.model.schedule.plot import Lanes
+
+__all__ = ["OutputFile", "Result"]
+
+#: Files that took so many seconds say so.
+_A_WHILE_S = 1.0
+
+#: What is said of the schedule's time, with its bound, where the file is predicted.
+_NOT_OF_THE_FILE = "  (with its bound and gap: of the schedule by costs of links, and not of the file)"
+
+#: Earlier spellings of keys, which stay in `Result.figures()`.
+_EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A schedule that passed `Schedule.check()`, with a lower bound for every schedule of its problem.
+
+    Parameters
+    ----------
+    found : the schedule, its bound, and how the search ended.
+    options : what was asked of the engines.
+    topology, sketch : their names; sketch is None when all links are used as they are.
+    files : the verified texts of its files, that for most runtimes first; none if no file was asked for.
+    notes : what the user should know about how the request was understood, and what else was proved.
+    chunks_tried : the numbers of chunks that were compared, where that was asked for.
+    file_seconds : how long lowering and verifying the files took, after the search.
+    asked_for_file : whether there was to be a file.
+    protocol, instances, thread_blocks : of the file.
+    blocks_per_gpu, execution : the most thread blocks on any GPU, and a call of the file as the machine's
+        executor runs it; a plan for MSCCL++ also by links alone. None where nothing is predicted: where the
+        machine does not say what executing costs.
+    files_tried : the protocols and instances that were compared, where they were open.
+    machine : its network as it is, where the schedule's costs are those of thread blocks.
+    scheduler, tasks : the address of the cluster that searched as well, and what became of its tasks.
+    """
+
+    found: Found
+    options: SearchOptions
+    topology: str
+    sketch: str | None
+    files: tuple[OutputFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    chunks_tried: tuple[ChunksTried, ...] = ()
+    file_seconds: float = 0.0
+    asked_for_file: bool = False
+    protocol: str = ""
+    instances: int = 1
+    thread_blocks: str = "two-way"
+    blocks_per_gpu: int | None = None
+    execution: Execution | None = None
+    files_tried: tuple[FileTried, ...] = ()
+    machine: LogicalTopology | None = None
+    scheduler: str | None = None
+    tasks: tuple[TaskRun, ...] = ()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best schedule found."""
+        return self.found.schedule
+
+    @property
+    def problem(self) -> Problem:
+        """What the schedule answers."""
+        return self.found.schedule.problem
+
+    @property
+    def lower_bound_us(self) -> float:
+        """No schedule of this problem is faster, microseconds."""
+        return self.found.lower_bound_us
+
+    @property
+    def bound_source(self) -> str:
+        """Why no schedule is faster, in a few words."""
+        return self.found.bound_source
+
+    @property
+    def status(self) -> Status:
+        """Why the search ended: see `taccl.synthesis.search.Status`."""
+        return self.found.status
+
+    @property
+    def solve_seconds(self) -> float:
+        """How long the search took; stating the problem and lowering are not in it."""
+        return self.found.seconds
+
+    @property
+    def collective(self) -> Collective:
+        """The collective that the schedule computes."""
+        return self.problem.collective
+
+    @property
+    def size_bytes(self) -> int:
+        """What nccl-tests prints as `size`."""
+        return self.problem.size_bytes
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes in one chunk."""
+        return round(self.problem.chunk_mb * units.MB)
+
+    @property
+    def time_us(self) -> float:
+        """When the last transfer ends, microseconds."""
+        return self.schedule.makespan_us
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.lower_bound_us)
+
+    @property
+    def algbw_gbps(self) -> float:
+        """Size divided by time, 10**9 bytes per second, as nccl-tests prints it."""
+        return self.schedule.algbw_gbps
+
+    @property
+    def busbw_gbps(self) -> float:
+        """The algbw times nccl-tests' factor for the collective, 10**9 bytes per second."""
+        return self.schedule.busbw_gbps
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """What passed its checks: `schedule`, and the format of its files (`xml`) where there are any."""
+        return ("schedule", *dict.fromkeys(file.format for file in self.files))
+
+    @property
+    def verified(self) -> bool:
+        """Whether all that was asked for is there and passed its checks.
+
+        False of what a `CheckError` keeps: a schedule that passed, without the file that could not be made
+        or failed its own.
+        """
+        return bool(self.files) or not self.asked_for_file
+
+    def paths(self, path: str | Path) -> tuple[Path, ...]:
+        """Where `write(path)` puts each of `files`.
+
+        No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
+        `path`, another one `NAME.READER.xml` beside it.
+        """
+        path = Path(path)
+        others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])
+        return (path, *others) if self.files else ()
+
+    def write(self, path: str | Path) -> tuple[Path, ...]:
+        """Write the file to `path` (and see `paths`); returns the files written.
+
+        Raises
+        ------
+        FileError : a file cannot be written; files that were there are then as they were.
+        """
+        paths = self.paths(path)
+        for each in paths:
+            ensure_writable(each)
+        for file, each in zip(self.files, paths, strict=True):
+            write_atomically(each, file.text)
+        return paths
+
+    def write_schedule(self, path: str | Path) -> None:
+        """Write the schedule, as Parquet if the name ends in `.parquet`, else as JSON.
+
+        `read_schedule` reads both back.
+
+        Raises
+        ------
+        FileError : the file cannot be written.
+        """
+        write_atomically(path, schedule_file(path, self.saved_schedule()))
+
+    def schedule_text(self) -> str:
+        """The `saved_schedule` as JSON."""
+        saved = self.saved_schedule()
+        return schedule_to_json(
+            saved.schedule, lower_bound_us=saved.lower_bound_us, bound_source=saved.bound_source
+        )
+
+    def saved_schedule(self) -> SavedSchedule:
+        """What a file of the schedule holds: the schedule and its bound, on the machine as it is.
+
+        Where the machine says what executing costs, the schedule was found under costs of thread blocks. In
+        the file it has the links' own, in the same order, with a bound for those: so it can be used with the
+        machine's file, like any other.
+        """
+        if self.machine is None:
+            return SavedSchedule(self.schedule, self.lower_bound_us, self.bound_source)
+        problem = replace(self.problem, topology=self.machine)
+        by_links = in_order(problem, decisions_of(self.schedule))
+        by_links.check()
+        bound = quick_bound(problem)
+        return SavedSchedule(by_links, bound.value_us, bound.witness)
+
+    def to_dict(self) -> dict[str, object]:
+        """What `taccl synthesize --json` prints, but for paths: plain values, in units by their keys."""
+        return stamped("taccl.synthesize/1", self.figures())
+
+    def figures(self) -> dict[str, object]:
+        """All that is known, as plain values that JSON can hold; keys carry their units.
+
+        `algbw_GBps`, `busbw_GBps` and `solve_seconds` are earlier spellings, kept for those who read them.
+        """
+        algbw, busbw, seconds = (
+            finite(self.algbw_gbps),
+            finite(self.busbw_gbps),
+            round(self.solve_seconds, 3),
+        )
+        return {
+            "collective": self.collective.name,
+            "root": self.collective.root,
+            "topology": self.topology,
+            "sketch": self.sketch,
+            "ranks": self.problem.num_ranks,
+            "nodes": self.problem.topology.num_nodes,
+            "occupancy": self.problem.topology.occupancy,
+            "size_bytes": self.size_bytes,
+            "chunk_bytes": self.chunk_bytes,
+            "chunks_per_rank": self.collective.chunks_per_rank,
+            "engine": self.options.engine,
+            "solver": self.options.solver,
+            "seed": self.options.seed,
+            "effort": self.options.effort,
+            "transfers": len(self.schedule),
+            "sends": len(self.schedule.sends),
+            "time_us": self.time_us,
+            "lower_bound_us": self.lower_bound_us,
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "algbw_gbps": algbw,
+            "busbw_gbps": busbw,
+            "algbw_GBps": algbw,
+            "busbw_GBps": busbw,
+            "solve_s": seconds,
+            "solve_seconds": seconds,
+            "file_s": round(self.file_seconds, 3),
+            "status": self.status,
+            "verified": self.verified,
+            "checked": list(self.checked),
+            "notes": list(self.notes),
+            "engines": [
+                {
+                    "part": run.part,
+                    "name": run.name,
+                    "solve_s": round(run.seconds, 3),
+                    "time_us": run.time_us,
+                    "lower_bound_us": run.lower_bound_us,
+                }
+                for run in self.found.engines
+            ],
+            "declined": [asdict(declined) for declined in self.found.declined],
+            "failures": [asdict(failure) for failure in self.found.failures],
+            "protocol": self.protocol,
+            "instances": self.instances,
+            "thread_blocks": self.thread_blocks,
+            "blocks_per_gpu": self.blocks_per_gpu,
+            "predicted": None
+            if self.execution is None
+            else {
+                "time_us": self.execution.time_us,
+                "lower_bound_us": self.execution.bound.value_us,
+                "bound_source": self.execution.bound.witness,
+                "gap": relative_gap(self.execution.time_us, self.execution.bound.value_us),
+            },
+            "files_tried": [asdict(tried) | {"gap": tried.gap} for tried in self.files_tried],
+            "chunks_tried": [
+                asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
+            ],
+            "scheduler": self.scheduler,
+            "tasks": [task.to_dict() for task in self.tasks],
+        }
+
+    def to_pandas(self) -> DataFrame:
+        """A pandas.DataFrame of one row, to be put below others: the figures that are single values.
+
+        The transfers are in `schedule.to_pandas()`.
+
+        Raises
+        ------
+        TacclError : pandas is not installed.
+        """
+        figures = self.figures()
+        single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
+        return frame_of_rows([figures], [key for key in single if key not in _EARLIER])
+
+    def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
+        """Draw the schedule's timeline and its bound: see `Schedule.plot`."""
+        return self.schedule.plot(by, ax, lower_bound_us=self.lower_bound_us)
+
+    def _repr_html_(self) -> str:
+        size = units.format_size(self.size_bytes)
+        rows = [
+            *self._predictions(),
+            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
+            ("lower bound", f"{self.lower_bound_us:.2f} us ({self.bound_source})"),
+            ("gap", f"{100 * self.gap:.2f}%"),
+            ("algbw", _bandwidth(self.algbw_gbps)),
+            ("busbw", _bandwidth(self.busbw_gbps)),
+            ("status", self.status),
+            ("verified", self._verdict()),
+        ]
+        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
+        ranks = _count(self.problem.num_ranks, "rank")
+        title = f"{self.collective.name}, {ranks}, on {on}, {size}"
+        return html_table(title, (), rows)
+
+    def summary(self) -> str:
+        """The same for people: a few aligned lines, each time with its bound and gap."""
+        bound = f"{self.lower_bound_us:.2f} us" + (f"  ({self.bound_source})" if self.bound_source else "")
+        rows = [
+            ("collective", f"{self.collective.name}, {_count(self.problem.num_ranks, 'rank')}"),
+            ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
+            ("sketch", self.sketch or "none: all links, as they are"),
+            ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
+            *self._predictions(),
+            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
+            ("lower bound", bound),
+            ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
+            ("algbw", _bandwidth(self.algbw_gbps)),
+            ("busbw", _bandwidth(self.busbw_gbps)),
+            ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
+            ("engine", f"{self.options.engine}, {self.solve_seconds:.1f} s"),
+            ("verified", self._verdict()),
+        ]
+        rows += [("note", note) for note in self.notes]
+        rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
+        rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
+        return "\n".join(f"{label:<12} {value}" for label, value in rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.collective.name} on {self.topology}, {units.format_size(self.size_bytes)}: "
+            f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%, "
+            f"{self.status})"
+        )
+
+    def _predictions(self) -> list[tuple[str, str]]:
+        """What a call of the file takes, with the bound of the file, where that is known."""
+        return [] if self.execution is None else [("predicted", self._predicted(self.execution))]
+
+    def _predicted(self, execution: Execution) -> str:
+        bound_us = execution.bound.value_us
+        gap = 100 * relative_gap(execution.time_us, bound_us)
+        kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
+        blocks = _count(self.blocks_per_gpu or 0, kind)
+        way = f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
+        return f"{execution.time_us:.2f} us a call ({way}), bound {bound_us:.2f} us, gap {gap:.2f}%"
+
+    def _chunk_size(self) -> str:
+        return units.format_size(self.chunk_bytes)
+
+    def _verdict(self) -> str:
+        if not self.files:
+            why = "could be made" if self.asked_for_file else "was asked for"
+            return f"the schedule; no file {why}"
+        readers = ", ".join(reader for file in self.files for reader in file.readers)
+        took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
+        return f"the schedule, and the {self.files[0].format.upper()} for {readers}{took}"
+
+
+def _bandwidth(gbps: float) -> str:
+    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

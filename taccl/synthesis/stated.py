@@ -1,0 +1,65 @@
+"""A request that was looked up becomes the problem that engines see, with the notes on how it was understood.
+
+It knows machines, sketches and the costs of an executor; how a problem is searched is not its business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from taccl.encoding.core.hops import least_transfers
+from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
+from taccl.model.engine_costs import LINKS_ONLY, Served, as_engines_see
+from taccl.model.problem import Problem
+from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
+from taccl.support.size_limits import MANY_CHUNKS, MAX_TRANSFERS, check_transfers
+from taccl.synthesis.request import Symmetry
+from taccl.synthesis.resolved import Resolved
+from taccl.topologies import PhysicalTopology
+
+
+@dataclass(frozen=True, eq=False)
+class StatedProblem:
+    """A problem, and how the request for it was understood."""
+
+    problem: Problem
+    topology: PhysicalTopology
+    sketch: Sketch | None
+    notes: tuple[str, ...] = ()
+
+
+def network_of(resolved: Resolved) -> SketchedNetwork:
+    """What the sketch makes of the machine."""
+    check_ranks(resolved.collective, resolved.topology)
+    return sketched(resolved.sketch, resolved.topology)
+
+
+def stated_problem(
+    resolved: Resolved,
+    symmetry: Symmetry,
+    network: SketchedNetwork | None = None,
+    served: Served | None = None,
+) -> StatedProblem:
+    """The problem that the sketch leaves, with the symmetries that are asked for.
+
+    `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
+    served, where the machine has an executor; None: by links' costs alone.
+    """
+    network = network_of(resolved) if network is None else network
+    applied = network.applied(resolved.collective, resolved.chunk_mb, resolved.max_group)
+    problem, notes = applied.problem, (*resolved.notes, *applied.notes)
+    if served is not None and problem.topology.executor is not None:
+        notes = (*notes, served.note(problem.topology.executor))
+        problem = replace(
+            problem, topology=as_engines_see(problem.topology, served.protocol, served.blocks, served.pace)
+        )
+    elif problem.topology.executor is not None:
+        notes = (*notes, LINKS_ONLY)
+    if problem.num_chunks > MANY_CHUNKS:
+        check_transfers(problem.collective.name, least_transfers(problem, MAX_TRANSFERS + 1))
+    if symmetry == "auto":
+        problem, note = with_symmetry_found(problem)
+        notes = (*notes, note)
+    elif lost := lost_by_costs(problem):
+        notes = (*notes, lost)
+    return StatedProblem(problem, resolved.topology, resolved.sketch, notes)

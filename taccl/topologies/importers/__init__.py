@@ -1,0 +1,1 @@
+"""Machines from what tools print: nodes and the fabrics between them."""

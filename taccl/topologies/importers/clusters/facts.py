@@ -1,0 +1,95 @@
+"""What a file tells of a cluster: hosts, switches, which port is at which switch, which hosts share NVLinks.
+
+The noun of this room. Readers make it and `plan` makes levels of it. It knows no format and no machine
+file; what a file does not tell is None here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from taccl.errors import TopologyError
+from taccl.topologies.importers.clusters.hostlist import natural
+from taccl.topologies.importers.nodes.facts import Place
+
+
+@dataclass(frozen=True)
+class HostPort:
+    """A port of a host at a switch.
+
+    Parameters
+    ----------
+    nic : as the host calls it, `mlx5_0`; None where the file only says that the host hangs there.
+    gbps : GB/s each way; None where the file has no speed.
+    """
+
+    place: Place
+    host: str
+    nic: str | None
+    switch: str
+    gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """Cables between two switches; `count` and `gbps` of one of them, each way, or None where not told."""
+
+    place: Place
+    a: str
+    b: str
+    count: int | None = None
+    gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Hosts that a scheduler keeps together; `is_nvlink` where the file says that NVLinks join them."""
+
+    place: Place
+    name: str
+    hosts: tuple[str, ...]
+    is_nvlink: bool
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All that a file tells.
+
+    Parameters
+    ----------
+    format : `ibnetdiscover`, `slurm-tree`, ...
+    hosts : every host once, as the file orders them.
+    switches : name -> where it stands first.
+    unnamed : ports of hosts that the file does not name; they count at their switch.
+    gpus : of a host, where the file tells.
+    notes : further facts, as (quantity, value, place).
+    warnings : in plain sentences, with their lines.
+    """
+
+    format: str
+    hosts: tuple[str, ...]
+    switches: dict[str, Place]
+    ports: tuple[HostPort, ...] = ()
+    trunks: tuple[Trunk, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    unnamed: tuple[HostPort, ...] = ()
+    gpus: int | None = None
+    notes: tuple[tuple[str, str, Place], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def in_order(words: Iterable[str]) -> tuple[str, ...]:
+    """Each word once, numbers in them by their value: `srv2` before `srv10`."""
+    return tuple(sorted(set(words), key=natural))
+
+
+def refuse_choice(choice: str | None, path: str | None) -> None:
+    """Nothing, or an error where one topology is chosen of a file that has only one.
+
+    Raises
+    ------
+    TopologyError : a `choice`.
+    """
+    if choice is not None:
+        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)

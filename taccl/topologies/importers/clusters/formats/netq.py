@@ -1,0 +1,53 @@
+"""NetQ's computeNodes.json: which trays share a domain of NVLinks. It knows its keys only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taccl.errors import TopologyError
+from taccl.topologies.importers.clusters.facts import Cluster, refuse_choice
+from taccl.topologies.importers.clusters.scheduler import Blocks
+from taccl.topologies.importers.nodes.facts import Place
+from taccl.topologies.strict_yaml import parse_yaml
+
+
+def looks_like(text: str) -> bool:
+    """Whether it is JSON with the key `DomainUUID`."""
+    return '"DomainUUID"' in text
+
+
+def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
+    """The domains, their trays in the order of their slots.
+
+    Raises
+    ------
+    TopologyError : with the line; trays with different numbers of GPUs are told as a warning.
+    """
+    refuse_choice(choice, path)
+    root = parse_yaml(text, path, TopologyError)
+    trays: list[tuple[str, int, str, Place]] = []
+    gpus: dict[int, Place] = {}
+    for item in root.elements() if root.kind == "list" else (root,):
+        keys = {key.raw: value for key, value in item.items()}
+        for key in ("DomainUUID", "Name"):
+            if key not in keys or not keys[key].raw:
+                raise item.error(f"{item.name} lacks the key {key!r}")
+        place = Place(path, keys["DomainUUID"].line)
+        slot = 0
+        if "LocationInfo" in keys and keys["LocationInfo"].kind == "mapping":
+            location = {key.raw: value for key, value in keys["LocationInfo"].items()}
+            if "SlotID" in location and location["SlotID"].kind == "integer":
+                slot = location["SlotID"].integer()
+        trays.append((keys["DomainUUID"].raw, slot, keys["Name"].raw, place))
+        if "GpuIDList" in keys and keys["GpuIDList"].kind == "list":
+            gpus.setdefault(len(keys["GpuIDList"].elements()), place)
+    if not trays:
+        raise root.error("there is no tray in the file")
+    blocks = Blocks()
+    for domain, _, name, place in sorted(trays, key=lambda tray: (tray[0], tray[1])):
+        blocks.add(place, domain, (name,), is_nvlink=True)
+    cluster = blocks.cluster("netq", gpus=next(iter(gpus)) if len(gpus) == 1 else None)
+    if len(gpus) > 1:
+        told = ", ".join(f"{count} ({place})" for count, place in gpus.items())
+        return replace(cluster, warnings=(f"trays have different numbers of GPUs: {told}",))
+    return cluster

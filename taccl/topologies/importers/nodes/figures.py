@@ -1,0 +1,207 @@
+"""What a dump says, in GB/s: its links, its PCIe and its NICs, each number with how it is known.
+
+It knows facts and constants, and neither formats nor machine files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, How, Nearness, Nic, Place
+from taccl.topologies.importers.nodes.rates import (
+    UNKNOWN_LINK,
+    UNKNOWN_NIC_GBPS,
+    UNKNOWN_NIC_SOURCE,
+    UNKNOWN_PCIE_GBPS,
+    arch_by_count,
+    arch_by_neighbours,
+    arch_of_model,
+    link_rate,
+    pcie_peak_gbps,
+    rate_source,
+)
+from taccl.topologies.machines.figures import Bandwidth, Rate
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number and how it is known."""
+
+    value: float
+    how: How
+    source: str
+
+
+@dataclass(frozen=True)
+class RatedLink:
+    """Links of one GPU to another, or to the switch: how many, and GB/s of one of them each way."""
+
+    link: GpuLink
+    count: Figure
+    each: Figure
+
+    @property
+    def total(self) -> Figure:
+        """The worse known of the two says how their product is known."""
+        value = round(self.count.value * self.each.value, 6)
+        if self.count.value == 1 and self.each.how == "read":
+            return Figure(value, "read", self.each.source)
+        source = f"{_times(self.count)} x {self.each.value:g} GB/s ({_known(self.each)})"
+        return Figure(value, "inferred", source)
+
+
+def rated_links(dump: Dump, bandwidth: Bandwidth) -> tuple[RatedLink, ...]:
+    """The links of a dump with their speeds; none where it tells of none."""
+    return tuple(RatedLink(link, _count(link), _each(dump, link, bandwidth)) for link in dump.links or ())
+
+
+def arch_of(gpu: Gpu) -> str | None:
+    """As the dump has it, or of its model."""
+    return gpu.arch or (arch_of_model(gpu.model) if gpu.model else None)
+
+
+def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
+    """For each GPU, all its ways to other GPUs together, one direction.
+
+    The sum over its NVLinks or xGMI links; without any, its PCIe link; None where links are not told.
+    """
+    rated = rated_links(dump, bandwidth)
+    found: list[Figure | None] = []
+    for gpu in range(len(dump.gpus)):
+        mine = [each for each in rated if gpu in (each.link.a, each.link.b)]
+        if mine:
+            value = round(sum(each.total.value for each in mine), 6)
+            classes = dict.fromkeys(each.total.source for each in mine)
+            source = f"{len(mine)} ways: " if len(mine) > 1 else ""
+            found.append(Figure(value, "inferred", source + "; ".join(list(classes)[:3])))
+        else:
+            found.append(None if dump.links is None else _pcie_to_others(dump, gpu, bandwidth))
+    return tuple(found)
+
+
+def _pcie_to_others(dump: Dump, gpu: int, bandwidth: Bandwidth) -> Figure:
+    """A GPU's PCIe link, or the way up of a bridge that it shares with NICs only, whichever is slower."""
+    ways = [pcie_figure(dump.gpus[gpu], bandwidth)]
+    for bridge in dump.bridges or ():
+        if bridge.gpus == (gpu,) and bridge.gbps is not None:
+            ways.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
+    return min(ways, key=lambda way: way.value)
+
+
+def pcie_figure(gpu: Gpu, bandwidth: Bandwidth) -> Figure:
+    """A GPU's own PCIe link."""
+    return pcie_gbps(gpu.pcie_gbps, gpu.pcie_place or gpu.place, bandwidth)
+
+
+def card_figure(nic: Nic, bandwidth: Bandwidth) -> Figure | None:
+    """The PCIe link of a port's card; None where it is not told, for a card is as fast as its ports then."""
+    if nic.card_gbps is None:
+        return None
+    return pcie_gbps(nic.card_gbps, nic.card_place or nic.place, bandwidth)
+
+
+def pcie_gbps(told: float | None, place: Place, bandwidth: Bandwidth) -> Figure:
+    """A PCIe link: as it is told, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
+    if told is None:
+        value = UNKNOWN_PCIE_GBPS if bandwidth == "nccl" else pcie_peak_gbps(UNKNOWN_PCIE_GBPS)
+        return Figure(value, "assumed", "PCIe x16 gen 3, what NCCL takes for a link that is not told")
+    if bandwidth == "nccl":
+        return Figure(told, "read", str(place))
+    return Figure(pcie_peak_gbps(told), "inferred", f"raw speed of the link at {place}")
+
+
+def nic_figure(nic: Nic) -> Figure:
+    """The line rate of a port."""
+    if nic.gbps is None:
+        return Figure(UNKNOWN_NIC_GBPS, "assumed", UNKNOWN_NIC_SOURCE)
+    return Figure(nic.gbps, "read", str(nic.place))
+
+
+def nearest_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:
+    """Of each GPU, the ports that no other is nearer than; none that is on another CPU."""
+    if dump.nearest_nics is not None:
+        return dump.nearest_nics
+    if dump.nic_nearness is None:
+        return tuple(() for _ in dump.gpus)
+    return tuple(_least(row) for row in dump.nic_nearness)
+
+
+def _least(row: Sequence[Nearness | None]) -> tuple[int, ...]:
+    near = [each for each in row if each is not None and each < Nearness.SYS]
+    return tuple(i for i, each in enumerate(row) if near and each == min(near))
+
+
+def _count(link: GpuLink) -> Figure:
+    if link.count is None:
+        return Figure(1, "assumed", "links are told, but not how many: 1")
+    return Figure(link.count, "read", str(link.place))
+
+
+def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
+    """One link: a bandwidth that is told, else by its architecture, else its raw rate, or what is likely.
+
+    The vendor's figures, where they are asked for, are the architecture's.
+    """
+    if link.gbps is not None and not link.is_raw and bandwidth == "nccl":
+        return Figure(link.gbps, "read", str(link.place))
+    archs = [arch_of(dump.gpus[end]) for end in (link.a, link.b) if end is not None]
+    rates = [rate for rate in (link_rate(link.kind, arch) for arch in archs) if rate is not None]
+    if rates:
+        slowest = min(rates, key=lambda rate: rate.of(bandwidth))
+        return Figure(slowest.of(bandwidth), "assumed", rate_source(slowest, bandwidth))
+    if link.gbps is not None:
+        return Figure(link.gbps, "read", str(link.place))
+    by_count = _by_count(dump, link)
+    if by_count is not None:
+        rule = f"a GPU with {by_count[1]}: {rate_source(by_count[0], bandwidth)}"
+        return Figure(by_count[0].of(bandwidth), "inferred", rule)
+    rate = UNKNOWN_LINK[link.kind]
+    return Figure(
+        rate.of(bandwidth), "assumed", f"the generation is not told: {rate_source(rate, bandwidth)}"
+    )
+
+
+def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
+    """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
+    totals, neighbours = [0] * len(dump.gpus), [0] * len(dump.gpus)
+    for each in dump.links or ():
+        for end in (each.a, each.b):
+            if end is not None:
+                totals[end] += each.count or 0
+                neighbours[end] += 1
+    most, seen = max(totals), max(neighbours)
+    if link.kind == "xgmi":
+        rate = link_rate("xgmi", arch_by_neighbours(seen))
+        return None if rate is None else (rate, f"{seen} neighbours")
+    in_pairs = seen == 1 and all(each.b is not None for each in dump.links or ())
+    rate = link_rate("nvlink", arch_by_count(most, in_pairs=in_pairs)) if link.kind == "nvlink" else None
+    return None if rate is None else (rate, f"{most} links" + (" to one other GPU" if in_pairs else ""))
+
+
+def _times(count: Figure) -> str:
+    links = f"{count.value:g} link" + ("" if count.value == 1 else "s")
+    return f"{links} ({_known(count)})"
+
+
+def _known(figure: Figure) -> str:
+    return f"{figure.how} {figure.source}" if figure.how == "read" else f"{figure.how}: {figure.source}"
+
+
+def runs(numbers: Iterable[int]) -> str:
+    """0-3, 5 for 0, 1, 2, 3, 5."""
+    spans: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def grouped(items: Sequence[object], key: Callable[[int], object]) -> dict[object, list[int]]:
+    """Positions by what `key` says of them, in the order of the first of each group."""
+    groups: dict[object, list[int]] = {}
+    for i in range(len(items)):
+        groups.setdefault(key(i), []).append(i)
+    return groups

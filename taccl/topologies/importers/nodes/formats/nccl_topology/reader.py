@@ -1,0 +1,177 @@
+"""A topology XML as a `Dump`: its parts, put together.
+
+It knows which parts there are; what stands in each is known to the modules beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taccl.errors import TopologyError
+from taccl.support.xml_elements import begins_with
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Place
+from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu, find_gpus, find_hinted_gpus
+from taccl.topologies.importers.nodes.formats.nccl_topology.links import find_links
+from taccl.topologies.importers.nodes.formats.nccl_topology.nearness import (
+    bridges_between,
+    nearness,
+    own_link,
+    port_nearness,
+    shared_bridges,
+)
+from taccl.topologies.importers.nodes.formats.nccl_topology.nics import PlacedNic, find_hinted_nics, find_nics
+from taccl.topologies.importers.nodes.formats.nccl_topology.tree import (
+    Device,
+    all_below,
+    cut_out,
+    parse_tree,
+    processor,
+)
+
+NAME = "nccl-topology"
+_ROOT = re.compile(r"<system[\s>/]")
+#: NVLink domains have up to 576 GPUs.
+_MOST_DEVICES = 1024
+
+
+def looks_like(text: str) -> bool:
+    """Whether a `<system>` begins near the start."""
+    return begins_with(_ROOT, text)
+
+
+def read(text: str, path: str | None) -> Dump:
+    """What the file tells; one without `<gpu>` is a hint that somebody wrote to place devices.
+
+    Raises
+    ------
+    TopologyError : what is wrong with it, with the line; or there is no GPU in it.
+    """
+    text, left_out = cut_out(text, path)
+    cpus = parse_tree(text, path)
+    gpus, order = find_gpus(cpus, path)
+    if not gpus:
+        return _hint(cpus, path, left_out)
+    _check_number([each.gpu.place for each in gpus], "GPUs")
+    links = find_links(gpus, path)
+    nics, odd = find_nics(cpus, path)
+    _check_number([each.nic.place for each in nics], "network ports")
+    bridges = shared_bridges(cpus, gpus, nics, path)
+    return Dump(
+        format=NAME,
+        gpus=tuple(_with_pcie(each, own_link(each.device, bridges), path) for each in gpus),
+        nics=tuple(each.nic for each in nics),
+        links=links.as_facts(),
+        has_switch=links.has_switch,
+        gpu_nearness=tuple(tuple(nearness(a.device, b.device) for b in gpus) for a in gpus),
+        nic_nearness=nic_nearness(gpus, nics),
+        nearest_nics=nearest_nics(gpus, nics),
+        bridges=bridges,
+        cpus=tuple(processor(cpu, path) for cpu in cpus),
+        order=order,
+        warnings=(
+            *links.warnings,
+            *odd,
+            *_of_several_hosts(cpus),
+            *_without_links(gpus, links.as_facts()),
+            *left_out,
+        ),
+    )
+
+
+def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> Dump:
+    """PCI devices by their class: where they are, and nothing else that could be believed."""
+    gpus = find_hinted_gpus(cpus, path)
+    if not gpus:
+        devices = [device for cpu in cpus for device in all_below(cpu)]
+        what = "it has no <gpu>, and no PCI device in it is a GPU by its class"
+        if devices and not any(device.kind for device in devices):
+            what = f"it has no <gpu>, and none of its {len(devices)} PCI devices has a class that tells a GPU"
+        raise TopologyError(
+            f"there is nothing to import: {what}",
+            path=path,
+            line=devices[0].element.line if devices else cpus[0].element.line,
+            hint="the file that a job wrote with NCCL_TOPO_DUMP_FILE on such a machine",
+        )
+    nics, odd = find_nics(cpus, path)
+    nics = nics or find_hinted_nics(cpus, path)
+    _check_number([each.gpu.place for each in gpus], "GPUs")
+    _check_number([each.nic.place for each in nics], "network ports")
+    return Dump(
+        format=NAME,
+        gpus=tuple(each.gpu for each in gpus),
+        nics=tuple(each.nic if each.nic.gbps else replace(each.nic, card_gbps=None) for each in nics),
+        gpu_nearness=tuple(tuple(nearness(a.device, b.device) for b in gpus) for a in gpus),
+        nic_nearness=nic_nearness(gpus, nics),
+        nearest_nics=nearest_nics(gpus, nics),
+        bridges=tuple(replace(each, gbps=None) for each in shared_bridges(cpus, gpus, nics, path)),
+        cpus=tuple(processor(cpu, path) for cpu in cpus),
+        is_hint=True,
+        order="by bus id",
+        warnings=(
+            f"{gpus[0].gpu.place}: this is a hint that somebody wrote (it has no <gpu>): it places devices,"
+            " and tells no NVLink, no speed of a NIC and no true speed of PCIe",
+            *odd,
+            *left_out,
+        ),
+    )
+
+
+def _check_number(places: Sequence[Place], what: str) -> None:
+    if len(places) > _MOST_DEVICES:
+        place = places[_MOST_DEVICES]
+        raise TopologyError(
+            f"more than {_MOST_DEVICES} {what} stand in this file: no node and no NVLink domain has so many",
+            path=place.path,
+            line=place.line,
+        )
+
+
+def nic_nearness(
+    gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]
+) -> tuple[tuple[Nearness | None, ...], ...]:
+    """From each GPU to each port."""
+    return tuple(tuple(port_nearness(gpu, nic) for nic in nics) for gpu in gpus)
+
+
+def nearest_nics(gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]) -> tuple[tuple[int, ...], ...]:
+    """Of each GPU: of the ports of the least nearness those past the fewest bridges; none on other CPUs.
+
+    Bridges are counted only where no CPU is passed, and each level of a switch counts, so that of two ports
+    on one large switch the one beside the GPU is nearest.
+    """
+    found = []
+    for gpu in gpus:
+        far = {
+            i: (near, bridges_between(gpu.device, nic.device) or 0)
+            for i, nic in enumerate(nics)
+            if (near := port_nearness(gpu, nic)) < Nearness.SYS
+        }
+        least = min(far.values(), default=None)
+        found.append(tuple(i for i, one in far.items() if one == least))
+    return tuple(found)
+
+
+def _with_pcie(placed: PlacedGpu, link: Device | None, path: str | None) -> Gpu:
+    if link is None:
+        return placed.gpu
+    return replace(placed.gpu, pcie_gbps=link.gbps, pcie_place=link.here(path))
+
+
+def _of_several_hosts(cpus: Sequence[Device]) -> list[str]:
+    hosts = {cpu.host for cpu in cpus if cpu.host}
+    if len(hosts) < 2:
+        return []
+    return [f"{len(hosts)} hosts stand in this file: one NVLink domain, which is taken as one node"]
+
+
+def _without_links(gpus: Sequence[PlacedGpu], links: Sequence[GpuLink]) -> list[str]:
+    """GPUs of kinds that mostly have NVLinks, and none of them has."""
+    first = gpus[0].gpu
+    if links or len(gpus) < 2 or first.arch not in ("sm60", "sm70", "sm80", "sm90", "sm100", "sm103"):
+        return []
+    return [
+        f"{first.place}: no NVLink is stated for GPUs of {first.arch}: PCIe cards, links that are down,"
+        " or a file written by hand"
+    ]

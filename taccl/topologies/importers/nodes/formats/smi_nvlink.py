@@ -1,0 +1,170 @@
+"""`nvidia-smi nvlink -s`: the model of each GPU, how many of its NVLinks are up, and how fast one is.
+
+Knows the lines of that list. Where the links lead does not stand there, so it is left open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from taccl.errors import TopologyError
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Place
+from taccl.topologies.importers.nodes.formats.device_matrix import plain_lines
+
+NAME = "nvidia-smi-nvlink"
+_GPU = re.compile(r"\bGPU\s+(\d{1,4})\s*:\s*(\S.*)")
+_LINK = re.compile(r"\bLink\s+(\d{1,3})\s*:(.*)")
+_RATE = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)\s*GB/s")
+#: How lines of other lists of the tool begin: where links lead, and what went wrong on them.
+_OTHER_LISTS = ("Remote", "Replay", "Recovery", "CRC", "Data", "Raw")
+_DOWN = re.compile(r"<?(?:inactive|disabled|off|down)>?", re.IGNORECASE)
+_NONE = re.compile(r"links are inactive|not (?:have or )?support", re.IGNORECASE)
+
+
+@dataclass
+class _Listed:
+    """What stands below the line of one GPU."""
+
+    line: int
+    dev: int
+    model: str
+    rates: dict[int, float] = field(default_factory=dict)
+    down: set[int] = field(default_factory=set)
+    lines: dict[int, int] = field(default_factory=dict)
+
+
+def looks_like(text: str) -> bool:
+    """Whether a GPU's line and the state of a link, or the word that it has none, stand in the text."""
+    named = gpus = False
+    if _GPU.search(text) is None:
+        return False
+    for line in plain_lines(text):
+        if _GPU.search(line) is not None:
+            gpus, named = True, named or "UUID" in line
+        found = _LINK.search(line)
+        state = "" if found is None else found[2].strip()
+        if (gpus and _is_rate(state)) or (named and (_is_state(state) or _none(line))):
+            return True
+    return False
+
+
+def read(text: str, path: str | None) -> Dump:
+    """What the list tells: links that are down are not counted.
+
+    Raises
+    ------
+    TopologyError : no GPU stands there, one stands there twice with different links, links were left out,
+        or the state of a link is not known.
+    """
+    listed = _listed(plain_lines(text), path)
+    if not listed:
+        raise TopologyError(
+            "no GPU stands here", path=path, line=1, hint="give the output of `nvidia-smi nvlink -s`"
+        )
+    listed.sort(key=lambda each: each.dev)
+    totals = [len(each.rates) for each in listed]
+    links = []
+    for position, each in enumerate(listed):
+        for rate, count in sorted(Counter(each.rates.values()).items()):
+            line = min(each.lines[link] for link, value in each.rates.items() if value == rate)
+            links.append(GpuLink(Place(path, line), position, None, "nvlink", count, rate, is_raw=True))
+    return Dump(
+        NAME,
+        tuple(Gpu(Place(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
+        links=tuple(links),
+        has_switch=None if any(totals) else False,
+        order="as `nvidia-smi` counts GPUs",
+        warnings=tuple(_odd(listed, path)),
+    )
+
+
+def _listed(lines: list[str], path: str | None) -> list[_Listed]:
+    listed: dict[int, _Listed] = {}
+    each: _Listed | None = None
+    left_out = False
+    for number, line in enumerate(lines, 1):
+        gpu, link = _GPU.search(line), _LINK.search(line)
+        if gpu is not None and link is None:
+            dev = int(gpu[1])
+            if dev in listed:
+                each = None  # another list, of capabilities or counters, begins
+                continue
+            name = gpu[2].partition("(UUID")[0].strip().removeprefix("NVIDIA ").strip()
+            each = _Listed(number, dev, name)
+            listed[dev] = each
+            left_out = False
+        elif each is None:
+            continue
+        elif line.strip().strip("[]") in ("...", "…"):
+            left_out = True
+        elif link is not None and not link[2].strip().startswith(_OTHER_LISTS):
+            _add(each, int(link[1]), link[2].strip(), number, left_out, path)
+    return list(listed.values())
+
+
+def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: str | None) -> None:
+    if link in each.lines:
+        raise TopologyError(
+            f"link {link} of GPU {each.dev} stands here again (line {each.lines[link]})",
+            path=path,
+            line=line,
+            hint="give the output of one `nvidia-smi nvlink -s`",
+        )
+    if left_out and link > len(each.lines):
+        raise TopologyError(
+            f"links of GPU {each.dev} were left out before link {link}",
+            path=path,
+            line=line,
+            hint="give the whole output",
+        )
+    each.lines[link] = line
+    rate = _RATE.fullmatch(state)
+    if rate is not None and float(rate[1]) > 0:
+        each.rates[link] = float(rate[1])
+    elif _is_state(state):
+        each.down.add(link)
+    else:
+        raise TopologyError(
+            f"the state of link {link} of GPU {each.dev} is {state[:40]!r}, which is not known",
+            path=path,
+            line=line,
+            hint="a speed in GB/s, or <inactive>",
+        )
+
+
+def _is_rate(state: str) -> bool:
+    return _RATE.fullmatch(state) is not None
+
+
+def _is_state(state: str) -> bool:
+    return _is_rate(state) or _DOWN.fullmatch(state) is not None or _none(state)
+
+
+def _none(line: str) -> bool:
+    return _NONE.search(line) is not None
+
+
+def _odd(listed: list[_Listed], path: str | None) -> list[str]:
+    """Links that are down or slow, and GPUs that have fewer than the others."""
+    found = []
+    most = max(len(each.rates) for each in listed)
+    usual = Counter(rate for each in listed for rate in each.rates.values()).most_common(1)
+    for each in listed:
+        place = Place(path, each.line)
+        absent = sorted(set(range(max(each.lines, default=-1) + 1)) - set(each.lines))
+        if each.rates and each.down:
+            found.append(f"{place}: GPU {each.dev}: links {_some(sorted(each.down))} are down; not counted")
+        if absent:
+            found.append(f"{place}: GPU {each.dev}: links {_some(absent)} do not stand here; not counted")
+        if len(each.rates) < most and not (each.rates and each.down) and not absent:
+            found.append(f"{place}: GPU {each.dev} has {len(each.rates)} NVLinks, others have {most}")
+        slow = sorted(link for link, rate in each.rates.items() if rate < 0.8 * usual[0][0])
+        if slow:
+            found.append(f"{place}: GPU {each.dev}: links {_some(slow)} are slower than {usual[0][0]:g} GB/s")
+    return found
+
+
+def _some(links: list[int]) -> str:
+    return ", ".join(map(str, links[:8])) + (", ..." if len(links) > 8 else "")

@@ -1,0 +1,95 @@
+"""A machine before it is written down: names of devices, wires between them, and a network.
+
+The noun of what an import makes; it knows no dump. Every number is a `Figure`, which says how it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from taccl.topologies.importers.nodes.facts import Nic
+from taccl.topologies.importers.nodes.figures import Figure
+
+#: What YAML would not read as a name, and words that stand for all devices of a kind in a machine file.
+_RESERVED = re.compile(
+    r"null|true|false|gpus?\d*|switches|nics|pcie|nvswitch\d*|(cpu|bridge|card|slot)\d+(_in|_out)?|fabric",
+    re.IGNORECASE,
+)
+_LONGEST = 40
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A link between two devices, both ways if not said otherwise.
+
+    Parameters
+    ----------
+    a, b : names of devices.
+    what : for people, the same for wires that are alike: `NVLink to the switch`.
+    alpha_us, gbps : microseconds, and GB/s each way.
+    """
+
+    a: str
+    b: str
+    what: str
+    alpha_us: Figure
+    gbps: Figure
+    one_way: bool = False
+
+
+@dataclass
+class Layout:
+    """One node.
+
+    Parameters
+    ----------
+    gpus, switches, nics, pcie : names, in the order of the machine.
+    nic_of : position of a port in the dump -> its name here.
+    fabric : alpha and GB/s of the network; None without a NIC.
+    """
+
+    gpus: tuple[str, ...]
+    switches: list[str] = field(default_factory=list)
+    nics: tuple[str, ...] = ()
+    pcie: list[str] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    nic_of: dict[int, str] = field(default_factory=dict)
+    fabric: tuple[Figure, Figure] | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def add_pcie(self, name: str) -> str:
+        """A PCIe device of this name, once."""
+        if name not in self.pcie:
+            self.pcie.append(name)
+        return name
+
+    def wire(
+        self, ends: tuple[str, str], what: str, alpha_us: Figure, gbps: Figure, *, one_way: bool = False
+    ) -> None:
+        """One more wire."""
+        self.wires.append(Wire(*ends, what, alpha_us, gbps, one_way))
+
+
+def nic_names(nics: Sequence[Nic], used: Collection[int]) -> dict[int, str]:
+    """Names for ports that a machine file can hold: their own, as far as it can."""
+    names: dict[int, str] = {}
+    for i in used:
+        name = re.sub(r"[^A-Za-z0-9_]", "_", nics[i].name)[:_LONGEST]
+        if not re.match(r"[A-Za-z]", name) or _RESERVED.fullmatch(name):
+            name = f"nic_{name}"[:_LONGEST]
+        while name in names.values():
+            name = f"{name[: _LONGEST - 8]}_{i}"
+        names[i] = name
+    return names
+
+
+def narrowest(*figures: Figure) -> Figure:
+    """The least of several GB/s; where they differ, the rule that it is the least is how it is known."""
+    least = min(figures, key=lambda figure: figure.value)
+    if all(figure.value == least.value for figure in figures) or len(figures) == 1:
+        return least
+    return Figure(
+        least.value, "inferred", f"the narrowest of {len(figures)} links: {least.how} {least.source}"
+    )

@@ -1,0 +1,100 @@
+"""The table of an import: every number of a machine and how it is known.
+
+It knows facts, figures and layouts; it computes no number that a machine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taccl.topologies.importers.nodes.facts import Dump, Known, Nearness
+from taccl.topologies.importers.nodes.figures import (
+    Figure,
+    grouped,
+    nearest_nics,
+    nic_figure,
+    pcie_figure,
+    rated_links,
+    runs,
+)
+from taccl.topologies.importers.nodes.layout import Layout
+from taccl.topologies.machines.figures import Bandwidth
+
+
+def nearest_names(dump: Dump) -> tuple[tuple[str, ...], ...]:
+    """Of each GPU, the names of the nearest ports as the dump has them."""
+    nics = dump.nics or ()
+    return tuple(tuple(nics[i].name for i in near) for near in nearest_nics(dump))
+
+
+def known_values(
+    dump: Dump, layout: Layout, figures: Sequence[Figure | None], bandwidth: Bandwidth
+) -> list[Known]:
+    """Every number of the machine and how it is known, those alike in one row."""
+    rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]
+    if dump.order:
+        rows.append(Known("order of GPUs", dump.order, "inferred", f"devs {[gpu.dev for gpu in dump.gpus]}"))
+    rated = rated_links(dump, bandwidth)
+    for wires in grouped(
+        rated, lambda i: (rated[i].count.value, rated[i].each.value, rated[i].link.b is None)
+    ).values():
+        first = rated[wires[0]]
+        if first.link.b is None:
+            to = "to the switch" if dump.has_switch else "to ends that are not told"
+            who = f"GPUs {runs(rated[i].link.a for i in wires)} {to}"
+        else:
+            who = "GPUs " + ", ".join(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires[:8])
+            who += f" and {len(wires) - 8} pairs more" if len(wires) > 8 else ""
+        rows.append(_row(f"links, {who}", first.count))
+        rows.append(_row(f"GB/s of a link, {who}", first.each))
+    pcie = [pcie_figure(gpu, bandwidth) for gpu in dump.gpus]
+    if layout.pcie or any(figure.how != "assumed" for figure in pcie):
+        rows += _rows_alike("PCIe GB/s of GPUs", pcie)
+    rows += _rows_alike("GB/s to other GPUs, of GPUs", figures)
+    if dump.nics is not None:
+        source = (
+            str(dump.nics[0].place) if dump.nics else f"no NIC in {dump.gpus[0].place.path or 'the file'}"
+        )
+        rows.append(Known("NICs", len(dump.nics), "read", source))
+        ports = [nic_figure(nic) for nic in dump.nics]
+        for which in grouped(ports, lambda i: (ports[i].value, ports[i].how)).values():
+            ports_named = ", ".join(dump.nics[i].name for i in which)
+            rows.append(_row(f"GB/s of {ports_named}", ports[which[0]]))
+    if dump.nics and (dump.nic_nearness or dump.nearest_nics):
+        for gpu, names in enumerate(nearest_names(dump)):
+            nearest = ", ".join(names) or "none on its CPU"
+            rows.append(Known(f"nearest NIC of GPU {gpu}", nearest, "inferred", _rule_of_nearness(dump, gpu)))
+    for wire in layout.wires:
+        rows.append(_row(f"alpha us, {wire.what}", wire.alpha_us))
+        rows.append(_row(f"GB/s, {wire.what}", wire.gbps))
+    if layout.fabric is not None:
+        rows.append(_row("alpha us, network", layout.fabric[0]))
+        rows.append(_row("GB/s, network", layout.fabric[1]))
+    seen: dict[tuple[str, object], Known] = {}
+    for row in rows:
+        seen.setdefault((row.quantity, row.value), row)
+    return list(seen.values())
+
+
+def _rule_of_nearness(dump: Dump, gpu: int) -> str:
+    row = [each for each in (dump.nic_nearness[gpu] if dump.nic_nearness else ()) if each is not None]
+    word = Nearness(min(row)).name if row else "unknown"
+    return f"the lowest common place in PCIe: {word} (GPU: {dump.gpus[gpu].place})"
+
+
+def _row(quantity: str, figure: Figure) -> Known:
+    value = int(figure.value) if float(figure.value).is_integer() else figure.value
+    return Known(quantity, value, figure.how, figure.source)
+
+
+def _rows_alike(quantity: str, figures: Sequence[Figure | None]) -> list[Known]:
+    rows = []
+    for which in grouped(
+        figures, lambda i: None if (one := figures[i]) is None else (one.value, one.how)
+    ).values():
+        first = figures[which[0]]
+        if first is None:
+            rows.append(Known(f"{quantity} {runs(which)}", "not told", "inferred", "no file has their links"))
+        else:
+            rows.append(_row(f"{quantity} {runs(which)}", first))
+    return rows

@@ -1,0 +1,58 @@
+"""Loops are made ahead of time: an engine that has any is run once, unless it is ready, and so is a file."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from taccl.cli.warm_up import compile_engines, compile_stages
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.registry import ENGINES, engine_named
+from taccl.support import jit as compiled
+from taccl.support.jit import Loop
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_an_engine_runs_once_if_its_loops_are_not_at_hand(
+    monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    ran = list[str]()
+
+    def run(*_: object) -> Iterator[Update]:
+        ran.append("forest")
+        yield Update("forest")
+
+    toy = replace(engine_named("forest"), run=run, is_compiled=lambda: was_there)
+    monkeypatch.setattr("taccl.cli.warm_up.ENGINES", (engine_named("greedy"), toy))
+    assert list(compile_engines()) == [("forest", was_there)]
+    assert ran == ([] if was_there else ["forest"])
+
+
+def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran = list[str]()
+    with_loops = [each for each in ENGINES if each.is_compiled is not None]
+
+    def runs(name: str) -> object:
+        return lambda *_: iter([ran.append(name)])
+
+    toys = tuple(replace(each, run=runs(each.name), is_compiled=lambda: False) for each in with_loops)
+    monkeypatch.setattr("taccl.cli.warm_up.ENGINES", toys)
+    assert [name for name, _ in compile_engines()] == ran == ["forest", "paths"]
+
+
+def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = set[Loop]()
+
+    def machine_code(loop: Loop) -> Callable[..., object]:
+        ran.add(loop)
+        return loop.function
+
+    monkeypatch.setattr(Loop, "_machine_code", property(machine_code))
+    monkeypatch.setattr(compiled, "is_at_hand", lambda function: "_clocks" not in function.__name__)
+    stages = [("lower", True), ("verify", False), ("simulate", True)]  # verifying fills clocks
+    assert list(compile_stages()) == stages
+    rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]
+    assert ran == {each for room in rooms for each in vars(room).values() if isinstance(each, Loop)}

@@ -1,0 +1,48 @@
+"""Loops over columns: as they stand where rows are few, as machine code where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from taccl.support.jit import Loop, flat
+
+
+def _add_up(numbers: Sequence[int], table: np.ndarray) -> list[int]:
+    sums = [0] * len(numbers)
+    for row in range(len(numbers)):
+        sums[row] = numbers[row] + _before(sums, row)
+        table[row, 0] = sums[row]
+    return sums
+
+
+def _before(sums: Sequence[int], row: int) -> int:
+    return sums[row - 1] if row else 0
+
+
+@pytest.mark.parametrize("rows", [3, 10**6])
+def test_both_ways_make_the_same(rows: int) -> None:
+    table = np.zeros((3, 1), dtype=np.int64)
+    assert list(Loop(_add_up, (_before,))(rows, numbers=np.array([1, 2, 3]), table=table)) == [1, 3, 6]
+    assert table[:, 0].tolist() == [1, 3, 6]
+
+
+def test_few_rows_are_not_compiled() -> None:
+    def unknown_to_numba(numbers: Sequence[int]) -> str:
+        return f"{sorted(set(numbers), key=str)}"
+
+    assert Loop(unknown_to_numba)(3, numbers=np.array([2, 10, 2])) == "[10, 2]"
+
+
+def test_rows_of_several_numbers_as_columns() -> None:
+    starts, numbers = flat([(4, 5), (), (6,)])
+    assert starts.tolist() == [0, 2, 2, 3]
+    assert numbers.tolist() == [4, 5, 6]
+
+
+def test_no_rows_as_columns() -> None:
+    starts, numbers = flat([])
+    assert starts.tolist() == [0]
+    assert numbers.tolist() == []

@@ -1,0 +1,364 @@
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from taccl import bounds, synthesize
+from taccl.api import StatedProblem, make_problem
+from taccl.encoding.core.budget import Budget
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.textbook.engine import built
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.journal import EngineRun
+from taccl.encoding.portfolio.solve import solve as real_solve
+from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclError
+from taccl.model.schedule import Schedule
+from taccl.model.units import MB
+from taccl.synthesis.chunking import Choice, candidates, choose_chunks
+from taccl.synthesis.chunking.books import from_books, numbers_in_books
+from taccl.synthesis.chunking.trials import merged
+from taccl.synthesis.search import STOP, Answer, Progress
+
+#: Work and no seconds, so that no clock decides what a test sees.
+QUICK = SearchOptions(engine="greedy", gap=0.05, effort=60_000)
+RING = {"topology": "ring-oneway:3"}
+
+
+def stated(number: int, size: int = 48 * MB, collective: str = "broadcast") -> StatedProblem:
+    return make_problem(collective, size=size, chunks=number, **RING)
+
+
+def chosen(**change: object) -> Choice[StatedProblem]:
+    return choose_chunks(stated, replace(QUICK, **change))
+
+
+@pytest.fixture
+def first_schedules_only(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Searches end with the first schedule; the numbers of chunks that were searched."""
+    searched: list[int] = []
+
+    def solve(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        searched.append(instance.problem.collective.chunks_per_rank)
+        yield next(real_solve(instance, options))
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", solve)
+    return searched
+
+
+def test_numbers_are_tried_that_cut_the_size_into_equal_chunks_of_some_size() -> None:
+    assert candidates(stated(1, size=96 * 1024).problem)[:8] == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert candidates(stated(1, size=10 * 1025).problem) == [1, 2, 5, 10]
+    assert candidates(stated(1, size=5).problem) == [1]
+    assert candidates(stated(1, size=4096).problem) == [1, 2, 4]
+    assert candidates(stated(1, size=96 * 1024).problem, 16 * 1024) == [1, 2, 3, 6]
+    assert candidates(stated(1, size=2**30, collective="broadcast").problem)[-1] <= 1024
+
+
+def test_numbers_for_alltoall_cut_the_part_of_each_pair() -> None:
+    for number in candidates(stated(1, size=9 * 4096, collective="alltoall").problem):
+        assert stated(number, size=9 * 4096, collective="alltoall").problem.size_bytes == 9 * 4096
+
+
+def test_a_large_broadcast_in_a_line_is_cut_finely(first_schedules_only: list[int]) -> None:
+    choice = chosen()
+    assert choice.stated.problem.collective.chunks_per_rank > 1
+    assert choice.stated.problem.size_bytes == 48 * MB
+    assert choice.found.schedule.problem is choice.stated.problem
+    assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "alltoall"])
+def test_cutting_finer_never_makes_it_slower(collective: str) -> None:
+    """What is found for one number of chunks is where the search for its multiples begins."""
+    choice = choose_chunks(
+        lambda number: make_problem(collective, size=192 * 1024, chunks=number, topology="ring:4"),
+        replace(QUICK, gap=0.0, effort=3000),
+    )
+    assert len(choice.tried) > 2
+    for finer, coarser in itertools.permutations(choice.tried, 2):
+        if finer.chunks % coarser.chunks == 0 and 16 * finer.chunks <= 71:  # so that no group has to be split
+            assert finer.time_us <= coarser.time_us + 1e-6
+
+
+def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: list[int]) -> None:
+    choice = chosen()
+    for tried in choice.tried:
+        largest = bounds("broadcast", size=48 * MB, chunks=tried.chunks, **RING)[0]
+        assert tried.lower_bound_us <= largest.value_us
+        assert choice.any_chunks.value_us <= tried.time_us
+    assert [tried.remark for tried in choice.tried].count("chosen") == 1
+    assert f"the bound is for {choice.stated.problem.collective.chunks_per_rank}" in choice.note
+
+
+def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
+    """What an instance knows already, no search proves again."""
+    largest = bounds("broadcast", size=48 * MB, chunks=1, **RING)[0]
+    assert chosen().tried[0].lower_bound_us == pytest.approx(largest.value_us)
+
+
+def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_only: list[int]) -> None:
+    many = len(candidates(stated(1, size=2**16).problem))
+    choice = choose_chunks(lambda number: stated(number, size=2**16), QUICK)
+    assert len(choice.tried) < many
+
+
+def test_numbers_whose_schedules_would_take_gigabytes_are_not_tried(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [tried.chunks for tried in chosen().tried]
+    assert len(whole) > 3
+    rows = len(chosen().found.schedule) // chosen().stated.problem.num_chunks
+    monkeypatch.setattr("taccl.synthesis.chunking.chunk_search._MOST_TRANSFERS", rows * whole[2])
+    assert [tried.chunks for tried in chosen().tried] == whole[:3]
+
+
+def test_a_number_whose_bound_is_above_the_best_time_is_not_searched_again(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_tight_bound(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        first_schedules_only.append(instance.problem.collective.chunks_per_rank)
+        first = next(real_solve(instance, options))
+        assert first.schedule is not None
+        yield replace(first, lower_bound_us=first.schedule.makespan_us)
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", with_tight_bound)
+    chosen(gap=0.0)
+    assert len(first_schedules_only) == len(set(first_schedules_only))
+
+
+def test_numbers_that_there_was_no_time_to_look_at_come_last(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "taccl.synthesis.chunking.chunk_search.ChunkSearch._first_is_there_at",
+        lambda each, number: 0.9 * each._total_s if number > 1 else 0.0,
+    )
+    choice = chosen(gap=0.0)
+    assert [tried.chunks for tried in choice.tried] == candidates(stated(1).problem)
+    assert choice.stated.problem.collective.chunks_per_rank > 1
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("broke down"), SolverError("broke down"), NoScheduleInTime("late")]
+)
+def test_a_number_whose_trial_fails_costs_no_other_number_its_turn(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """The next trial is of the next number, and not of the one at a position that counts trials."""
+
+    def fails_with_two(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        first_schedules_only.append(instance.problem.collective.chunks_per_rank)
+        if instance.problem.collective.chunks_per_rank == 2:
+            raise fault
+        yield next(real_solve(instance, options))
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", fails_with_two)
+    choice = chosen(gap=0.0)
+    numbers = [tried.chunks for tried in choice.tried]
+    assert numbers[:3] == [1, 3, 4]
+    assert first_schedules_only.count(2) == 1
+    told = [failure for failure in choice.found.failures if failure.name == "chunks 2"]
+    assert len(told) == (0 if isinstance(fault, NoScheduleInTime) else 1)
+
+
+def test_a_number_that_is_too_large_to_state_ends_the_trials_of_finer_ones(
+    first_schedules_only: list[int],
+) -> None:
+    def up_to_three(number: int) -> StatedProblem:
+        if number > 3:
+            raise CollectiveError("too large")
+        return stated(number)
+
+    choice = choose_chunks(up_to_three, replace(QUICK, gap=0.0))
+    assert [tried.chunks for tried in choice.tried] == [1, 2, 3]
+    assert not choice.found.failures
+
+
+def test_where_every_trial_fails_the_failure_of_the_engine_that_was_asked_for_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        raise SolverError(f"{options.engine} broke down")
+        yield
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", fails)
+    with pytest.raises(SolverError, match="milp broke down"):
+        chosen(engine="milp")
+
+
+def test_with_an_effort_the_same_is_found_however_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer() -> tuple[object, ...]:
+        choice = choose_chunks(
+            lambda number: stated(number, size=2**16), SearchOptions(engine="greedy", effort=3000)
+        )
+        schedule = choice.found.schedule
+        return choice.tried, schedule.link.tolist(), schedule.start_us.tolist(), choice.found.status
+
+    calm = answer()
+    leaps = itertools.count(0.0, 1e4)
+    monkeypatch.setattr("time.monotonic", lambda: next(leaps))
+    assert answer() == calm
+
+
+def test_an_effort_ends_at_a_time_limit_that_is_given_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaps = itertools.count(0.0, 1.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(leaps))
+    choice = choose_chunks(stated, SearchOptions(engine="greedy", effort=10**8, time_limit_s=20.0))
+    assert [tried.chunks for tried in choice.tried] == [1]
+
+
+def test_engines_of_all_searches_of_a_number_are_told_together() -> None:
+    runs = (EngineRun("greedy", 1.0, 9.0, 2.0), EngineRun("cp", 1.0), EngineRun("greedy", 2.0, 8.0, 1.0))
+    assert merged(runs) == (EngineRun("greedy", 3.0, 8.0, 2.0), EngineRun("cp", 1.0))
+
+
+def test_what_an_engine_did_for_one_phase_is_not_mixed_with_the_other() -> None:
+    sums, copies = (
+        EngineRun("cp", 1.0, 5.0, 4.0, "reduce phase"),
+        EngineRun("cp", 2.0, 7.0, 6.0, "broadcast phase"),
+    )
+    again = replace(copies, time_us=None, lower_bound_us=7.0)
+    assert merged((sums, copies, again)) == (sums, replace(copies, seconds=4.0, lower_bound_us=7.0))
+
+
+def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
+    def holds_few(schedule: Schedule) -> None:
+        if schedule.problem.collective.chunks_per_rank > 2:
+            raise CollectiveError("too large")
+
+    choice = choose_chunks(stated, QUICK, can_be_used=holds_few)
+    assert choice.stated.problem.collective.chunks_per_rank == 2
+    assert "no file can hold it" in [tried.remark for tried in choice.tried]
+
+
+def test_a_search_that_finds_nothing_in_its_time_leaves_the_look(
+    first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_once(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        number = instance.problem.collective.chunks_per_rank
+        first_schedules_only.append(number)
+        if first_schedules_only.count(number) > 1:
+            raise NoScheduleInTime("too late")
+        yield next(real_solve(instance, options))
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", only_once)
+    choice = chosen(gap=0.0)
+    assert len(first_schedules_only) > len(choice.tried)
+    assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
+
+
+@pytest.mark.parametrize("finished_looks", [0, 1, 3])
+def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_looks: int) -> None:
+    news: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        news.append(progress)
+        if len(news) > finished_looks:
+            raise KeyboardInterrupt
+
+    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop)
+    assert len(choice.tried) == len(news) == finished_looks + 1
+    assert choice.found.status == "interrupted"
+
+
+def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
+    first_schedules_only: list[int],
+) -> None:
+    news: list[Progress] = []
+
+    def stop_at_the_second(progress: Progress) -> Answer:
+        news.append(progress)
+        return STOP if len(news) == 2 else None
+
+    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop_at_the_second)
+    assert len(choice.tried) == len(news) == 2
+    assert choice.found.status == "interrupted"
+
+
+def test_a_proof_of_one_number_settles_no_search_that_was_stopped_before_the_others(
+    first_schedules_only: list[int],
+) -> None:
+    """Three GPUs that send to each other at once: the first schedule meets its bound."""
+
+    def full(number: int) -> StatedProblem:
+        return make_problem("alltoall", size=3 * MB, chunks=number, topology="full:3")
+
+    stopped = choose_chunks(full, replace(QUICK, gap=0.0), lambda progress: STOP).found
+    assert stopped.schedule.makespan_us == pytest.approx(stopped.lower_bound_us)
+    assert stopped.status == "interrupted"
+    assert choose_chunks(full, replace(QUICK, gap=0.0)).found.status == "optimal"
+
+
+def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        chosen()
+
+
+def test_a_wrong_bound_is_told_and_no_number_is_lost_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
+        yield replace(next(real_solve(instance, options)), lower_bound_us=1e9)
+
+    monkeypatch.setattr("taccl.synthesis.search.solve", wrong)
+    choice = chosen()
+    assert any("stands above a valid schedule" in each.text for each in choice.found.failures)
+    assert choice.found.lower_bound_us <= choice.found.schedule.makespan_us
+    assert len(choice.tried) > 1
+
+
+def test_progress_says_which_number_it_is_about(first_schedules_only: list[int]) -> None:
+    news: list[Progress] = []
+    choose_chunks(stated, QUICK, news.append)
+    assert news[0].stage.endswith("chunks 1")
+    assert np.all(np.diff([each.elapsed_s for each in news]) >= 0)
+
+
+def test_an_unknown_engine_is_found_before_any_look() -> None:
+    with pytest.raises(SolverError, match="unknown engine"):
+        chosen(engine="quick")
+
+
+def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list[int]) -> None:
+    result = synthesize("broadcast", size="48MB", chunks="auto", gap=0.05, time_limit=60, **RING)
+    assert result.collective.chunks_per_rank > 1
+    assert result.size_bytes == 48 * MB
+    assert result.verified
+    assert result.notes[-1].startswith("chunks auto: ")
+    assert "chosen" in result.summary()
+    figures = json.loads(json.dumps(result.figures(), allow_nan=False))
+    assert {"chunks", "time_us", "lower_bound_us", "gap"} <= set(figures["chunks_tried"][0])
+
+
+@pytest.mark.parametrize("chunks", ["many", "4"])
+def test_other_words_are_refused(chunks: str) -> None:
+    with pytest.raises(TacclError, match="a number or auto"):
+        synthesize("broadcast", size="3MB", chunks=chunks, **RING)
+
+
+def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
+    """On a torus of nine, rings along both sides at once need two chunks in each part."""
+    torus = {"collective": "allreduce", "topology": "torus:3x3", "size": "9MB"}
+    instances = [Instance(make_problem(chunks=number, **torus).problem) for number in (1, 2)]
+    best = [min(each.makespan_us for _, each in built(each, Budget(60.0))) for each in instances]
+    assert best[1] < 0.95 * best[0]
+    found = list(from_books([1, 2], dict(zip((1, 2), instances, strict=True)).__getitem__, Budget(60.0)))
+    assert found[-1].makespan_us == pytest.approx(min(best))
+    found[-1].check()
+    assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
+
+
+def test_textbooks_leave_large_machines_their_time() -> None:
+    small, large = (
+        Instance(make_problem("allreduce", topology=f"ring:{ranks}", size="25MB").problem)
+        for ranks in (8, 800)
+    )
+    assert numbers_in_books(small, range(1, 10)) == [1, 2, 4, 8]
+    assert numbers_in_books(large, range(1, 10)) == []

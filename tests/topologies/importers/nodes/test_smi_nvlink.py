@@ -1,0 +1,141 @@
+"""`nvidia-smi nvlink -s`: models and counts of links that are up, and nothing of where they lead."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taccl.errors import TopologyError
+from taccl.topologies.importers.nodes.formats import smi_nvlink
+from taccl.topologies.importers.nodes.registry import format_of, read_text
+from taccl.topologies.importers.nodes.settle import settled
+
+DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps" / "smi-nvlink"
+
+
+def gpu(number, model, links):
+    name = f"GPU {number}: {model} (UUID: GPU-5269b708-678a-b1a8-60f0-{number:012d})\n"
+    return name + "".join(f"\t Link {link}: {state}\n" for link, state in enumerate(links))
+
+
+BRIDGED = gpu(0, "NVIDIA GeForce RTX 3090", ["14.062 GB/s"] * 4) + gpu(
+    1, "NVIDIA GeForce RTX 3090", ["14.062 GB/s"] * 4
+)
+
+
+def read(text):
+    return smi_nvlink.read(text, "links.txt")
+
+
+def links(dump):
+    return [(link.a, link.b, link.count, link.gbps) for link in dump.links]
+
+
+def shared(name):
+    path = DUMPS / name
+    if not path.exists():
+        pytest.skip("shared/ is not here")
+    text = read_text(path)
+    assert format_of(text).name == smi_nvlink.NAME
+    return smi_nvlink.read(text, name)
+
+
+def test_eight_a100_have_twelve_links_each_and_can_only_be_behind_switches():
+    dump = shared("a100-8.txt")
+    assert [each.model for each in dump.gpus] == ["A100-SXM4-80GB"] * 8
+    assert links(dump) == [(position, None, 12, 25.0) for position in range(8)]
+    assert dump.has_switch is None
+    assert settled(dump).has_switch
+
+
+def test_a_fragment_has_the_gpu_that_it_has():
+    dump = shared("azure-good.txt")
+    assert [each.dev for each in dump.gpus] == [7]
+    assert links(dump) == [(0, None, 12, 25.0)]
+    assert dump.has_switch is None
+
+
+def test_where_links_lead_is_left_open():
+    dump = read(BRIDGED)
+    assert links(dump) == [(0, None, 4, 14.062), (1, None, 4, 14.062)]
+    assert dump.has_switch is None
+
+
+@pytest.mark.parametrize("down", ["<inactive>", "inActive", "Inactive", "(Not supported)"])
+def test_links_that_are_down_are_not_counted_and_told(down):
+    dump = read(BRIDGED + gpu(2, "NVIDIA GeForce RTX 3090", ["14.062 GB/s", down, "14.062 GB/s", down]))
+    assert links(dump)[2] == (2, None, 2, 14.062)
+    assert "links.txt:11: GPU 2: links 1, 3 are down; not counted" in dump.warnings
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        "NVML: Unable to retrieve NVLink information as all links are inActive\n",
+        "\t Link 0: <inactive>\n\t Link 1: <inactive>\n",
+    ],
+)
+def test_gpus_without_bridges_have_no_links(nothing):
+    text = (gpu(0, "NVIDIA RTX A6000", []) + nothing) + (gpu(1, "NVIDIA RTX A6000", []) + nothing)
+    assert smi_nvlink.looks_like(text)
+    dump = read(text)
+    assert dump.links == ()
+    assert dump.has_switch is False
+
+
+def test_one_gpu_without_links_among_others_is_told():
+    dump = read(BRIDGED + gpu(2, "NVIDIA GeForce RTX 3090", []))
+    assert "links.txt:11: GPU 2 has 0 NVLinks, others have 4" in dump.warnings
+
+
+def test_a_link_that_is_slow_is_told_and_kept_apart():
+    dump = read(BRIDGED + gpu(2, "NVIDIA GeForce RTX 3090", ["14.062 GB/s"] * 3 + ["1.562 GB/s"]))
+    assert links(dump)[2:] == [(2, None, 1, 1.562), (2, None, 3, 14.062)]
+    assert "links.txt:11: GPU 2: links 3 are slower than 14.062 GB/s" in dump.warnings
+
+
+def test_lists_of_capabilities_and_counters_after_it_are_not_read():
+    more = (
+        "\t Link 0, P2P is supported: true\n\t Link 0: Replay Errors: 0\n\t Link 0: Remote Device X: Link 0\n"
+    )
+    again = BRIDGED.replace("14.062 GB/s", "Remote Device 00000000:D5:00.0: Link 0")
+    assert links(read(BRIDGED + more + again)) == links(read(BRIDGED))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (BRIDGED.replace("Link 3: 14.062 GB/s\nGPU", "Link 3: fine\nGPU"), 5, "link 3 of GPU 0 is 'fine'"),
+        (BRIDGED.replace("Link 1: 14.062 GB/s\n\t Link 2: 14.062 GB/s", "...", 1), 4, "were left out"),
+        (BRIDGED.replace("Link 1", "Link 0", 1), 3, "link 0 of GPU 0 stands here again (line 2)"),
+        ("nothing", 1, "no GPU"),
+    ],
+)
+def test_what_is_damaged_is_refused_with_its_line(text, line, says):
+    with pytest.raises(TopologyError) as error:
+        read(text)
+    assert (error.value.path, error.value.line) == ("links.txt", line)
+    assert says in error.value.message
+
+
+@given(st.data())
+def test_no_damage_makes_more_links(data):
+    begin = data.draw(st.integers(0, len(BRIDGED)))
+    end = data.draw(st.integers(begin, len(BRIDGED)))
+    text = BRIDGED[:begin] + data.draw(st.sampled_from(["", " ", "\n", "Link", "..."])) + BRIDGED[end:]
+    try:
+        dump = read(text)
+    except TopologyError as error:
+        assert error.line is not None
+        return
+    assert all(sum(link.count for link in dump.links if link.a == one) <= 4 for one in range(len(dump.gpus)))
+
+
+@given(st.text("GPUink 012:.Bs/<>\n", max_size=200))
+def test_any_text_is_read_or_refused(text):
+    smi_nvlink.looks_like(text)
+    try:
+        read(text)
+    except TopologyError as error:
+        assert error.line is not None
