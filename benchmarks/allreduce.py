@@ -20,9 +20,9 @@ from pathlib import Path
 import taccl
 from benchmarks import report
 from taccl.api import make_problem
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 
 KEPT = Path(__file__).with_suffix(".json")
 #: Name, what `topology` is, nodes.

@@ -30,7 +30,7 @@ from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
-from taccl.backend.targets import find_target
+from taccl.backend.targets.registry import find_target
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CheckError, TacclError
 from taccl.model import units

@@ -15,7 +15,6 @@ import numpy as np
 from benchmarks import report
 from taccl.api import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.by_phases import by_phases
@@ -28,6 +27,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.sketch import published_sketches
+from taccl.support.budget import Budget
 
 COLLECTIVES = ("allgather", "alltoall", "reducescatter", "allreduce")
 HEADER = (

@@ -18,12 +18,12 @@ import numpy as np
 from benchmarks import report
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.model import units
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: (machine, nodes, sketch).
 CASES = (

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from taccl.backend.target import AnyTarget, LoweringOptions, ThreadBlocks
-from taccl.backend.targets import find_target
-from taccl.encoding.core.budget import check_time_limit
+from taccl.backend.targets.registry import find_target
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
@@ -24,6 +23,7 @@ from taccl.errors import TacclError
 from taccl.model.executor import MODEL_ERROR
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import check_time_limit
 from taccl.synthesis.autotune import (
     FileChoice,
     Predictor,

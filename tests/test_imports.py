@@ -128,7 +128,7 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """The line and module of each import of this package, such as `taccl.encoding.core`.
 
-    What is imported from a package may be a module of it, so it counts: `taccl.encoding.core.budget`.
+    What is imported from a package may be a module of it, so it counts: `taccl.support.budget`.
     """
     package = ["taccl", *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -240,7 +240,7 @@ def test_the_rule_finds_a_bound_and_an_engine_that_know_another_engine(
         module = tmp_path / "encoding" / folder / "bad.py"
         module.parent.mkdir(parents=True)
         module.write_text(
-            "from taccl.encoding.core.budget import Budget\n"
+            "from taccl.support.budget import Budget\n"
             "from taccl.encoding.engines import greedy\n"
             "from taccl.encoding import bounds\n"
         )

@@ -18,9 +18,9 @@ from taccl import make_collective, make_problem, synthesize
 from taccl.backend.limits import LIMITS
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import begins_as_program
-from taccl.backend.msccl_xml.target import TARGETS as XML_TARGETS
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
-from taccl.backend.targets import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
+from taccl.backend.targets.msccl_xml import TARGETS as XML_TARGETS
+from taccl.backend.targets.registry import DEFAULT_TARGET, GROUP, TARGETS, find_target, target_of_file
 from taccl.cli.main import main
 from taccl.errors import CheckError, CollectiveError, TacclError, VerificationError
 from taccl.model.network import FloatArray
@@ -280,7 +280,7 @@ def test_a_file_is_known_by_its_content_before_any_other_package_is_loaded(
 ) -> None:
     assert taccl("synthesize", *RING, "-q", "-o", "ag.xml").exit_code == 0
     content = Path("ag.xml").read_bytes()
-    monkeypatch.setattr("taccl.backend.targets.added", None)
+    monkeypatch.setattr("taccl.backend.targets.registry.added", None)
     for name in ("ag.xml", "ag.txt", "ag"):
         assert target_of_file(name, content) is DEFAULT_TARGET
     Path("ag.txt").write_bytes(content)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from taccl.api import make_problem
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 MACHINES = Path(__file__).parent / "data" / "machines"
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Engine, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def serves(instance: Instance) -> Verdict:

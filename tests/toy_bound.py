@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.encoding.bounds import Bound, Proof, View
-from taccl.encoding.core.budget import Budget
+from taccl.support.budget import Budget
 
 
 def prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.encoding.bounds import Bound, Proof, View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine, Verdict, everything
@@ -14,6 +13,7 @@ from taccl.encoding.engines.registry import COPIES_AND_SUMS, engine_named
 from taccl.encoding.instance import Instance
 from taccl.model.problem import FEATURES
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def in_half_the_time(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from taccl.api import make_problem
 from taccl.backend.target import AnyTarget, ThreadBlocks
-from taccl.backend.targets import find_target
+from taccl.backend.targets.registry import find_target
 from taccl.encoding.bounds import Proof, all_bounds
 from taccl.errors import TacclError
 from taccl.model import units

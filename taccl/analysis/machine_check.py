@@ -16,7 +16,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs
-from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.instance import Instance
 from taccl.errors import TacclError
 from taccl.model import units
@@ -24,6 +23,7 @@ from taccl.model.collective import IntArray
 from taccl.model.collectives import chunk_bytes, make_collective
 from taccl.model.network import Occupancy
 from taccl.sketch import SketchedNetwork, sketched
+from taccl.support.budget import Budget, check_time_limit
 from taccl.support.notebook import html_table
 from taccl.support.schemas import finite, stamped
 from taccl.synthesis.resolved import choose_topology

@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.encoding.bounds import Proof, lower_bound
-from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.frontier import (
     Point,
     RoundBound,
@@ -33,6 +32,7 @@ from taccl.model.network import Occupancy
 from taccl.model.schedule import SavedSchedule, Schedule, schedule_file
 from taccl.sketch import apply_sketch
 from taccl.support.arguments import is_whole, shown
+from taccl.support.budget import Budget, check_time_limit
 from taccl.support.files import write_atomically
 from taccl.support.notebook import frame_of_rows, html_table, new_axes
 from taccl.support.schemas import finite, stamped

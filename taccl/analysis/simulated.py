@@ -17,7 +17,7 @@ from taccl.backend.program import Protocol
 from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
-from taccl.backend.targets import plan_of_file
+from taccl.backend.targets.registry import plan_of_file
 from taccl.backend.verify import verify_program
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError

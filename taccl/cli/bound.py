@@ -8,7 +8,7 @@ import click
 
 from taccl.analysis.bound import Bounds, bounds
 from taccl.backend.target import THREAD_BLOCKS
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
 from taccl.cli.output import show_json, show_table

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taccl.analysis.explained import explain as explained
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.options import chunks_option, json_option, request_options
 from taccl.cli.output import show_json
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option

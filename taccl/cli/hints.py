@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from taccl.backend.target import Target
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.errors import InfeasibleError
 from taccl.synthesis.request import Request
 

@@ -14,14 +14,14 @@ from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
-from taccl.backend.targets import plan_of_file, program_of_file, run_file
+from taccl.backend.targets.registry import plan_of_file, program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
-from taccl.encoding.core.budget import MAX_TIME_LIMIT_S
 from taccl.errors import CheckError, TacclError
 from taccl.model import units
 from taccl.support.arguments import number
+from taccl.support.budget import MAX_TIME_LIMIT_S
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
 

@@ -24,7 +24,7 @@ from taccl.backend.show import (
 )
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
 from taccl.backend.simulate_plan import PlanSimulation
-from taccl.backend.targets import plan_of_file, program_of_file
+from taccl.backend.targets.registry import plan_of_file, program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output

@@ -10,7 +10,7 @@ import click
 
 from taccl import api
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import FILE, json_option, request_options, symmetry_option

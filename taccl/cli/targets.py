@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taccl.backend.target import AnyTarget
-from taccl.backend.targets import all_targets, find_target
+from taccl.backend.targets.registry import all_targets, find_target
 from taccl.errors import CollectiveError
 from taccl.synthesis.output_options import AUTO
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from taccl.backend.target import AnyTarget
-from taccl.backend.targets import target_of_file
+from taccl.backend.targets.registry import target_of_file
 from taccl.backend.verify import Facts, Report
 from taccl.backend.verify.report import reports_to_dict
 from taccl.cli import completion

@@ -15,10 +15,10 @@ from taccl.backend.msccl_xml.reader import parse_document
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.simulate import simulate_program
 from taccl.backend.verify.verifier import verify_document
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
 
 #: An engine of trees serves the first, one of paths the second.

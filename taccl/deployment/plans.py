@@ -14,7 +14,7 @@ from pathlib import Path
 from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
-from taccl.backend.targets import target_of_file
+from taccl.backend.targets.registry import target_of_file
 from taccl.backend.verify.report import Report
 from taccl.backend.verify_plan import verify_plan_document
 from taccl.errors import PlanError, TacclError, VerificationError

@@ -18,8 +18,8 @@ from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.earliest import earliest_us
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.phases import Phases, default_owners, phases
+from taccl.encoding.quotient import Quotient, quotient
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
-from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray

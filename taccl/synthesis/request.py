@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from taccl.backend.target import AnyTarget
-from taccl.backend.targets import DEFAULT_TARGET
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.errors import SketchError, TacclError, TopologyError
 from taccl.model.collective import Collective
 from taccl.model.network import OCCUPANCIES, Occupancy
@@ -53,7 +53,7 @@ class Request:
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.
-    target : what a file is for: a name of `taccl.backend.targets.TARGETS` (all, msccl, executor, rccl), or
+    target : what a file is for: a name of `taccl.backend.targets.registry.TARGETS` (all, msccl, executor, rccl), or
         a `Target` of one's own. It says how many chunks one send may carry, file or none.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from taccl.backend.targets import find_target
+from taccl.backend.targets.registry import find_target
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.model import units
 from taccl.model.collective import Collective

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
@@ -17,6 +16,7 @@ from taccl.errors import NoScheduleInTime, ScheduleError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts
+from taccl.support.budget import Budget
 
 #: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
 #: nothing more to try; the time was up; it was up before there was a first schedule; the user stopped it; an

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.engines.textbook.known import textbook_schedules
@@ -16,6 +15,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.sketch import SketchedNetwork
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune import Searched, Way
 from taccl.synthesis.chunking import choose_chunks
 from taccl.synthesis.request import Request

@@ -15,7 +15,6 @@ from taccl.analysis.explained import Conflict, Explanation
 from taccl.analysis.explained.symmetry import broken_without
 from taccl.analysis.explained.ways import number_of_demands, unmet_demands
 from taccl.encoding.bounds import Proof
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
 from taccl.model.collective import Placement
@@ -24,6 +23,7 @@ from taccl.model.problem import Problem
 from taccl.sketch import Sketch, apply_sketch, parse_sketch
 from taccl.sketch.demands import demands_of, first_gap
 from taccl.sketch.rules import TakenApart
+from taccl.support.budget import Budget
 from taccl.synthesis.request import Request
 from taccl.synthesis.resolved import Resolved, resolve
 from taccl.synthesis.search import Found, search

@@ -32,7 +32,7 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
-from taccl.backend.targets import run_file
+from taccl.backend.targets.registry import run_file
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples

@@ -11,7 +11,7 @@ from taccl.backend.lower import lower
 from taccl.backend.lower.least import check_problem_fits, check_sends_fit
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
-from taccl.backend.targets import find_target
+from taccl.backend.targets.registry import find_target
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.model.collectives import make_collective
 from taccl.model.problem import Problem

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.lower_plan import lower_to_plan
-from taccl.backend.mscclpp.target import TARGETS
 from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
+from taccl.backend.targets.mscclpp import TARGETS
 from taccl.backend.verify_plan import verify_plan
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology

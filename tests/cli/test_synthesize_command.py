@@ -281,7 +281,7 @@ def test_a_schedule_that_no_file_can_hold_is_kept_where_it_was_asked_for(
     def too_large(*args: object, **options: object) -> NoReturn:
         raise ProgramLimitError("too many steps", hint="fewer --chunks")
 
-    monkeypatch.setattr("taccl.backend.msccl_xml.target.lower", too_large)
+    monkeypatch.setattr("taccl.backend.targets.msccl_xml.lower", too_large)
     path = tmp_path / "a.json"
     done = taccl(
         "synthesize", "--topology", "ring:3", "--size", "3MB", "--time-limit", "2", "--schedule", str(path)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl import make_problem
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, in_order
@@ -21,6 +20,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from tests.encoding.random_problems import random_problem
 from tests.encoding.small_problems import custom_problems
 

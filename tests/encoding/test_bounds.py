@@ -22,11 +22,11 @@ from taccl.encoding.bounds.partitions import partitions
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000

@@ -13,10 +13,10 @@ from small_problems import custom, machine
 from taccl.api import make_problem
 from taccl.encoding.bounds.all_ports import ALL_PORTS
 from taccl.encoding.bounds.views import views
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 
 def nodes_of(

@@ -14,10 +14,10 @@ from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import Cut, simple_cuts
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: More work than any proof here takes: what is proved does not depend on the clock.
 _PLENTY = 1_000_000

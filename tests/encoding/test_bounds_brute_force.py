@@ -16,12 +16,12 @@ from registered import greedy, reducing
 from small_problems import custom, full, machine, problem, ring
 
 from taccl.encoding import bounds
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.model.collectives import make_collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: Examples of each test. `benchmarks/fuzz_bounds.py` runs thousands, for docs/results/fuzz_bounds.md.
 _EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "40"))

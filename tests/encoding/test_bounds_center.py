@@ -14,10 +14,10 @@ from small_problems import custom, machine, ndv2_node, problem, ring
 from taccl.encoding.bounds.center import CENTER, center_bound
 from taccl.encoding.bounds.views import views
 from taccl.encoding.bounds.volume import VOLUME
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: More work than any proof here takes.
 _PLENTY = 1_000_000

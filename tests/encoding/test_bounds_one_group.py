@@ -12,10 +12,10 @@ from small_problems import machine, problem
 from taccl.encoding.bounds.bound import Proof
 from taccl.encoding.bounds.one_group import ONE_GROUP
 from taccl.encoding.bounds.views import views
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 def two_pairs(alpha_across: float, inside: tuple[float, float] = (1.0, 1.0)) -> LogicalTopology:

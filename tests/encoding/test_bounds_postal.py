@@ -19,10 +19,10 @@ from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered, max_informed
 from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 FILLS = (max_informed, max_gathered)
 #: What rounding down to ticks may take from a bound, as a part of it.

@@ -23,10 +23,10 @@ from taccl.encoding.bounds import (
     quick_bound,
 )
 from taccl.encoding.bounds.arrival import arrival_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES, alltoall
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: More work than the proofs of these problems take.
 _PLENTY = 1_000_000

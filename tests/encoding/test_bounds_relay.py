@@ -12,10 +12,10 @@ from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.relay import RELAY, _Way
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.hierarchical import hierarchical
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 
 
 def way(chunks: int, most: int = 99) -> _Way:

@@ -26,11 +26,11 @@ from taccl.encoding.bounds.postal import (
 from taccl.encoding.bounds.staged_cut import STAGED_CUT, Entries
 from taccl.encoding.bounds.stages import STAGES
 from taccl.encoding.bounds.views import views
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 def _plenty() -> Budget:

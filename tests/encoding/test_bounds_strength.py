@@ -20,11 +20,11 @@ from taccl.encoding.bounds.spanning import kinds
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.tree_prices import best_prices
 from taccl.encoding.bounds.views import views
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 #: More work than any proof here takes.
 _PLENTY = 1_000_000

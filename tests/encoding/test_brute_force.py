@@ -18,11 +18,11 @@ from random_problems import random_problem
 from small_problems import custom, featured_problems, full, machine, ring
 
 from taccl.encoding.bounds import all_bounds
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 _EVERYONE = (0, 1, 2, 3)
 

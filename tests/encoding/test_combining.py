@@ -13,7 +13,6 @@ from registered import combining, combining_at_once, owners, reducing, serves
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import owners_of
@@ -27,6 +26,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:

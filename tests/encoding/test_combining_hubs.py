@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from small_problems import machine, problem
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.combining.hubs import alike, by_hubs
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def one_nic_a_node(nodes: int, size: int = 3, slow: float = 1.0) -> LogicalTopology:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from registered import exchange, greedy, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
@@ -31,6 +30,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import derive
+from taccl.support.budget import Budget
 
 
 def switch(ranks: int, alpha_us: float = 10.0, beta: float = 1.0) -> LogicalTopology:

@@ -10,7 +10,6 @@ from engine_runs import checked_gain
 from hypothesis import HealthCheck, given, settings
 from small_problems import machine, problem, random_schedules, ring
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.milp import rejoined
@@ -19,6 +18,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 
 def anew(schedule: Schedule, seconds: float = 20.0) -> Schedule | None:

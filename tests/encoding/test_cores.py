@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from taccl.encoding.conflicts.broken_symmetry import rules_breaking
 from taccl.encoding.conflicts.core import Core, minimal_core
 from taccl.encoding.conflicts.reach import no_way
-from taccl.encoding.core.budget import Budget
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Rule, Statement
+from taccl.support.budget import Budget
 
 ENOUGH = Budget(1e9)  # seconds
 

@@ -29,7 +29,6 @@ from small_problems import (
 )
 from solving import solved
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.engines.cp.sums_model import build, divisions
@@ -41,6 +40,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.model.schedule.partial_sums import disjoint_union, set_of
+from taccl.support.budget import Budget
 
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000

@@ -31,7 +31,6 @@ from small_problems import (
 from solving import solved
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import NEVER, ticks_of
 from taccl.encoding.core.timing import Decision, in_order
@@ -41,6 +40,7 @@ from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ortools.sat.python import cp_model
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import SolverEvent, events_of
 from taccl.errors import SolverError
+from taccl.support.budget import Budget
 
 
 def knapsack(items: int) -> tuple[cp_model.CpModel, list[Any]]:

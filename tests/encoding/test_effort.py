@@ -9,11 +9,11 @@ import random
 import pytest
 from small_problems import full, ndv2_node, problem, ring, two_nodes
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import SolverError
 from taccl.model.problem import Problem
+from taccl.support.budget import UNITS_PER_S, Budget
 
 
 def answers(small: Problem, effort: int, seed: int = 0) -> list[tuple[str, float | None, float]]:

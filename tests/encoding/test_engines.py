@@ -16,7 +16,6 @@ from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, probl
 from solving import solved
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.update import Update
@@ -26,6 +25,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 ENGINES = {"greedy": greedy, "combining": combining, "milp": milp, "cp": cp, "smt": smt}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)

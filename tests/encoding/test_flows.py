@@ -13,7 +13,6 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import even_flow_bound, flow_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
@@ -23,6 +22,7 @@ from taccl.model import units
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 MACHINES = {
     "ring": ring(4, both=True),

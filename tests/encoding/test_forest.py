@@ -13,7 +13,6 @@ from small_problems import WORK_FOR_BOUNDS, full, machine, networks, problem, ri
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
@@ -25,6 +24,7 @@ from taccl.encoding.engines.forest.promise import Promise, _mean_depth, promise_
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 SPREADING = ["allgather", "reducescatter", "allreduce", "broadcast", "reduce"]
 

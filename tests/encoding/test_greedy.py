@@ -7,10 +7,10 @@ import pytest
 from registered import greedy
 from small_problems import machine, problem, two_nodes
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy.engine import _policies
 from taccl.model.network import LogicalTopology
+from taccl.support.budget import Budget
 
 
 def between(alpha_us: float, inside_us: float) -> LogicalTopology:

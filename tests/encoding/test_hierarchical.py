@@ -12,7 +12,6 @@ from small_problems import ring
 
 from taccl import make_problem
 from taccl.encoding.bounds import quick_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.hierarchical import hierarchical, serves
 from taccl.encoding.engines.hierarchical.cluster import cluster_of
@@ -27,6 +26,7 @@ from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 COMPOSED = ["allgather", "reducescatter", "allreduce"]
 

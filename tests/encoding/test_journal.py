@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from small_problems import problem, ring, two_nodes
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun, Journal
 from taccl.encoding.portfolio.solve import solve
+from taccl.support.budget import Budget
 
 #: Milliseconds that a turn itself costs, where work is counted.
 A_TURN_S = 0.002

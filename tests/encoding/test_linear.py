@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from taccl.encoding.core import linear
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, check_solver, solve
 from taccl.errors import SolverError
+from taccl.support.budget import Budget
 
 #: PuLP says in warnings what its next version will want.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

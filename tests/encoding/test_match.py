@@ -17,7 +17,6 @@ from small_problems import (
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.instance import Instance
@@ -25,6 +24,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def routing_of(given: Problem) -> RoutingInstance:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from small_problems import custom, machine, networks
 from strategies import random_schedule
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.milp.merging import merged
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 _PLENTY = 100_000
 

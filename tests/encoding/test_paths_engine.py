@@ -15,7 +15,6 @@ from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.throughput import THROUGHPUT
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.paths import engine as paths_engine
 from taccl.encoding.engines.paths import paths, paths_at_once, serves
@@ -24,6 +23,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio import first
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def schedules(asked: Problem, effort: int = 300, seed: int = 0) -> list[Schedule]:

@@ -26,18 +26,18 @@ from small_problems import (
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import Phases, merged, mirrored, overlapped
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.quotient import quotient
+from taccl.encoding.quotient import quotient
 from taccl.errors import TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 
 def phases(stated: Problem) -> Phases[Problem]:

@@ -6,10 +6,10 @@ import numpy as np
 from engine_runs import assert_waits_for_no_compiler
 from small_problems import problem, ring
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 
 def test_without_rules_all_chunks_are_of_one_kind() -> None:

@@ -23,8 +23,8 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.registry import engine_named, names
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
+from taccl.encoding.quotient import quotient
 from taccl.encoding.symmetry.check import is_automorphism
-from taccl.encoding.symmetry.quotient import quotient
 from taccl.errors import SolverError
 from taccl.model.automorphism import broken_by
 from taccl.model.network import LogicalTopology, Occupancy

@@ -12,16 +12,16 @@ from registered import greedy, reducing
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.quotient import Quotient, quotient
 from taccl.encoding.symmetry.check import is_automorphism
-from taccl.encoding.symmetry.quotient import Quotient, quotient
 from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import SAME_COST
+from taccl.support.budget import Budget
 
 
 def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
@@ -238,7 +238,7 @@ def test_helpers_may_stay_where_members_move() -> None:
 def test_images_that_would_not_fit_into_memory_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = problem(full(5), "alltoall")
     assert quotient(whole) is not None
-    monkeypatch.setattr("taccl.encoding.symmetry.quotient._MOST_IMAGES", 100)
+    monkeypatch.setattr("taccl.encoding.quotient._MOST_IMAGES", 100)
     assert quotient(whole) is None
     assert quotient(replace(whole, symmetry=(np.roll(np.arange(5), -1),))) is None
 

@@ -10,7 +10,6 @@ from test_quotient import grid
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy import is_quick
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
@@ -18,6 +17,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.first import first_engines
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import RoutingLimits
+from taccl.support.budget import Budget
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import full, problem, random_schedules, ring
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.core.timing import Decision, in_order
@@ -23,6 +22,7 @@ from taccl.errors import ScheduleError
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def cut(coarse: Problem, pieces: int, max_group: int = 71) -> Problem:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_us, shortest_path
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.milp.routing import RoutingOptions, build, routed
@@ -20,6 +19,7 @@ from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.collective import BoolArray
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def known(problem: Problem) -> Schedule:

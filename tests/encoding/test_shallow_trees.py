@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from small_problems import full, machine, ndv2_node, problem, ring, two_nodes
 from test_quotient import grid
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.routes import Carried, Grouping, groupings, in_groups
 from taccl.encoding.engines.trees.layers import shallow_trees
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 def everywhere(small: Problem) -> np.ndarray:

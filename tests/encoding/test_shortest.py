@@ -11,7 +11,6 @@ from small_problems import featured_problems, machine, problem, ring
 
 from taccl.backend.lower import lower
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.shortest import serves, shortest
@@ -23,6 +22,7 @@ from taccl.model.problem import FEATURES, Problem, RoutingLimits
 from taccl.model.schedule import Schedule, schedule_from_json, schedule_to_json
 from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import contributors
+from taccl.support.budget import Budget
 from taccl.synthesis.search import search
 
 

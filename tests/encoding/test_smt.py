@@ -5,7 +5,6 @@ import pytest
 import z3
 from small_problems import custom, full, machine, ndv2_node, problem, ring
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.frontier import (
     Point,
     Undecided,
@@ -22,6 +21,7 @@ from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError, TopologyError
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 
 def frontier(topology: LogicalTopology, name: str, more_steps: int = 1, chunks: int = 2) -> list[Point]:

@@ -14,7 +14,6 @@ from registered import orders as smt
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.orders import orders, prove
@@ -25,6 +24,7 @@ from taccl.errors import SolverError
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Fisher and Thompson 1963, 6 jobs on 6 machines: (machine, duration) of each step. The optimum is 55.
 _FT06 = (

@@ -9,9 +9,9 @@ import pytest
 from registered import OnProblem, all_programs, cp, joint, milp, orders
 from small_problems import ndv2_node, problem, ring, two_nodes
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 Said = list[tuple[str, float | None, float, str]]
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import Link, custom, machine
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.in_node import decide, least_us
 from taccl.encoding.core.node_parts import Around, Inside, Item, Leaving, Placed, backwards
 from taccl.encoding.core.options import SearchOptions
@@ -27,6 +26,7 @@ from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: Three ranks in a line, each way: places 0 - 1 - 2.
 LINE = tuple(Inside(a, b, 1.0, 1.0, (k,)) for k, (a, b) in enumerate(((0, 1), (1, 0), (1, 2), (2, 1))))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.check import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.support.budget import Budget
 
 
 def found(small: Problem) -> int:

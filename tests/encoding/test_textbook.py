@@ -24,7 +24,6 @@ from small_problems import (
 )
 from textbook_machines import all_built, railed_nodes, switch, torus
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
@@ -42,6 +41,7 @@ from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 ALGORITHMS = (RING, RING_BOTH_WAYS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)

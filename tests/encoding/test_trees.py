@@ -12,7 +12,6 @@ from registered import reducing, serves, trees
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.busiest_first import busiest_first
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision
@@ -23,6 +22,7 @@ from taccl.model import units
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 def torus(side: int, beta: float = 20.0) -> LogicalTopology:

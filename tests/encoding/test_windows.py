@@ -12,7 +12,6 @@ from registered import greedy, serves, textbook, windows
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 from solving import solved
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
@@ -26,6 +25,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 
 def times_of(schedule: Schedule) -> tuple[list[float], list[float]]:

@@ -6,11 +6,11 @@ from small_problems import (
     machine,
 )
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 def switch(ranks: int, alpha_us: float = 1.0, beta: float = 1.0) -> LogicalTopology:

@@ -8,7 +8,6 @@ import pytest
 
 from taccl import bounds, synthesize
 from taccl.api import StatedProblem, make_problem
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.textbook.engine import built
@@ -18,6 +17,7 @@ from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclError
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
+from taccl.support.budget import Budget
 from taccl.synthesis.chunking import Choice, candidates, choose_chunks
 from taccl.synthesis.chunking.books import from_books, numbers_in_books
 from taccl.synthesis.chunking.trials import merged

@@ -15,7 +15,6 @@ from taccl.analysis.explained.symmetry import broken_symmetries
 from taccl.analysis.explained.targets import is_above, not_by_any_schedule, target_missed
 from taccl.analysis.explained.ways import longest_way, unmet_demands
 from taccl.encoding.bounds import BY_SEARCH, lower_bound
-from taccl.encoding.core.budget import Budget, check_time_limit
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import NoScheduleInTime, SolverError
 from taccl.model import units
@@ -25,6 +24,7 @@ from taccl.sketch import apply_sketch
 from taccl.sketch.apply import check_ranks
 from taccl.sketch.rules import TakenApart
 from taccl.support.arguments import is_whole, shown
+from taccl.support.budget import Budget, check_time_limit
 from taccl.synthesis.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
 from taccl.synthesis.resolved import Resolved, resolve
 from taccl.synthesis.search import STOP, Answer, Found, Progress, search

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from taccl.analysis.explained.conflict import Conflict, Line
 from taccl.encoding.conflicts.broken_symmetry import rules_breaking
-from taccl.encoding.core.budget import Budget
 from taccl.errors import SketchError
 from taccl.model.automorphism import broken_by
 from taccl.model.problem import Statement
 from taccl.sketch.rules import TakenApart
+from taccl.support.budget import Budget
 
 
 def broken_without(apart: TakenApart, left_out: Collection[int]) -> tuple[Statement, ...]:

@@ -15,11 +15,11 @@ from taccl.analysis.explained.conflict import Conflict, Line
 from taccl.analysis.explained.symmetry import broken_without
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model import tolerance
 from taccl.model.problem import Problem, Statement
 from taccl.sketch.rules import TakenApart
+from taccl.support.budget import Budget
 from taccl.synthesis.resolved import Resolved
 
 #: Seconds for each linear program of a bound.

@@ -15,7 +15,6 @@ from taccl.analysis.explained.conflict import Conflict, Line
 from taccl.analysis.explained.symmetry import broken_without
 from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import shortest_path
 from taccl.encoding.symmetry.action import compositions
 from taccl.model.automorphism import broken_by
@@ -24,6 +23,7 @@ from taccl.model.problem import Problem, Statement
 from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
+from taccl.support.budget import Budget
 from taccl.synthesis.resolved import Resolved
 
 #: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.

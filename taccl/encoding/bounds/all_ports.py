@@ -40,8 +40,8 @@ from taccl.encoding.bounds.first_times import OutOfBudget, gathered, is_large
 from taccl.encoding.bounds.staged_cut import Entries, in_turn, on_reversed_links
 from taccl.encoding.bounds.stages import Entering, SumsEntering, Way
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.model.tolerance import EQUAL
+from taccl.support.budget import Budget
 
 #: No more cuts than this are looked at, and no more numbers of sums that are collected first.
 _MOST_CUTS, _MOST_COUNTS = 4, 4

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 
 
 def arrival_bound(instance: Instance) -> Proof:

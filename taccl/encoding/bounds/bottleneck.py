@@ -25,10 +25,10 @@ from taccl.encoding.bounds.partitions import sides_of
 from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import volume_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.budget import Budget
 
 #: The largest capacity: sums over thousands of links must stay below 2**63.
 _SCALE = 2**40

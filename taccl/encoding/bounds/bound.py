@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.postal import Layer, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: More classes of chunks or ranks than this are not looked at.
 _MOST_CLASSES = 8

@@ -41,9 +41,9 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, least_time
 from taccl.encoding.bounds.partitions import Counts, Partition
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: More ways of parting the ranks between the two ends of a link than this are not looked at.
 _MOST_CELLS = 2_000_000

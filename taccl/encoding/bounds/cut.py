@@ -30,10 +30,10 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: No more different heads than this, and tails, are tried as thresholds; any choice is valid.
 _MOST_THRESHOLDS = 32

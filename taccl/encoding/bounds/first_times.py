@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taccl.encoding.bounds.postal import Layer, after_port_us, port_at_end
-from taccl.encoding.core.budget import Budget, Meter
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget, Meter
 
 #: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
 CLOSE = 1e-12

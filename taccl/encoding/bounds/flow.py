@@ -22,12 +22,12 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 _MAX_FLOWS = 200_000
 #: Sums of millions of numbers are rounded by less than this part.

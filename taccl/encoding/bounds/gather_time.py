@@ -18,9 +18,9 @@ from taccl.encoding.bounds.broadcast_time import a_few, first_row
 from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
+from taccl.support.budget import Budget
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

@@ -32,10 +32,10 @@ from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import Entries, looks_alike, one_of_each_orbit
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.tolerance import EQUAL
+from taccl.support.budget import Budget
 
 #: No more cuts than this are looked at, and so many of the last moments at which more can have arrived.
 _MOST_CUTS, _MOST_MOMENTS = 8, 6

@@ -38,12 +38,12 @@ from taccl.encoding.bounds.first_times import OutOfBudget, Steps, is_large
 from taccl.encoding.bounds.staged_cut import in_turn
 from taccl.encoding.bounds.stages import Entering
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.in_node import least_us
 from taccl.encoding.core.node_parts import Around, Inside, Item
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
+from taccl.support.budget import Budget
 
 #: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
 _MOST_WAYS, _MOST_CHUNKS = 400, 12

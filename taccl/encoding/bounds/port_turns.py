@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.first_times import CLOSE, OutOfBudget, Steps
-from taccl.encoding.core.budget import Budget, Meter
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget, Meter
 
 #: Bounds are told apart to this part of them.
 _APART = 1e-11

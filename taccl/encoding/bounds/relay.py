@@ -40,10 +40,10 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, members, node_cuts
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
 _ONE_BY_ONE = 64

@@ -54,11 +54,11 @@ from taccl.encoding.bounds.group_options import GroupOptions, Turns
 from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
 _MOST_CLASSES = 4

@@ -48,9 +48,9 @@ from taccl.encoding.bounds.staged_cut import (
     on_reversed_links,
 )
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
+from taccl.support.budget import Budget
 
 #: Up to so many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up by
 #: no more than one part in so many.

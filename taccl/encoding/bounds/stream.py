@@ -9,9 +9,9 @@ from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import latency_bound
 from taccl.encoding.bounds.registry import known_bounds
 from taccl.encoding.bounds.views import views
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: What is proved where nothing is.
 NOTHING = Proof(0.0, "no bound is known", "none", "more time")

@@ -35,10 +35,10 @@ from taccl.encoding.bounds.spanning import Kind, kinds
 from taccl.encoding.bounds.tree_prices import Priced, at_prices, best_prices
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import VOLUME, volume_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: Taken off, for float error, and so that `throughput` tells what both prove.
 _ROUNDING = 2e-9

@@ -20,9 +20,9 @@ from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossings, Cut
 from taccl.encoding.bounds.partitions import Counts, Partition, partitions
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
+from taccl.support.budget import Budget
 
 #: Taken off, so that float error never puts it above the cut and volume bounds, which say more.
 _ROUNDING = 1e-9

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
 #: lies beyond, it looks three times as far, up to this many times.

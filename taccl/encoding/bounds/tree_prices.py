@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.spanning import Kind, Tree
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.budget import Budget
 
 #: Good enough: within this part of the optimum.
 _GAP = 1e-3

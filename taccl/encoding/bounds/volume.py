@@ -21,8 +21,8 @@ from taccl.encoding.bounds.capacity import Covers, least_time
 from taccl.encoding.bounds.cuts import Crossings
 from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, partitions
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 
 #: Units of work for a partition: each row of the demand is looked at a few times, and each link.
 _UNITS, _UNITS_PER_ROW = 0.3, 3e-5

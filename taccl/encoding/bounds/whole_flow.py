@@ -38,11 +38,11 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
 _MOST_COUNTED = 100

@@ -20,12 +20,12 @@ import numpy as np
 import z3
 
 from taccl.encoding.conflicts.core import Core, minimal_core
-from taccl.encoding.core.budget import Budget
 from taccl.model.automorphism import differences
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Rule
 from taccl.model.tolerance import SAME_COST
+from taccl.support.budget import Budget
 
 
 def rules_breaking(

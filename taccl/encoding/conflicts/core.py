@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import Budget
+from taccl.support.budget import Budget
 
 #: Seconds that one call of the solver may take.
 _CALL_S = 10.0

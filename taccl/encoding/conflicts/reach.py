@@ -20,9 +20,9 @@ import numpy as np
 import z3
 
 from taccl.encoding.conflicts.core import Core, minimal_core
-from taccl.encoding.core.budget import Budget
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Rule
+from taccl.support.budget import Budget
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -7,8 +7,8 @@ from typing import Any
 
 import z3
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.errors import SolverError
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: z3 counts the steps of its procedures; it makes so many in a millisecond, or more.
 _STEPS_PER_UNIT = 2_000

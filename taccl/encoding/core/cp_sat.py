@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.errors import SolverError
+from taccl.support.budget import UNITS_PER_S, Budget
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

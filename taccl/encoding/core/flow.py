@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed
 from taccl.model.tolerance import EQUAL
+from taccl.support.budget import Budget
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

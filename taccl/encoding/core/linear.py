@@ -18,11 +18,11 @@ from typing import Any, Literal
 import highspy
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
 from taccl.errors import SolverError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 
 #: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
 _MOST_ENTRIES = 3_000_000

@@ -16,13 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Ports, without_dead_ends
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
+from taccl.support.budget import Budget
 
 #: A look at the budget costs a unit of work: so many events do, and so many pairs of
 #: a waiting chunk and a rank in `_useful`.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.encoding.core.budget import MAX_TIME_LIMIT_S, Budget, check_effort, check_time_limit
 from taccl.errors import SolverError
 from taccl.model.schedule import Schedule
 from taccl.support.arguments import is_number, shown, whole_number
+from taccl.support.budget import MAX_TIME_LIMIT_S, Budget, check_effort, check_time_limit
 
 #: HiGHS and CP-SAT have seeds of 31 bits.
 MAX_SEED = 2**31 - 1

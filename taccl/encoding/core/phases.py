@@ -13,13 +13,13 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: About so many sends are put in order in a unit of work.
 _LISTED_PER_UNIT = 50

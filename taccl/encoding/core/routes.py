@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.busiest_first import busiest_first
 from taccl.encoding.core.timing import Decision, predecessors, tails_us
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: How much noise the order is perturbed with, in turn.
 _CHANCES = (0.0, 2.0, 0.5, 100.0)

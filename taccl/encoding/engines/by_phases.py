@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import (
     Phases,
@@ -20,6 +19,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Improve, Run
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: The part of the time for schedules of the quotient.
 _QUOTIENT = 0.5

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: Yields better and better schedules than the incumbent, if there is one, until done or out of budget.
 Run = Callable[[Instance, SearchOptions, Budget, "Schedule | None"], Iterator[Update]]

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: Compiling takes no longer, seconds.
 _COMPILING_S = 15.0

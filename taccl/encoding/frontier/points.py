@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.phases import merged
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
 from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound
@@ -16,6 +15,7 @@ from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: The part of what is left that one question may take.
 _SHARE = 0.6

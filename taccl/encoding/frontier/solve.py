@@ -15,12 +15,12 @@ from itertools import combinations, pairwise
 import z3
 
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.frontier.model import Model
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError
 from taccl.model.problem import Problem
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Instances are decided in turns: how many seconds the first turn of each has, and by what factor later ones
 #: grow.

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from taccl.encoding.bounds import Bound, declined, known_bounds, proofs
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
+from taccl.support.budget import Budget
 
 
 class BoundsBeside:

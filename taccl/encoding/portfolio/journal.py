@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance, Part
 from taccl.errors import TacclError
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: Units of work that a turn costs whatever is done in it, so that turns of engines that do nothing end.
 _OF_A_TURN = 2.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: The part of the time that is left for groups, each time.
 _GROUPS = 0.5

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds import between_nodes, quick_bound
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -26,6 +25,7 @@ from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import contradicts, is_optimal
+from taccl.support.budget import Budget
 
 #: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
 #: for, and of each phase before its engines.

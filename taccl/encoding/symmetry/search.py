@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.symmetry.action import Action
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.check import action_of
@@ -24,6 +23,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.tolerance import SAME_COST
+from taccl.support.budget import Budget
 
 #: Machines with more ranks are left to their sketches.
 _MOST_RANKS = 256

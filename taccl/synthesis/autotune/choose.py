@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.journal import Failure, told
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune.predictions import NOT_TRIED, FileTried, Prediction, Predictor
 from taccl.synthesis.autotune.ways import Way
 from taccl.synthesis.chunking import ChunksTried

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import TacclError
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import HasProblem, Search
 from taccl.synthesis.autotune.ways import Way
 

@@ -18,12 +18,12 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate_plan import moves_only_packets
 from taccl.backend.target import Lowered, ThreadBlocks
 from taccl.encoding.bounds import Proof
-from taccl.encoding.core.budget import Budget
 from taccl.errors import CheckError, ProgramLimitError, TacclError, UnitError
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune.ways import Way
 from taccl.synthesis.predicted import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.synthesis.search import relative_gap

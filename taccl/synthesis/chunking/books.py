@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.engines.textbook.engine import fastest
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: Textbooks are built with these numbers of chunks: batches come in powers of two.
 _NUMBERS = (1, 2, 4, 8, 16)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from taccl.synthesis.chunking.chunk_search import ChunkSearch
 from taccl.synthesis.chunking.trials import Choice, Stated
 from taccl.synthesis.search import Observer, Searcher

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Failure, told
@@ -17,6 +16,7 @@ from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
+from taccl.support.budget import Budget
 from taccl.synthesis.chunking.books import from_books, numbers_in_books
 from taccl.synthesis.chunking.coarser import carry_over, known_for
 from taccl.synthesis.chunking.numbers import candidates

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import told
 from taccl.model.tolerance import contradicts
+from taccl.support.budget import Budget
 
 
 class Proved:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import MAX_SEED, SearchOptions
 from taccl.encoding.engines.registry import all_engines, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.conditions import is_huge
 from taccl.encoding.portfolio.journal import Journal
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Engines that every search asks anyway, or that only take what no other engine takes.
 _NOT_ALONE = ("textbook", "orders", "shortest")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from taccl.encoding.bounds import quick_bound
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
@@ -27,6 +26,7 @@ from taccl.errors import ScheduleError, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts, is_above, is_optimal
+from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.synthesis.cluster.connection import Cluster
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended

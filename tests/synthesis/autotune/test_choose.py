@@ -8,7 +8,7 @@ import pytest
 
 from taccl import synthesize
 from taccl.analysis.simulated import simulate_file
-from taccl.backend.targets import find_target
+from taccl.backend.targets.registry import find_target
 from taccl.errors import CheckError, SolverError, TacclError, TopologyError
 from taccl.model.executor import MODEL_ERROR
 from taccl.model.schedule import read_schedule

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from taccl import synthesize
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune import Way, chunks_that_fit
 from taccl.synthesis.result import Result
 from tests.synthesis.autotune.test_choose import machine

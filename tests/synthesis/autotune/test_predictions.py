@@ -7,9 +7,9 @@ import numpy as np
 from taccl import synthesize
 from taccl.api import make_problem
 from taccl.backend.target import LoweringOptions
-from taccl.backend.targets import find_target
-from taccl.encoding.core.budget import Budget
+from taccl.backend.targets.registry import find_target
 from taccl.errors import ProgramLimitError
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune import FileTried, Predictor, Way
 from taccl.synthesis.autotune.predictions import most_connections
 from taccl.synthesis.autotune.ways import ways_to_try

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_BETWEEN_LOOKS, Budget
 from taccl.encoding.engines.combining.decode import Decoded, Decoder
 from taccl.encoding.engines.combining.orbit_instance import SendGene
+from taccl.support.budget import UNITS_BETWEEN_LOOKS, Budget
 
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
 #: sequence.

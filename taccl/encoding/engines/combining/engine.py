@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
@@ -18,6 +17,7 @@ from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Where more than this of a chunk's time on the links is alpha, messages are small.
 SMALL = 0.05

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.encoding.core.budget import Meter
 from taccl.encoding.engines.combining.beginnings import some_slow
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.model.collective import BoolArray
+from taccl.support.budget import Meter
 
 #: A link whose chunk takes so many times as long as the fastest one's is slow.
 _SLOW = 2.0

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.combining.engine import searched
@@ -22,6 +21,7 @@ from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged
 from taccl.encoding.core.update import Update
@@ -21,6 +20,7 @@ from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Successive halving: of the choices of owners, so many have a trial in each pass, for that part of the time.
 _PASSES = ((16, 0.25), (3, 0.35), (1, 1.0))

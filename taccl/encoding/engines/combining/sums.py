@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
@@ -31,6 +30,7 @@ from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: On more ranks than this, decoding one sequence takes too long to search.
 _MOST_RANKS = 64

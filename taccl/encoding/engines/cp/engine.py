@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
@@ -29,6 +28,7 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Chunks times links: beyond this, even the shortest paths are too many.
 _MOST_CELLS = 20_000_000

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
@@ -32,6 +31,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import is_optimal
+from taccl.support.budget import Budget
 
 #: With more candidate transfers than this, CP-SAT refutes nothing in minutes.
 _MOST_TO_PROVE = 3_000

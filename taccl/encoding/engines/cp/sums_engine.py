@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
@@ -38,6 +37,7 @@ from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
+from taccl.support.budget import Budget
 
 #: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
 _MOST_ITEMS = 4_000

@@ -8,7 +8,6 @@ from math import gcd
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, interchangeable_chunks
@@ -22,6 +21,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import compacted
 from taccl.model.schedule.partial_sums import ranks_of, set_of
+from taccl.support.budget import Budget
 
 #: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
 _SYMMETRY_WORK = 1000

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.ticks import Ticks
 from taccl.encoding.engines.cp.candidates import Candidates
@@ -17,6 +16,7 @@ from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US
+from taccl.support.budget import Budget
 
 #: More pairs of an item and a send than this take 500 MB, and longer to write down than to search. With so
 #: many for each second that is left, writing takes a small part of it.

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import Pair, Path, paths_of, whole_chunks
 from taccl.encoding.core.options import SearchOptions
@@ -21,6 +20,7 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: The weight of the sum of all busy times beside the busiest port: of equally fast flows, the shortest.
 _SHORTNESS = 1e-6

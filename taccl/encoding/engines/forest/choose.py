@@ -28,13 +28,13 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.demand import ANYWHERE
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
 from taccl.support.jit import compiled, is_at_hand
 
 #: Roots that are tried for a tree whose root may be any rank: fewer on large networks.

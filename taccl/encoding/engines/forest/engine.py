@@ -12,7 +12,6 @@ from itertools import product
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Grouping
@@ -33,9 +32,10 @@ from taccl.encoding.engines.forest.pipeline import (
 from taccl.encoding.engines.forest.promise import Promise, promise_of
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.quotient import Quotient
+from taccl.encoding.quotient import Quotient
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Shapes of trees: how much the way from the root counts in choosing them, and by what part the longest may
 #: be longer than it must.

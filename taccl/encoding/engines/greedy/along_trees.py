@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.sequence import in_sequence, of_columns
 from taccl.encoding.core.timing import Ports
@@ -27,6 +26,7 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: What it counts that a sender has a chunk later, beside the time of the link.
 _LATENESS = 0.25

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
@@ -23,6 +22,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 _CONGESTION = (1.0, 0.0, 0.3, 3.0)
 _GROUPS = (1, 10**9, 2, 4, 8)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.core.timing import Ports
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sends
+from taccl.support.budget import Budget
 
 #: Moments closer than this are the same: float error is smaller, and every send takes longer.
 _SAME_US = TOLERANCE_US / 100

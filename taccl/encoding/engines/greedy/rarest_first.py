@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: How much random noise changes the rarity of a chunk, relative to it.
 _CHANCE = 0.2

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import shortest_path
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 
 def spread_routes(

@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.quotient import moves_ports
 from taccl.encoding.symmetry.action import Action, Compositions
 from taccl.encoding.symmetry.candidates import exchanges, rotations
 from taccl.encoding.symmetry.group import Growing
-from taccl.encoding.symmetry.quotient import moves_ports
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 

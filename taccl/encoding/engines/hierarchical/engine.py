@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -23,6 +22,7 @@ from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of,
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Units of work for each send that is planned and scheduled.
 _UNITS = 0.2

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.linear import LinearModel, Solution, Values, solve
 from taccl.encoding.core.options import SearchOptions
@@ -36,6 +35,7 @@ from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: More transfers than this make a program too large, and so many for each second that is left take a
 #: noticeable part of it to write down; images under a symmetry cost some more.

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
@@ -25,6 +24,7 @@ from taccl.encoding.engines.milp.routing import RoutingOptions, routed
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: More pairs of a chunk and a link on short paths are left to the greedy engine, and more than so many for
 #: each second that is left, in which a part of them is written down.

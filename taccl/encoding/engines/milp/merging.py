@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.timing import Decision, decisions_of, list_schedule, predecessors, topological
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Ports that are busy for less than this part of the time end nothing sooner by an alpha less.
 _BUSY = 0.9

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
@@ -34,6 +33,7 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 
 #: How much a connection or a transfer weighs against the finishing time.
 _PREFERENCE = 1e-4

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import open_order, windows
@@ -23,6 +22,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: So many pairs of sends that share a port are written down in a unit of work.
 _OPENED_PER_UNIT = 2_000

@@ -14,11 +14,11 @@ import numpy as np
 import z3
 
 from taccl.encoding.core.ask import ask
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.orders.orders import OpenOrder, difference_logic, in_order_of, windows
 from taccl.model.collective import IntArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Once bound and best differ by less than this fraction, asking for their middle is as hard as asking for the
 #: end.

@@ -11,7 +11,6 @@ from itertools import product
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -23,6 +22,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: The most chunks that share a send.
 _MOST_TOGETHER = 64

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, list_schedule
@@ -27,6 +26,7 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import EQUAL
+from taccl.support.budget import Budget
 
 #: With more outputs and contributions than this, ordering their transfers takes longer than anybody waits.
 _MOST_ROWS = 2**19

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.in_node import decide
 from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed, backwards
@@ -35,6 +34,7 @@ from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: In how many parts chunks travel that came together and want the same, one round after the other.
 _PARTS = (1, 2, 3, 8)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import UNITS_PER_S, Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -33,6 +32,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.schedule.derivation import compacted
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: About so many sends are written down in a second, and so many timed.
 _WRITTEN_PER_S, _TIMED_PER_S = 400_000, 100_000

@@ -5,12 +5,12 @@ It knows textbook algorithms and which of them are fast by the costs of a proble
 
 from __future__ import annotations
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.engines.textbook.engine import built, serves
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import compacted
+from taccl.support.budget import Budget
 
 
 def textbook_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:

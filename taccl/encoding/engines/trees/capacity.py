@@ -23,12 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: While cuts are sought, capacities are integers: in parts of a chunk, so many of which are one.
 _FINE = 2**20

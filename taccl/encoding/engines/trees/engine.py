@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.routes import Carried, orders
 from taccl.encoding.core.update import Update
@@ -24,6 +23,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: Larger programs and searches than this are left to the greedy engine.
 _MOST_RANK_LINKS = 100_000

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.flow_paths import Path, whole_chunks
 from taccl.encoding.core.linear import LinearModel, solve
@@ -28,6 +27,7 @@ from taccl.encoding.core.routes import Carried
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 #: The weight of the sum of all distances beside T.
 _LOWNESS = 1e-3

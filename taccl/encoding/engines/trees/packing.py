@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from ortools.graph.python import max_flow
 
-from taccl.encoding.core.budget import Budget
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.support.budget import Budget
 
 
 @dataclass

@@ -16,7 +16,6 @@ from functools import partial
 
 import numpy as np
 
-from taccl.encoding.core.budget import Budget
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
@@ -29,6 +28,7 @@ from taccl.encoding.engines.windows.model import WindowModel, build
 from taccl.encoding.engines.windows.solutions import decisions
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 #: With more transfers than this, writing a window down takes longer than it is worth.
 _MOST_TRANSFERS = 20_000

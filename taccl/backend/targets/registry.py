@@ -9,11 +9,10 @@ from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.files import run_program
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute_plan.asked import run_plan
-from taccl.backend.msccl_xml import target as msccl_xml
-from taccl.backend.mscclpp import target as mscclpp
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
+from taccl.backend.targets import msccl_xml, mscclpp
 from taccl.errors import CollectiveError, TacclError
 from taccl.support.arguments import shown
 from taccl.support.plugins import Note, added
