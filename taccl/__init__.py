@@ -14,112 +14,77 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taccl.analysis.bound import Bounds, bounds
-    from taccl.analysis.explained import Explanation, explain
-    from taccl.analysis.machine_check import MachineCheck, check_machine
-    from taccl.analysis.pareto import Frontier, pareto
-    from taccl.analysis.simulated import simulate_file
-    from taccl.analysis.simulated_result import SimulatedFile
-    from taccl.api import make_problem, synthesize
-    from taccl.backend.verify import verify_file
-    from taccl.backend.verify_plan import verify_plan_file
-    from taccl.calibration.fit_result import MeasuredFit
-    from taccl.calibration.link_fit import fit_measured
-    from taccl.deployment import Deployment, deploy
-    from taccl.deployment.converted import ConvertedFile, convert_file
-    from taccl.encoding.core.options import SearchOptions
-    from taccl.errors import TacclError
-    from taccl.model.collective import Collective
-    from taccl.model.collectives import make_collective
-    from taccl.model.problem import Problem
-    from taccl.model.schedule import Schedule, read_schedule
-    from taccl.sketch import Sketch, load_sketch
-    from taccl.support.schemas import json_schema
-    from taccl.synthesis.output_options import OutputOptions
-    from taccl.synthesis.request import Request
-    from taccl.synthesis.result import Result
-    from taccl.synthesis.stated import StatedProblem
-    from taccl.topologies import PhysicalTopology, load_topology
+    from taccl.analysis.bound import Bounds as Bounds
+    from taccl.analysis.bound import bounds as bounds
+    from taccl.analysis.explained import Explanation as Explanation
+    from taccl.analysis.explained import explain as explain
+    from taccl.analysis.machine_check import MachineCheck as MachineCheck
+    from taccl.analysis.machine_check import check_machine as check_machine
+    from taccl.analysis.pareto import Frontier as Frontier
+    from taccl.analysis.pareto import pareto as pareto
+    from taccl.analysis.simulated import simulate_file as simulate_file
+    from taccl.analysis.simulated_result import SimulatedFile as SimulatedFile
+    from taccl.api import make_problem as make_problem
+    from taccl.api import synthesize as synthesize
+    from taccl.backend.verify import verify_file as verify_file
+    from taccl.backend.verify_plan import verify_plan_file as verify_plan_file
+    from taccl.calibration.fit_result import MeasuredFit as MeasuredFit
+    from taccl.calibration.link_fit import fit_measured as fit_measured
+    from taccl.deployment import Deployment as Deployment
+    from taccl.deployment import deploy as deploy
+    from taccl.deployment.converted import ConvertedFile as ConvertedFile
+    from taccl.deployment.converted import convert_file as convert_file
+    from taccl.encoding.core.options import SearchOptions as SearchOptions
+    from taccl.errors import TacclError as TacclError
+    from taccl.model.collective import Collective as Collective
+    from taccl.model.collectives import make_collective as make_collective
+    from taccl.model.problem import Problem as Problem
+    from taccl.model.schedule import Schedule as Schedule
+    from taccl.model.schedule import read_schedule as read_schedule
+    from taccl.sketch import Sketch as Sketch
+    from taccl.sketch import load_sketch as load_sketch
+    from taccl.support.schemas import json_schema as json_schema
+    from taccl.synthesis.output_options import OutputOptions as OutputOptions
+    from taccl.synthesis.request import Request as Request
+    from taccl.synthesis.result import Result as Result
+    from taccl.synthesis.stated import StatedProblem as StatedProblem
+    from taccl.topologies import PhysicalTopology as PhysicalTopology
+    from taccl.topologies import load_topology as load_topology
 
 __version__ = version("taccl")
 
-__all__ = [
-    "Bounds",
-    "Collective",
-    "ConvertedFile",
-    "Deployment",
-    "Explanation",
-    "Frontier",
-    "MachineCheck",
-    "MeasuredFit",
-    "OutputOptions",
-    "PhysicalTopology",
-    "Problem",
-    "Request",
-    "Result",
-    "Schedule",
-    "SearchOptions",
-    "SimulatedFile",
-    "Sketch",
-    "StatedProblem",
-    "TacclError",
-    "bounds",
-    "check_machine",
-    "convert_file",
-    "deploy",
-    "explain",
-    "fit_measured",
-    "json_schema",
-    "load_sketch",
-    "load_topology",
-    "make_collective",
-    "make_problem",
-    "pareto",
-    "read_schedule",
-    "simulate_file",
-    "synthesize",
-    "verify_file",
-    "verify_plan_file",
-]
-
-_HOME = {
-    "Bounds": "analysis.bound",
-    "Collective": "model.collective",
-    "ConvertedFile": "deployment.converted",
-    "Deployment": "deployment",
-    "Explanation": "analysis.explained",
-    "Frontier": "analysis.pareto",
-    "MachineCheck": "analysis.machine_check",
-    "MeasuredFit": "calibration.fit_result",
-    "OutputOptions": "synthesis.output_options",
-    "PhysicalTopology": "topologies",
-    "Problem": "model.problem",
-    "Request": "synthesis.request",
-    "Result": "synthesis.result",
-    "Schedule": "model.schedule",
-    "SearchOptions": "encoding.core.options",
-    "SimulatedFile": "analysis.simulated_result",
-    "Sketch": "sketch",
-    "StatedProblem": "synthesis.stated",
-    "TacclError": "errors",
-    "bounds": "analysis.bound",
-    "check_machine": "analysis.machine_check",
-    "convert_file": "deployment.converted",
-    "deploy": "deployment",
-    "explain": "analysis.explained",
-    "fit_measured": "calibration.link_fit",
-    "json_schema": "support.schemas",
-    "load_sketch": "sketch",
-    "load_topology": "topologies",
-    "make_collective": "model.collectives",
-    "make_problem": "api",
-    "pareto": "analysis.pareto",
-    "read_schedule": "model.schedule",
-    "simulate_file": "analysis.simulated",
-    "synthesize": "api",
-    "verify_file": "backend.verify",
-    "verify_plan_file": "backend.verify_plan",
+#: The public names, by the module that has them.
+_PUBLIC = {
+    "analysis.bound": "Bounds bounds",
+    "analysis.explained": "Explanation explain",
+    "analysis.machine_check": "MachineCheck check_machine",
+    "analysis.pareto": "Frontier pareto",
+    "analysis.simulated": "simulate_file",
+    "analysis.simulated_result": "SimulatedFile",
+    "api": "make_problem synthesize",
+    "backend.verify": "verify_file",
+    "backend.verify_plan": "verify_plan_file",
+    "calibration.fit_result": "MeasuredFit",
+    "calibration.link_fit": "fit_measured",
+    "deployment": "Deployment deploy",
+    "deployment.converted": "ConvertedFile convert_file",
+    "encoding.core.options": "SearchOptions",
+    "errors": "TacclError",
+    "model.collective": "Collective",
+    "model.collectives": "make_collective",
+    "model.problem": "Problem",
+    "model.schedule": "Schedule read_schedule",
+    "sketch": "Sketch load_sketch",
+    "support.schemas": "json_schema",
+    "synthesis.output_options": "OutputOptions",
+    "synthesis.request": "Request",
+    "synthesis.result": "Result",
+    "synthesis.stated": "StatedProblem",
+    "topologies": "PhysicalTopology load_topology",
 }
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> object:

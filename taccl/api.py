@@ -122,8 +122,8 @@ def synthesize(
         PyTorch calls the collective. Other files say themselves which calls they serve.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
-    on_progress : called with every news of the search (`taccl.synthesis.search.Progress`); where it returns `"stop"`,
-        the search ends and the best is kept.
+    on_progress : called with every news of the search (`taccl.synthesis.search.Progress`); where it returns
+        `"stop"`, the search ends and the best is kept.
 
     Raises
     ------

@@ -1,132 +1,28 @@
-"""The import rules of docs/architecture.md: nouns know no verbs, and verbs know each other only as said.
-
-Inside `encoding`, the rooms know each other only as said: nothing that is proved or derived knows an engine,
-and engines know each other only through the registry.
-"""
+"""Who may import whom: the tables of `rooms`, held against the source."""
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import networkx as nx
 import pytest
+from rooms import ENCODING, PAGE, ROOMS, TABLES, Room, reach, with_tables
 
 import taccl
 
 ROOT = Path(taccl.__file__).parent
-
-NOUNS = (
-    *(
-        "errors",
-        "plugins",
-        "arguments",
-        "compiled",
-        "collector",
-        "reading",
-        "buildable",
-        "units",
-        "tolerance",
-        "schemas",
-        "notebook",
-        "xml_elements",
-        "pasted",
-    ),
-    *("chunk_maps", "collective", "collectives", "executor", "network", "engine_costs"),
-    *("problem", "automorphism", "schedule"),
-)
-VERBS: dict[str, tuple[str, ...]] = {
-    "topologies": (),
-    "dumps": ("topologies",),
-    "fabrics": ("topologies", "dumps"),
-    "measurements": ("topologies",),
-    "sketch": ("topologies",),
-    "encoding": (),
-    "backend": (),
-}
-TOP = (
-    "testing",
-    "files",
-    "folders",
-    "collective_file",
-    "request",
-    "resolved",
-    "stated",
-    "search",
-    "cluster",
-    "chunking",
-    "output_options",
-    "executed",
-    "choosing",
-    "searching",
-    "output_file",
-    "result",
-    "lowered",
-    "api",
-    "compiling",
-    "proofs",
-    "machine_check",
-    "claims",
-    "measured_fit",
-    "measured",
-    "simulated_subject",
-    "simulated_result",
-    "simulated",
-    "frontier",
-    "explained",
-    "converted",
-    "deployed",
-    "probe",
-    "fitted",
-    "cli",
-    "__main__",
-)
-
-
-#: Rooms of `encoding`, and which of them each may import. An engine's package is a room of its own.
-ENCODING: dict[str, tuple[str, ...]] = {
-    "core": ("symmetry",),
-    "symmetry": ("core",),
-    "instance": ("core", "symmetry"),
-    "bounds": ("core", "symmetry", "instance"),
-    "conflicts": ("core", "symmetry", "instance"),
-    "frontier": ("core", "symmetry", "instance", "bounds"),
-    "engines.engine": ("core", "instance"),
-    "engines.by_phases": ("core", "symmetry", "instance", "engines.engine"),
-    "engines.pipelined": ("core", "instance", "engines.engine"),
-    "portfolio": (
-        *("core", "symmetry", "instance", "bounds"),
-        *("engines.engine", "engines.by_phases", "engines.registry"),
-    ),
-}
-#: What an engine may import beside its own package.
-OF_AN_ENGINE = ("core", "symmetry", "instance", "engines.engine", "engines.pipelined")
-#: The one place that knows all engines.
+#: The one module that may import every engine.
 REGISTRY = "engines.registry"
 
 
-def allowed(room: str) -> set[str]:
-    if room in NOUNS:
-        return {*NOUNS[: NOUNS.index(room)], room}
-    if room in VERBS:
-        return {*NOUNS, *VERBS[room], room}
-    return {*NOUNS, *VERBS, *TOP[: TOP.index(room)], room}
-
-
-def modules() -> list[Path]:
-    return [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
-
-
-def room_of(path: Path) -> str:
-    return path.relative_to(ROOT).with_suffix("").parts[0]
-
-
-def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
-    """The line and room of each import of this package, also those inside functions."""
-    return ((line, module.split(".")[1]) for line, module in imported_modules(path))
+def modules(package: str = "taccl") -> list[Path]:
+    """The modules of a package, but for the lists of public names that its `__init__` has."""
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    return [path for path in sorted(folder.rglob("*.py")) if path.parent != folder or path.stem[0] != "_"]
 
 
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
-    """The line and module of each import of this package, such as `taccl.encoding.core`.
+    """The line and module of each import of this package, also inside functions and for type checkers.
 
     What is imported from a package may be a module of it, so it counts: `taccl.support.budget`.
     """
@@ -140,79 +36,85 @@ def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
             names = [f"{module}.{alias.name}" for alias in node.names]
         else:
             continue
-        for name in names:
-            if name.startswith("taccl."):
-                yield node.lineno, name
+        yield from ((node.lineno, name) for name in names if name.startswith("taccl."))
 
 
-def test_the_page_tells_the_rule_that_is_tested() -> None:
-    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rule = page[page.index("    nouns   ") : page.index("`errors` stands first")]
-    nouns = rule.split("    nouns ")[1].split("import each other")[0]
-    assert re.findall(r"\w+", nouns) == list(NOUNS)
-    top = rule.split("    top ")[1].split("import nouns")[0]
-    assert re.findall(r"\w+", top) == [room for room in TOP if room != "__main__"]
+def room_of(module: str, package: str, rooms: Sequence[Room]) -> str | None:
+    """The row of a module in the table of a package; None: it lies outside, or is the package itself."""
+    if not module.startswith(f"{package}."):
+        return None
+    first, *rest = module.removeprefix(f"{package}.").split(".")
+    names = {room.name for room in rooms}
+    if first in names or not rest:
+        return first
+    own = f"{first}.{rest[0]}"
+    return own if own in names else f"{first}.*"
 
 
-@pytest.mark.parametrize("room", [room for room in (*NOUNS, *VERBS, *TOP) if room != "__main__"])
-def test_the_page_says_what_lives_in_a_room(room: str) -> None:
-    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert f"`{room}.py`" in page or f"`{room}/`" in page
-
-
-@pytest.mark.parametrize("room", [room.split(".")[0] for room in ENCODING])
-def test_the_page_says_what_lives_in_a_room_of_encoding(room: str) -> None:
-    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rooms = page.split("## The rooms of `encoding`")[1]
-    assert f"| `{room}.py` |" in rooms or f"| `{room}/` |" in rooms
-
-
-def test_every_module_belongs_to_a_room() -> None:
-    assert {room_of(path) for path in modules()} == {*NOUNS, *VERBS, *TOP}
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_room_imports_only_what_the_rule_allows(path: Path) -> None:
-    wrong = [
-        f"line {line} imports {room}"
-        for line, room in imported_rooms(path)
-        if room not in allowed(room_of(path))
-    ]
-    assert not wrong, f"{path.relative_to(ROOT)}: {wrong}"
-
-
-def encoding_room(parts: Sequence[str]) -> str:
-    """The room of a module of `encoding`, by the parts of its name after `taccl.encoding`."""
-    return ".".join(parts[:2]) if parts[0] == "engines" else parts[0]
-
-
-def wrong_in_encoding(path: Path) -> list[str]:
-    """Imports that the rule of the rooms of `encoding` forbids."""
-    own = encoding_room(path.relative_to(ROOT / "encoding").with_suffix("").parts)
-    if own == REGISTRY:
-        return []
-    others = ENCODING.get(own, OF_AN_ENGINE if own.startswith("engines.") else ())
-    wrong: dict[str, None] = {}
-    for line, module in imported_modules(path):
-        _, verb, *rest = module.split(".")
-        room = encoding_room(rest) if verb == "encoding" and rest else own
-        if room not in (own, *others):
-            wrong[f"line {line} imports {room}"] = None
-    return list(wrong)
+def wrong(path: Path, package: str) -> list[str]:
+    """The imports of a module that the table of this package forbids."""
+    rooms = TABLES[package]
+    module = ".".join(["taccl", *path.relative_to(ROOT).with_suffix("").parts])
+    own = room_of(module, package, rooms)
+    assert own in {room.name for room in rooms}, f"{module} is in no room"
+    allowed, found = reach(rooms, own), {}
+    for line, imported in imported_modules(path):
+        room = room_of(imported, package, rooms)
+        if room == "engines.*" and room == own:
+            room = own if imported.split(".")[3] == module.split(".")[3] else "another engine"
+        if room is not None and room not in allowed and not (own == REGISTRY and room == "engines.*"):
+            found[f"line {line} imports {imported}"] = None
+    return list(found)
 
 
 @pytest.mark.parametrize(
-    "path",
-    [path for path in modules() if path.parent != ROOT and room_of(path) == "encoding"],
-    ids=lambda path: str(path.relative_to(ROOT)),
+    ("package", "path"),
+    [(package, path) for package in TABLES for path in modules(package)],
+    ids=lambda value: str(value.relative_to(ROOT)) if isinstance(value, Path) else value,
 )
-def test_a_room_of_encoding_imports_only_what_the_rule_allows(path: Path) -> None:
-    assert not wrong_in_encoding(path), path.relative_to(ROOT)
+def test_a_room_imports_only_what_its_row_allows(package: str, path: Path) -> None:
+    assert not wrong(path, package), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_every_row_imports_only_rows_above_it(package: str) -> None:
+    seen: set[str] = set()
+    for room in TABLES[package]:
+        assert seen.issuperset(room.imports), room.name
+        seen.add(room.name)
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_every_row_is_a_room(package: str) -> None:
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    for room in TABLES[package]:
+        path = folder.joinpath(*room.name.removesuffix(".*").split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), room.name
+
+
+def test_the_page_shows_the_tables() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_tables(page), "python -m tests.rooms writes them"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = {".".join(["taccl", *path.relative_to(ROOT).with_suffix("").parts]): path for path in modules()}
+    known = nx.DiGraph()
+    for module, path in files.items():
+        for _, imported in imported_modules(path):
+            parts = imported.split(".")
+            found = [".".join(parts[:count]) for count in range(len(parts), 1, -1)]
+            other = next((name for name in found if name in files), None)
+            if other is not None and other != module:
+                known.add_edge(module, other)
+    circles = [sorted(circle) for circle in nx.strongly_connected_components(known) if len(circle) > 1]
+    assert not circles
 
 
 def test_only_the_command_line_prints_or_knows_click() -> None:
-    outside = [path for path in modules() if room_of(path) != "cli"]
-    for path in outside:
+    for path in modules():
+        if path.relative_to(ROOT).parts[0] == "cli":
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "print", f"{path}:{node.lineno}"
@@ -223,29 +125,38 @@ def test_only_the_command_line_prints_or_knows_click() -> None:
 
 def test_the_rule_finds_an_import_that_breaks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
-    module = tmp_path / "schedule" / "bad.py"
+    module = tmp_path / "model" / "bad.py"
     module.parent.mkdir()
     module.write_text(
-        "def f():\n    from taccl.encoding import greedy\n    from ..sketch.model import Sketch\n"
+        "def f():\n    from taccl.encoding import engines\n    from ..sketch.model import Sketch\n"
     )
-    assert list(imported_rooms(module)) == [(2, "encoding"), (3, "sketch")]
-    assert not {"encoding", "sketch"} & allowed("schedule")
+    assert wrong(module, "taccl") == [
+        "line 2 imports taccl.encoding.engines",
+        "line 3 imports taccl.sketch.model.Sketch",
+    ]
 
 
 def test_the_rule_finds_a_bound_and_an_engine_that_know_another_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    reported = {}
     for folder in ("bounds", "engines/trees"):
         module = tmp_path / "encoding" / folder / "bad.py"
         module.parent.mkdir(parents=True)
         module.write_text(
-            "from taccl.support.budget import Budget\n"
-            "from taccl.encoding.engines import greedy\n"
-            "from taccl.encoding import bounds\n"
+            "from taccl.encoding.engines import greedy\nfrom taccl.encoding.bounds import registry\n"
         )
-    said = {path.parent.name: wrong_in_encoding(path) for path in tmp_path.rglob("*.py")}
-    assert said == {
-        "bounds": ["line 2 imports engines.greedy"],
-        "trees": ["line 2 imports engines.greedy", "line 3 imports bounds"],
+        reported[folder] = wrong(module, "taccl.encoding")
+    assert reported == {
+        "bounds": ["line 1 imports taccl.encoding.engines.greedy"],
+        "engines/trees": [
+            "line 1 imports taccl.encoding.engines.greedy",
+            "line 2 imports taccl.encoding.bounds.registry",
+        ],
     }
+
+
+def test_only_the_row_of_errors_may_be_imported_by_all() -> None:
+    assert all("errors" in reach(ROOMS, room.name) for room in ROOMS)
+    assert "symmetry" in reach(ENCODING, "portfolio") and "engines.*" not in reach(ENCODING, "portfolio")

@@ -115,8 +115,8 @@ class Target(Generic[ProgramT, DocumentT]):
     format : the kind of file in one word, which is also the ending of its name: `xml`.
     runtimes : who reads it.
     limits : what is known to be too much before there is a program.
-    features : of what a problem may use (`taccl.model.problem.FEATURES`), what a file can carry out; a problem
-        that uses more is refused.
+    features : of what a problem may use (`taccl.model.problem.FEATURES`), what a file can carry out; a
+        problem that uses more is refused.
     reasons : for features that it lacks, why: half a sentence.
     protocols : the words for how bytes are moved, the usual one first.
     one_way_to_call : whether a file is for calls in place or for others, never both; users may say which.

@@ -14,8 +14,8 @@ switch, nodes of such), one rank's chunks are left. The fastest of these schedul
 all, so a bound on them says nothing of the whole; but where chunks are divisible nothing is lost, because
 the average over G of any flow is as good as the flow.
 
-Where costs are equal but for rounding (`taccl.model.automorphism`), the images keep who sends what in which order,
-and their times are computed from the costs of the whole.
+Where costs are equal but for rounding (`taccl.model.automorphism`), the images keep who sends what in which
+order, and their times are computed from the costs of the whole.
 
 Without a symmetry in the problem, a group is sought among the permutations that machines are built by
 (`candidates`).

@@ -53,8 +53,8 @@ class Request:
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.
-    target : what a file is for: a name of `taccl.backend.targets.registry.TARGETS` (all, msccl, executor, rccl), or
-        a `Target` of one's own. It says how many chunks one send may carry, file or none.
+    target : what a file is for: a name of `taccl.backend.targets.registry.TARGETS` (all, msccl, executor,
+        rccl), or a `Target` of one's own. It says how many chunks one send may carry, file or none.
 
     Raises
     ------

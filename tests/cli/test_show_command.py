@@ -10,8 +10,7 @@ from click.testing import Result
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
-from taccl.model.schedule import schedule_to_json
-from taccl.model.schedule.columns import Send, schedule_from_sends
+from taccl.model.schedule import Send, schedule_from_sends, schedule_to_json
 
 Taccl = Callable[..., Result]
 

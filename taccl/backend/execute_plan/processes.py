@@ -17,7 +17,7 @@ from taccl.backend.execute_plan.agents import Waiting
 from taccl.backend.execute_plan.call import PlanCall
 from taccl.backend.execute_plan.host import Answers
 from taccl.backend.execute_plan.memory import WORD, World
-from taccl.backend.execute_plan.run import End, agents_of, leftovers, planned, stuck_of
+from taccl.backend.execute_plan.ranked import End, agents_of, leftovers, planned, stuck_of
 from taccl.backend.execute_plan.watch import ENDED, Nap, watch
 from taccl.errors import TacclError, VerificationError
 

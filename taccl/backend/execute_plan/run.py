@@ -1,15 +1,13 @@
 """Run a plan for real: on NumPy arrays, several calls in a row, checked against NumPy.
 
-Everything that acts by itself is an agent: lanes of thread blocks, ports, hosts. This puts them together and
-says what came of it; who gets the next turn is decided in `execute.turns`, or by threads and processes.
+Who gets the next turn is decided in `execute.turns`, or by threads and processes.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from threading import Lock
 from typing import Literal, get_args
 
@@ -19,13 +17,14 @@ from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.outcome import Verdict as Word
 from taccl.backend.execute.turns import take_turns
-from taccl.backend.execute_plan.agents import Agent, Waiting
+from taccl.backend.execute_plan.agents import Waiting
 from taccl.backend.execute_plan.call import PlanCall, make_plan_call
-from taccl.backend.execute_plan.host import Answers, Host, Verdict
-from taccl.backend.execute_plan.lanes import Block
+from taccl.backend.execute_plan.host import Answers
 from taccl.backend.execute_plan.memory import World, check_room
-from taccl.backend.execute_plan.ports import Port
-from taccl.backend.plan import Channel, ExecutionPlan, Operation
+from taccl.backend.execute_plan.processes import run_processes
+from taccl.backend.execute_plan.ranked import End, agents_of, leftovers, planned, stuck_of
+from taccl.backend.execute_plan.threads import run_threads
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.report import Collector
 from taccl.backend.verify_plan.verifier import check_structure
 from taccl.errors import TacclError, VerificationError
@@ -92,8 +91,6 @@ def execute_plan(
     check_room(call)
     began = time.monotonic()
     if ranks_as == "processes":
-        from taccl.backend.execute_plan.processes import run_processes
-
         end = run_processes(call, check, deadline)
     else:
         end = _run_here(call, check, ranks_as, deadline)
@@ -121,61 +118,6 @@ def check_executable(plan: ExecutionPlan, look: Callable[[], None] = lambda: Non
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Ranked:
-    """The agents of one rank."""
-
-    host: Host
-    blocks: tuple[Block, ...]
-    ports: tuple[Port, ...]
-
-    @property
-    def agents(self) -> list[Agent]:
-        """All of them."""
-        return [self.host, *(lane for block in self.blocks for lane in block.lanes), *self.ports]
-
-    @property
-    def sent(self) -> int:
-        """Operands that were written into memory of other ranks."""
-        return sum(block.sent for block in self.blocks)
-
-    @property
-    def ended(self) -> bool:
-        """Whether all calls are over."""
-        return all(agent.ended for agent in self.agents)
-
-
-def agents_of(
-    world: World, rank: int, answers: Answers, check: bool, look: Callable[[], None], lock: Lock
-) -> Ranked:
-    """The agents of a rank.
-
-    Raises
-    ------
-    VerificationError : an operation would reach outside of its memory.
-    """
-    each = world.call.plan.ranks[rank]
-    ports: dict[int, Port] = {}
-    ends = world.ends.get((rank, Channel.PORT), ())
-    ports.update({end.number: Port(world, end) for end in ends})
-    blocks = tuple(Block(world, each, block, ports, lock) for block in each.blocks)
-    lanes = sum(len(block.lanes) for block in blocks)
-    for port in ports.values():
-        port.last_lanes = lanes * world.call.calls
-    host = Host(world, rank, lanes, list(ports.values()), answers, check, look)
-    return Ranked(host, blocks, tuple(ports.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """What one rank, or all together, have to say when a run is over."""
-
-    sent: int
-    verdicts: tuple[Verdict, ...]
-    stuck: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
 def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline) -> End:
     world = World(call)
     world.begin()
@@ -186,8 +128,6 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
         ranks.append(agents_of(world, rank, answers, check, deadline.look, lock))
     deadline.counts("moving data", planned(call), lambda: sum(each.sent for each in ranks))
     if ranks_as == "threads":
-        from taccl.backend.execute_plan.threads import run_threads
-
         run_threads(world, ranks, deadline)
     else:
         agents = [agent for each in ranks for agent in each.agents]
@@ -197,55 +137,6 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
         verdicts=tuple(each.host.verdict for each in ranks),
         stuck=stuck_of(ranks),
         notes=leftovers(world) if all(each.ended for each in ranks) else (),
-    )
-
-
-def planned(call: PlanCall) -> int:
-    """Ranges that all calls write into memory of one other rank each, one for each turn of a pipeline."""
-    return call.calls * sum(
-        _away(operation) + _turns(operation, call.chunk) * sum(map(_away, operation.inner))
-        for rank in call.plan.ranks
-        for block in rank.blocks
-        for operation in block.operations
-    )
-
-
-def _away(operation: Operation) -> int:
-    return sum(target.remote is not None for target in operation.targets)
-
-
-def _turns(operation: Operation, chunk: int) -> int:
-    turns = operation.turns
-    return 1 if turns is None or turns.unit_bytes < 1 else -(-turns.num_chunks * chunk // turns.unit_bytes)
-
-
-def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
-    """A sentence for each thread block that cannot go on, with where it stands and what it waits for."""
-    told = []
-    for each in ranks:
-        for block in each.blocks:
-            waiting = [lane for lane in block.lanes if not lane.ended]
-            known = [
-                (lane, lane.waits_for.says)
-                for lane in waiting
-                if lane.waits_for is not None and lane.waits_for.says is not None
-            ]
-            if known:
-                lane, says = known[0]
-                told.append(f"{lane.where()}: {says()}")
-    if not told and not all(each.ended for each in ranks):
-        told = ["nothing goes on, and no thread block says what it waits for"]
-    return tuple(told)
-
-
-def leftovers(world: World) -> tuple[str, ...]:
-    """Ends of channels on which more signals came than were waited for, where any were."""
-    return tuple(
-        f"{world.come[end.number]} signals came on {end.name} and {world.awaited[end.number]} were waited "
-        "for: later calls run ahead"
-        for ends in world.ends.values()
-        for end in ends
-        if 0 < world.awaited[end.number] < world.come[end.number]
     )
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.execute_plan.agents import Waiting
 from taccl.backend.execute_plan.memory import World
+from taccl.backend.execute_plan.ranked import Ranked
 from taccl.backend.execute_plan.watch import ENDED, Nap, watch
 from taccl.errors import TacclError
-
-if TYPE_CHECKING:
-    from taccl.backend.execute_plan.run import Ranked
 
 
 class _StoppedError(Exception):

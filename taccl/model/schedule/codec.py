@@ -15,28 +15,17 @@ import numpy as np
 from taccl.errors import CollectiveError, ScheduleError, TopologyError
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
-from taccl.model.schedule.columns import Schedule
-from taccl.model.schedule.derivation import compacted, sets_of_rows
 from taccl.model.schedule.fields import Fields
-from taccl.model.schedule.partial_sums import PartialSums, contributors
+from taccl.model.schedule.partial_sums import PartialSums
 from taccl.model.schedule.problem_codec import (
     OPTIONAL_PROBLEM_KEYS,
-    PROBLEM_KEYS,
-    problem_values,
     read_problem,
 )
+from taccl.model.schedule.schedule import Schedule, compacted
+from taccl.model.schedule.values import DESCRIPTION, FORMAT, TRANSFERS, VERSION, schedule_values
 from taccl.model.tolerance import contradicts
 
-FORMAT, VERSION = "taccl-schedule", 2
-
-_TRANSFERS = ("chunk", "src", "dst", "link", "start_us", "end_us", "reduce", "group")
-#: What is said of the problem and of what is proved of it.
-DESCRIPTION = ("lower_bound_us", "bound_source", *PROBLEM_KEYS)
 _FILE = ("format", "version", *DESCRIPTION, "transfers")
-#: Since version 2: `sums` has the contributors of each partial sum that occurs, `transfers.sum` the place
-#: there of what each row carries, -1 for a copy. Both are null where each sum is made once and the table
-#: would have more entries than this; then a row carries all that met at its sender.
-_MOST_CONTRIBUTIONS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,42 +64,6 @@ def schedule_to_json(schedule: Schedule, *, lower_bound_us: float = 0.0, bound_s
         ) from fault
 
 
-def schedule_values(
-    schedule: Schedule, lower_bound_us: float = 0.0, bound_source: str = ""
-) -> dict[str, object]:
-    """What `schedule_to_json` writes, as plain values."""
-    sums, sum_of_row = _sums(schedule)
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        **described(schedule.problem, lower_bound_us, bound_source),
-        "sums": sums,
-        "transfers": {**{name: getattr(schedule, name).tolist() for name in _TRANSFERS}, "sum": sum_of_row},
-    }
-
-
-def described(problem: Problem, lower_bound_us: float, bound_source: str) -> dict[str, object]:
-    """The values of `DESCRIPTION`, and what else the problem uses."""
-    return {
-        "lower_bound_us": float(lower_bound_us),
-        "bound_source": bound_source,
-        **problem_values(problem),
-    }
-
-
-def transfer_columns(schedule: Schedule) -> dict[str, object]:
-    """The columns of a schedule by name, the ranks at both ends of a link among them.
-
-    Where the schedule has `sums`, `contributions` has the ranks whose contributions a row carries.
-    """
-    columns: dict[str, object] = {name: getattr(schedule, name) for name in _TRANSFERS}
-    if schedule.sums is not None:
-        members = [tuple(np.flatnonzero(each).tolist()) for each in schedule.sums.members]
-        of_row = schedule.sums.of_row.tolist()
-        columns["contributions"] = [members[number] if number >= 0 else None for number in of_row]
-    return columns
-
-
 def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedule:
     """The schedule in a JSON text, checked.
 
@@ -141,7 +94,7 @@ def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedu
     def schedule() -> Schedule:
         problem = read_problem(fields, rows=len(fields.inner("transfers").sequence("chunk")))
         rows = fields.inner("transfers")
-        rows.expect(_TRANSFERS if version == 1 else (*_TRANSFERS, "sum"))
+        rows.expect(TRANSFERS if version == 1 else (*TRANSFERS, "sum"))
         made = _schedule(rows, problem)
         if fields.values.get("sums") is None:
             return made
@@ -183,22 +136,6 @@ def _lines(content: dict[str, object], indent: str = "") -> str:
         for key, value in content.items()
     ]
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-
-
-def _sums(schedule: Schedule) -> tuple[list[list[int]] | None, list[int] | None]:
-    """The contributors of each partial sum, and which of them each row carries."""
-    problem, rows = schedule.problem, int(schedule.reduce.sum())
-    if schedule.sums is None and rows * problem.num_ranks > _MOST_CONTRIBUTIONS:
-        return None, None
-    sets = sets_of_rows(schedule, contributors(problem.collective))
-    adding = [own if adds else 0 for own, adds in zip(sets, schedule.reduce.tolist(), strict=True)]
-    sums = PartialSums.of_sets(adding, problem.num_ranks)
-    return sums_listed(sums), sums.of_row.tolist()
-
-
-def sums_listed(sums: PartialSums) -> list[list[int]]:
-    """The contributors of each partial sum that occurs."""
-    return [np.flatnonzero(row).tolist() for row in sums.members]
 
 
 def _read_sums(fields: Fields, rows: Fields, schedule: Schedule) -> PartialSums:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.errors import ScheduleError
-from taccl.model.schedule.columns import Schedule
+from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.partial_sums import OWN, Holdings, contributors, ranks_of
 from taccl.model.tolerance import over_us
 
@@ -35,7 +34,7 @@ class Derivation:
     missing: dict[tuple[int, int], list[int]]
 
 
-def derive(schedule: Schedule) -> Derivation:
+def derive(schedule: Transfers) -> Derivation:
     """What every row and output of a schedule with `sums` is made of.
 
     Chunks whose rows are the same, as of those that always travel together, are looked at once.
@@ -67,7 +66,7 @@ def derive(schedule: Schedule) -> Derivation:
 
 
 def _made_of(
-    schedule: Schedule, holdings: Holdings, waiting: list[int], sets: list[int]
+    schedule: Transfers, holdings: Holdings, waiting: list[int], sets: list[int]
 ) -> dict[int, tuple[int, ...]]:
     """What each of some rows is made of, as far as it can be; `waiting` : in the order of their starts."""
     rows: dict[int, tuple[int, ...]] = {}
@@ -96,7 +95,7 @@ class _Alike:
     one's row.
     """
 
-    def __init__(self, schedule: Schedule, ordered: list[int], sets: list[int], whole: list[int]) -> None:
+    def __init__(self, schedule: Transfers, ordered: list[int], sets: list[int], whole: list[int]) -> None:
         link, chunk = schedule.link.tolist(), schedule.chunk.tolist()
         start_us, end_us = schedule.start_us.tolist(), schedule.end_us.tolist()
         self._rows: list[list[int]] = [[] for _ in whole]
@@ -128,7 +127,7 @@ class _Alike:
         return tuple([OWN if part == OWN else rows[self._place[part]] for part in parts])
 
 
-def sets_of_rows(schedule: Schedule, whole: list[int]) -> list[int]:
+def sets_of_rows(schedule: Transfers, whole: list[int]) -> list[int]:
     """The set of each row; of a copy, all contributions to its chunk. `whole` is `contributors`."""
     if schedule.sums is None:
         return _gathered(schedule, whole)
@@ -136,20 +135,7 @@ def sets_of_rows(schedule: Schedule, whole: list[int]) -> list[int]:
     return [own or whole[chunk] for own, chunk in zip(named, schedule.chunk.tolist(), strict=True)]
 
 
-def compacted(schedule: Schedule) -> Schedule:
-    """The same schedule in the compact form, if each of its sums is made once."""
-    if schedule.sums is None:
-        return schedule
-    compact = replace(schedule, sums=None)
-    try:
-        compact.check()
-    except ScheduleError:
-        return schedule
-    whole = contributors(schedule.problem.collective)
-    return compact if sets_of_rows(compact, whole) == sets_of_rows(schedule, whole) else schedule
-
-
-def _gathered(schedule: Schedule, whole: list[int]) -> list[int]:
+def _gathered(schedule: Transfers, whole: list[int]) -> list[int]:
     """The sets of a valid compact schedule: a partial sum carries all that met at its sender."""
     into: dict[tuple[int, int], list[int]] = defaultdict(list)
     chunk, src, dst = schedule.chunk.tolist(), schedule.src.tolist(), schedule.dst.tolist()
@@ -181,4 +167,4 @@ def _leaves_first(rows: list[int], made_of: list[list[int]], num_rows: int) -> I
     return ready
 
 
-__all__ = ["OWN", "Derivation", "compacted", "derive", "sets_of_rows"]
+__all__ = ["OWN", "Derivation", "derive", "sets_of_rows"]

@@ -12,7 +12,7 @@ import numpy as np
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule.blocks import blocks, column_of, first_row
-from taccl.model.schedule.columns import Schedule
+from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.derivation import Derivation, derive
 from taccl.model.schedule.numbering import different
 from taccl.model.tolerance import over_us
@@ -45,7 +45,7 @@ class Facts:
     held_from_us: FloatArray  # per cell: the finished chunk counts as there from then on; inf: never
 
     @staticmethod
-    def of(schedule: Schedule) -> Facts:
+    def of(schedule: Transfers) -> Facts:
         collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
         inputs, outputs, reduces = collective.inputs, collective.outputs, collective.reduces
         keys, (starts, wanted, src, dst), num_cells = _numbered(
@@ -91,7 +91,7 @@ class Facts:
         return (cell if self.keys is None else self.keys[cell]) % self.num_ranks
 
 
-def _cells(schedule: Schedule, end: IntArray) -> IntArray:
+def _cells(schedule: Transfers, end: IntArray) -> IntArray:
     """For each row, the cell of its chunk at one end of its link."""
     chunk, link, ranks = schedule.chunk, schedule.link, schedule.problem.num_ranks
     return column_of(
@@ -99,7 +99,7 @@ def _cells(schedule: Schedule, end: IntArray) -> IntArray:
     )
 
 
-def _arrives_us(schedule: Schedule, rows: IntArray | slice) -> FloatArray:
+def _arrives_us(schedule: Transfers, rows: IntArray | slice) -> FloatArray:
     """From when on what some rows bring counts as there."""
     end = schedule.end_us[rows]
     return over_us(end, end - schedule.start_us[rows])
@@ -157,7 +157,7 @@ def first_true(bad: BoolArray) -> int | None:
     return position if len(bad) and bad[position] else None
 
 
-def in_words(schedule: Schedule, row: int) -> str:
+def in_words(schedule: Transfers, row: int) -> str:
     """A row as findings name it."""
     return (
         f"row {row} (chunk {schedule.chunk[row]}, {schedule.src[row]} -> {schedule.dst[row]}, "

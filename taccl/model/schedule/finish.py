@@ -7,12 +7,12 @@ from collections import defaultdict
 import numpy as np
 
 from taccl.model.network import FloatArray
-from taccl.model.schedule.columns import Schedule
+from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import Holdings, contributors
 
 
-def arrivals_us(schedule: Schedule) -> FloatArray:
+def arrivals_us(schedule: Transfers) -> FloatArray:
     """When each row of the collective's outputs is there, shape (len(outputs),); inf: never.
 
     A copy is there when the first transfer of it ends, or its own input is ready; a sum when the last part of
@@ -41,7 +41,7 @@ def arrivals_us(schedule: Schedule) -> FloatArray:
     return arrival
 
 
-def _made_us(schedule: Schedule) -> FloatArray:
+def _made_us(schedule: Transfers) -> FloatArray:
     """The same for sums that name their contributions: the first moment at which the whole can be made."""
     problem = schedule.problem
     collective = problem.collective
@@ -64,8 +64,10 @@ def _made_us(schedule: Schedule) -> FloatArray:
     return made
 
 
-def makespan_us(schedule: Schedule) -> float:
-    """When all transfers have ended, and all that follows the outputs."""
+def makespan_us(schedule: Transfers) -> float:
+    """The largest end, with what follows an output; 0 if nothing has to move and nothing is late."""
+    if schedule.problem.features.isdisjoint(("ready_times", "tails")):
+        return float(schedule.end_us.max(initial=0.0))
     tail_us = schedule.problem.tail_us
     ends = arrivals_us(schedule) + (0.0 if tail_us is None else tail_us)
     return float(max(schedule.end_us.max(initial=0.0), ends[np.isfinite(ends)].max(initial=0.0)))

@@ -20,18 +20,16 @@ from numpy.typing import NDArray
 from taccl.errors import FileError, ScheduleError
 from taccl.model.collective import IntArray
 from taccl.model.schedule.codec import (
-    DESCRIPTION,
     SavedSchedule,
     checked,
-    described,
     members_of_sums,
     refuse_other_ends,
-    sums_listed,
 )
-from taccl.model.schedule.columns import Schedule
 from taccl.model.schedule.fields import Fields
 from taccl.model.schedule.partial_sums import PartialSums
 from taccl.model.schedule.problem_codec import OPTIONAL_PROBLEM_KEYS, read_problem
+from taccl.model.schedule.schedule import Schedule
+from taccl.model.schedule.values import DESCRIPTION, described, sums_listed
 
 #: How such a file begins.
 MAGIC = b"PAR1"

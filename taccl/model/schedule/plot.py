@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-    from taccl.model.schedule.columns import Schedule
+    from taccl.model.schedule.columns import Transfers
 
 Lanes = Literal["link", "port"]
 
@@ -57,7 +57,7 @@ class Bars:
         return len(self.link)
 
     @staticmethod
-    def of(schedule: Schedule) -> Bars:
+    def of(schedule: Transfers) -> Bars:
         """The sends of a schedule."""
         sends, problem = schedule.sends, schedule.problem
         owner = problem.collective.owner[schedule.chunk]
@@ -73,7 +73,7 @@ class Bars:
         )
 
 
-def plot_schedule(schedule: Schedule, by: Lanes, ax: Axes | None, lower_bound_us: float | None) -> Axes:
+def plot_schedule(schedule: Transfers, by: Lanes, ax: Axes | None, lower_bound_us: float | None) -> Axes:
     """The timeline of a schedule: see `Schedule.plot`."""
     problem = schedule.problem
     what = f"{problem.collective.name} on {problem.topology.name}, {units.format_size(problem.size_bytes)}"

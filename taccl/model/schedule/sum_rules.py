@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.model.schedule.columns import Schedule
+from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.derivation import Derivation
 from taccl.model.schedule.facts import Facts, ends_of, first_true, followed_to_the_end, in_words, is_later
 from taccl.model.schedule.numbering import first_repeated
 from taccl.model.schedule.partial_sums import PartialSums, as_sets, ranks_of
 
 
-def sums_are_well_formed(schedule: Schedule, sums: PartialSums) -> str | None:
+def sums_are_well_formed(schedule: Transfers, sums: PartialSums) -> str | None:
     """The table of sums fits the problem, and the rows that are partial sums name one of it each."""
     if sums.members.ndim != 2 or sums.members.shape[1] != schedule.problem.num_ranks:
         return "the contributions of a sum are not given for each rank"
@@ -28,7 +28,7 @@ def sums_are_well_formed(schedule: Schedule, sums: PartialSums) -> str | None:
     return None if bad is None else f"row {bad}: only a partial sum names its contributions, and it has to"
 
 
-def each_contribution_is_added_once(schedule: Schedule, facts: Facts) -> str | None:
+def each_contribution_is_added_once(schedule: Transfers, facts: Facts) -> str | None:
     """For each reduced chunk, the adding transfers are a tree into one rank, in time order."""
     collective = schedule.problem.collective
     rows = np.flatnonzero(schedule.reduce)
@@ -63,7 +63,7 @@ def each_contribution_is_added_once(schedule: Schedule, facts: Facts) -> str | N
     return None if bad is None else f"{in_words(schedule, rows[bad])}: goes round in a circle of reductions"
 
 
-def _explicit_sums_can_be_made(schedule: Schedule, derivation: Derivation) -> str | None:
+def _explicit_sums_can_be_made(schedule: Transfers, derivation: Derivation) -> str | None:
     """A sender has disjoint sets that make up what it sends, and every output each contribution once."""
     if derivation.impossible:
         row, sums = derivation.impossible[0], schedule.sums
@@ -83,7 +83,7 @@ def _some(contributions: int) -> str:
     return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
 
 
-def ranks_sum_only_where_they_may(schedule: Schedule, facts: Facts) -> str | None:
+def ranks_sum_only_where_they_may(schedule: Transfers, facts: Facts) -> str | None:
     """A rank that may not sum has one part of each sum: its own contribution, or one that comes."""
     may_sum = schedule.problem.topology.may_sum
     if may_sum is None:

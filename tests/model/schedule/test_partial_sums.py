@@ -15,8 +15,9 @@ from taccl.errors import ScheduleError
 from taccl.model.collectives import allreduce, reducescatter
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_json, schedule_from_sends, schedule_to_json
-from taccl.model.schedule.derivation import compacted, derive
+from taccl.model.schedule.derivation import derive
 from taccl.model.schedule.partial_sums import OWN, PartialSums, as_sets, disjoint_union, ranks_of, set_of
+from taccl.model.schedule.schedule import compacted
 
 
 def switch(ranks: int) -> Problem:

@@ -15,8 +15,9 @@ from taccl.encoding.engines.cp.sums_variables import Cell
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.model.schedule.derivation import compacted, sets_of_rows
+from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import disjoint_union
+from taccl.model.schedule.schedule import compacted
 
 #: Sends in an order in which they can happen, and for each the sends that it waits for.
 Program = tuple[list[Decision], list[list[int]]]

@@ -19,8 +19,8 @@ from taccl.encoding.symmetry.search import found_group
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.model.schedule.derivation import compacted
 from taccl.model.schedule.partial_sums import ranks_of, set_of
+from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import Budget
 
 #: Units of work for looking for symmetries: with few ranks it takes some milliseconds.

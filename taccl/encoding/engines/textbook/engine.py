@@ -31,7 +31,7 @@ from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
-from taccl.model.schedule.derivation import compacted
+from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import UNITS_PER_S, Budget
 
 #: About so many sends are written down in a second, and so many timed.

@@ -9,7 +9,7 @@ from taccl.encoding.engines.textbook.engine import built, serves
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
 from taccl.model.schedule import Schedule
-from taccl.model.schedule.derivation import compacted
+from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import Budget
 
 

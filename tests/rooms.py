@@ -1,0 +1,173 @@
+"""The rooms of `taccl`, and who may import whom: a test and docs/architecture.md are made from it.
+
+python -m tests.rooms        writes the tables into the page
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+
+
+@dataclass(frozen=True)
+class Room:
+    """One row of a table.
+
+    Parameters
+    ----------
+    name : of the package or module, dotted from the folder of its table.
+    holds : what lives there.
+    imports : the rooms that it may import; it may import all that these may, too.
+    """
+
+    name: str
+    holds: str
+    imports: tuple[str, ...] = ()
+
+
+#: From the bottom to the top.
+ROOMS = (
+    Room("errors", "what can go wrong, by meaning; each error has its place, its hint and its exit code"),
+    Room(
+        "support",
+        "what knows no collectives: arguments, files, the budget of a search, compiled loops, plugins, data "
+        "frames and HTML, JSON schemas",
+        ("errors",),
+    ),
+    Room(
+        "model",
+        "the nouns: units, tolerances, collectives, networks, executors, problems, schedules, their checks",
+        ("support",),
+    ),
+    Room(
+        "topologies",
+        "machines: the catalogue, generators, YAML; `importers/` reads what tools print of them",
+        ("model",),
+    ),
+    Room(
+        "sketch",
+        "the sketch language: a sketch, a machine and a collective become a `Problem`",
+        ("topologies",),
+    ),
+    Room("encoding", "engines, lower bounds, symmetry, and the portfolio that runs them", ("model",)),
+    Room(
+        "backend", "targets: lowering, files, verification, execution on arrays, simulation, show", ("model",)
+    ),
+    Room(
+        "synthesis",
+        "a request becomes a checked schedule and its files: the search, the choice of chunks and of "
+        "configurations, a Dask cluster, the result",
+        ("sketch", "encoding", "backend"),
+    ),
+    Room("api", "`synthesize()` and `make_problem()`: the walk, written out once", ("synthesis",)),
+    Room(
+        "analysis",
+        "questions about a problem, a machine or a file: bounds, explanations, SCCL's frontier, simulation",
+        ("api",),
+    ),
+    Room(
+        "calibration",
+        "times become costs: what benchmarks print, measured runs, and small programs that tell costs apart",
+        ("analysis",),
+    ),
+    Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
+    Room("testing", "assertions about schedules, for tests of code that makes them", ("model",)),
+    Room(
+        "cli",
+        "one module for each group of commands; the only room that prints",
+        ("calibration", "deployment"),
+    ),
+)
+
+#: The rooms of `encoding`. An engine's package is a room of its own and may import what `engines.*` may.
+ENCODING = (
+    Room("symmetry", "groups of permutations, orbits, the one check of what is a symmetry"),
+    Room(
+        "core",
+        "what all use: demand, timing, distances, paths, linear programs, list scheduling",
+        ("symmetry",),
+    ),
+    Room("quotient", "a symmetric problem made smaller, and its schedule made whole again", ("core",)),
+    Room("instance", "a problem and all that is derived from it, each thing once", ("quotient",)),
+    Room("bounds", "one proof a module, each with its witness and its remedy", ("instance",)),
+    Room("conflicts", "which lines of a sketch contradict each other", ("instance",)),
+    Room("frontier", "SCCL's synchronous encoding and its walk ([page](pareto.md))", ("bounds",)),
+    Room("engines.engine", "what an engine is: its features, and which instances it serves", ("instance",)),
+    Room("engines.by_phases", "an engine run on each phase of a collective", ("engines.engine",)),
+    Room("engines.pipelined", "a schedule repeated on pieces of its chunks", ("engines.engine",)),
+    Room("engines.*", "one package an engine ([pages](engines.md))", ("engines.engine", "engines.pipelined")),
+    Room("engines.registry", "the one module that names all engines", ("engines.by_phases",)),
+    Room(
+        "portfolio",
+        "which engine runs when, as a table",
+        ("bounds", "engines.by_phases", "engines.registry"),
+    ),
+)
+
+#: The rooms of `backend`.
+BACKEND = (
+    Room("program", "two-sided programs: ranks, thread blocks, steps"),
+    Room("step_rows", "the steps of a long file, as columns", ("program",)),
+    Room("plan", "one-sided programs: blocks that write into their peers' memory", ("program",)),
+    Room("limits", "how much the readers of MSCCL-XML have room for", ("program",)),
+    Room("msccl_xml", "program <-> file", ("step_rows",)),
+    Room("mscclpp", "plan <-> file", ("plan",)),
+    Room(
+        "verify",
+        "a program: would a runtime take it, does it compute the collective, can it hang",
+        ("msccl_xml",),
+    ),
+    Room("verify_plan", "the same questions of a plan", ("mscclpp", "verify")),
+    Room("target", "what a kind of file can hold, and how a schedule becomes one", ("plan", "verify")),
+    Room("lower", "schedule -> program", ("limits", "target")),
+    Room("lower_plan", "schedule or program -> plan", ("lower",)),
+    Room("execute", "a program run on arrays; shares nothing with `verify`", ("program",)),
+    Room("execute_plan", "a plan run on arrays", ("execute", "verify_plan")),
+    Room("simulate", "how long a program takes", ("verify",)),
+    Room("simulate_plan", "how long a plan takes", ("execute_plan",)),
+    Room(
+        "targets",
+        "each target's row, and the registry of all",
+        ("lower_plan", "execute_plan", "simulate_plan"),
+    ),
+    Room("show", "text, a page, a trace", ("simulate", "simulate_plan")),
+)
+
+TABLES = {"taccl": ROOMS, "taccl.encoding": ENCODING, "taccl.backend": BACKEND}
+
+
+def reach(rooms: tuple[Room, ...], name: str) -> set[str]:
+    """The room of this name, and all rooms that it may import."""
+    rows = {room.name: room for room in rooms}
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        room = waiting.pop()
+        if room not in reached:
+            reached.add(room)
+            waiting += rows[room].imports
+    return reached
+
+
+def table(package: str) -> str:
+    """The rooms of a package as a table of Markdown, from the bottom to the top."""
+    rows = [
+        f"| `{room.name}` | {room.holds} | {', '.join(f'`{below}`' for below in room.imports) or '-'} |\n"
+        for room in TABLES[package]
+    ]
+    return "| room | what lives there | may import |\n|---|---|---|\n" + "".join(rows)
+
+
+def with_tables(page: str) -> str:
+    """The page with the tables of today."""
+    for package in TABLES:
+        begin, end = f"<!-- rooms of {package} -->\n", "<!-- end of rooms -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}{table(package)}{end}{rest.partition(end)[2]}"
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
