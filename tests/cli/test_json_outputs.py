@@ -292,7 +292,7 @@ def test_units_have_one_spelling(name: str) -> None:
 
 
 def test_schemas_lie_in_the_package_and_no_others() -> None:
-    folder = Path(package.__file__).parent / "schemas"
+    folder = Path(package.__file__).parent / "support" / "schemas"
     assert {path.name for path in folder.glob("*.json")} == {file_name(name) for name in SCHEMA_NAMES}
     configured = (Path(package.__file__).parents[1] / "setup.cfg").read_text()
     assert "taccl.support.schemas = *.json" in configured
