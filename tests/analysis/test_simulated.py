@@ -4,6 +4,7 @@ import pytest
 
 from taccl.analysis.simulated import simulate_file
 from taccl.api import synthesize
+from taccl.backend.msccl_xml import read_xml
 from taccl.backend.simulate import simulate_program
 from taccl.backend.verify import verify_file, verify_program
 from taccl.encoding.bounds.bound import Proof
@@ -101,8 +102,7 @@ def test_a_custom_collective_needs_its_description(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [path.name for path in sorted(XML.glob("*.xml"))])
 def test_files_of_others_have_times_above_their_bounds_if_they_are_right(name: str) -> None:
     wrong = ("mscclang-pipeline_a100_ring_8.xml", "mscclang-allreduce_pcie_hierarchical_4.xml")
-    ranks = {"4": 4, "8": 8}.get(name.removesuffix("_LL.xml").removesuffix(".xml")[-1], 8)
-    ranks = 16 if "pipeline" in name or "ndv2x2" in name else 8 if "ndv4" in name or "8n" in name else ranks
+    ranks = read_xml(XML / name).num_ranks
     simulated = simulate_file(XML / name, ["768KB"], topology=f"switch:{ranks}")
     assert simulated.sizes[0].time_us > 0
     assert name in wrong or not simulated.sizes[0].is_too_fast

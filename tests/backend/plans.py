@@ -29,8 +29,9 @@ from taccl.backend.plan import (
 from taccl.backend.program import Buffer
 
 DATA = Path(__file__).parents[1] / "data" / "mscclpp"
-#: Plans that are not part of the project: tests of them are skipped where they are not at hand.
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "mscclpp"
+#: Plans of the runtime's own tests and examples.
+PUBLISHED = tuple(sorted((DATA / "published").glob("*.json")))
+EVERY_PLAN = (*sorted(DATA.glob("*.json")), *PUBLISHED)
 
 ALLGATHER = "napkin-allgather_2"
 ALLREDUCE = "napkin-allreduce_2"

@@ -37,10 +37,9 @@ from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples
 from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports
-from tests.backend.plans import DATA, SHARED
+from tests.backend.plans import DATA, PUBLISHED
 
 PLANS = sorted(DATA.glob("*.json"))
-OTHERS = sorted(SHARED.glob("*.json"))
 
 
 def plan_of(name: str) -> ExecutionPlan:
@@ -67,8 +66,7 @@ def test_real_plans_are_right_in_any_order(path: Path, seed: int) -> None:
     assert run.calls == 3
 
 
-@pytest.mark.skipif(not OTHERS, reason="the shared data is not here")
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_others_are_right_too(path: Path) -> None:
     assert execute_plan(read_plan(path), seed=1, size_bytes=2**14).verdict == "right"
 

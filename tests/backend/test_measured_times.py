@@ -1,24 +1,20 @@
 """What the executor of a measured machine predicts, held against the times that were measured there.
 
-The times are not part of the project: without `../shared/data/measured` these tests are skipped. The figures
-of docs/cost-model.md, "The executor", are those of `errors`.
+The times are those of tests/data/mi300x-8. The figures of docs/cost-model.md, "The executor", are those of
+`errors`.
 """
 
 import csv
 from functools import cache
-from pathlib import Path
 
 import mi300x
 import numpy as np
 import pytest
 
-from taccl.backend.msccl_xml import parse_document
 from taccl.backend.simulate.executor import Prepared
 
-MEASURED = Path(__file__).parents[3] / "shared" / "data" / "measured" / "mi300x-8"
+TIMES = mi300x.DATA / "mi300x-8" / "times.csv"
 SIZES = tuple(2**power for power in range(14, 29, 2))
-
-pytestmark = pytest.mark.skipif(not MEASURED.exists(), reason="the measured times are not here")
 
 
 @cache
@@ -26,14 +22,13 @@ def errors():
     """max(predicted / measured, measured / predicted) - 1, by protocol, of calls in place that ended."""
     found: dict[str, list[float]] = {}
     programs: dict[str, Prepared] = {}
-    for row in csv.DictReader((MEASURED / "times.csv").open(encoding="utf-8")):
+    for row in csv.DictReader(TIMES.open(encoding="utf-8")):
         size, measured = int(row["size_bytes"]), float(row["in_place_us"] or "nan")
         if size not in SIZES or np.isnan(measured):
             continue
-        name = row["file"]
+        name = row["file"].removesuffix(".xml")
         if name not in programs:
-            program = parse_document((MEASURED / name).read_bytes(), name).program
-            programs[name] = Prepared.of(program, mi300x.mesh())
+            programs[name] = Prepared.of(mi300x.program(name), mi300x.mesh())
         protocol = programs[name].program.protocol.value
         predicted = programs[name].predict_us(mi300x.executor(), protocol, size)
         found.setdefault(protocol, []).append(max(predicted / measured, measured / predicted) - 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import ALLGATHER, DATA, PACKETS, RELAY, REMOVED, SHARED, changed, content
+from plans import ALLGATHER, DATA, EVERY_PLAN, PACKETS, RELAY, REMOVED, changed, content
 
 from taccl.backend.mscclpp import (
     json_text,
@@ -51,13 +51,10 @@ def test_bytes_and_a_byte_order_mark_are_taken_as_the_runtime_takes_them() -> No
     assert parse_plan(b"\xef\xbb\xbf" + text.encode()) == parse_plan("\ufeff" + text) == parse_plan(text)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data/mscclpp")
-def test_every_real_plan_is_read_without_a_fault_or_an_unknown_key() -> None:
-    paths = sorted(SHARED.glob("*.json"))
-    assert paths
-    for path in paths:
-        document = read_plan_document(path)
-        assert (document.faults, document.ignored) == ((), ()), path.name
+@pytest.mark.parametrize("path", EVERY_PLAN, ids=lambda path: path.stem)
+def test_every_real_plan_is_read_without_a_fault_or_an_unknown_key(path: Path) -> None:
+    document = read_plan_document(path)
+    assert (document.faults, document.ignored) == ((), ())
 
 
 @pytest.mark.parametrize(

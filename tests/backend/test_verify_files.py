@@ -1,14 +1,13 @@
 """The verdicts on real files: right or wrong, who reads them, races, deadlock."""
 
-import os
+import gzip
 from pathlib import Path
 
 import pytest
 
 from taccl.backend.verify import verify_file
 
-HERE = Path(__file__).parents[1] / "data" / "xml"
-SHARED = Path(os.environ.get("TACCL_XML_DATA", Path(__file__).parents[2].parent / "shared" / "data" / "xml"))
+DATA = Path(__file__).parents[1] / "data" / "xml"
 
 # file: (microsoft/msccl, msccl-executor-nccl, rccl), right, hangs when each chunk is a piece of its own
 VERDICTS = {
@@ -31,16 +30,23 @@ VERDICTS = {
 }
 
 
-def find(name):
-    for folder in (HERE, SHARED):
-        if (folder / f"{name}.xml").is_file():
-            return folder / f"{name}.xml"
-    pytest.skip(f"{name}.xml is not here")
-    return None
+@pytest.fixture
+def find(tmp_path):
+    """The path of a real file by its name; a compressed file is unpacked."""
+
+    def path_of(name):
+        plain, packed = DATA / f"{name}.xml", DATA / f"{name}.xml.gz"
+        if not packed.exists():
+            return plain
+        unpacked = tmp_path / plain.name
+        unpacked.write_bytes(gzip.decompress(packed.read_bytes()))
+        return unpacked
+
+    return path_of
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdict_on_a_real_file(name):
+def test_the_verdict_on_a_real_file(name, find):
     readers, right, hangs_split = VERDICTS[name]
     facts = verify_file(find(name)).facts
     assert tuple(facts.readers.values()) == readers
@@ -53,7 +59,7 @@ def test_the_verdict_on_a_real_file(name):
 def test_every_wrong_output_of_a_wrong_file_is_counted():
     wrong = [
         f
-        for f in verify_file(HERE / "mscclang-allreduce_pcie_hierarchical_4.xml").errors
+        for f in verify_file(DATA / "mscclang-allreduce_pcie_hierarchical_4.xml").errors
         if f.rule == "wrong-result"
     ]
     assert len(wrong) == 21
@@ -61,13 +67,13 @@ def test_every_wrong_output_of_a_wrong_file_is_counted():
 
 
 def test_a_file_that_hangs_in_its_window_is_refused_with_the_window_that_is_safe():
-    report = verify_file(HERE / "mscclang-allgather_recursive_doubling_8.xml", targets="msccl")
+    report = verify_file(DATA / "mscclang-allgather_recursive_doubling_8.xml", targets="msccl")
     (error,) = report.errors
     assert error.rule == "deadlock"
     assert 'maxBytes="8388608"' in error.hint
 
 
-def test_a_window_of_small_calls_keeps_a_file_from_hanging():
+def test_a_window_of_small_calls_keeps_a_file_from_hanging(find):
     report = verify_file(find("rccl-allreduce-allpairs-8n-simple"))
     assert report.ok
     assert report.facts.deadlock is False

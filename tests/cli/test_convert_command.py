@@ -13,7 +13,7 @@ from taccl.errors import TacclError
 from tests.backend.programs import block, program, ring_allgather, ring_allreduce, step
 from tests.cli.conftest import Taccl
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "xml"
+DATA = Path(__file__).parents[1] / "data" / "xml"
 
 
 def written(name: str, made: Program) -> Path:
@@ -116,7 +116,6 @@ def test_a_schedule_becomes_a_plan_that_is_right_and_says_how_it_is_run(taccl: T
     assert taccl("verify", "a.json").exit_code == 0
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data/xml")
 @pytest.mark.parametrize(
     "name",
     [
@@ -130,13 +129,12 @@ def test_a_schedule_becomes_a_plan_that_is_right_and_says_how_it_is_run(taccl: T
     ],
 )
 def test_files_of_others_become_plans(name: str) -> None:
-    assert convert_file(SHARED / f"{name}.xml").plan.num_ranks > 1
+    assert convert_file(DATA / f"{name}.xml").plan.num_ranks > 1
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data/xml")
 def test_files_of_others_that_are_wrong_do_not() -> None:
     with pytest.raises(TacclError, match="not converted"):
-        convert_file(SHARED / "mscclang-pipeline_a100_ring_8.xml")
+        convert_file(DATA / "mscclang-pipeline_a100_ring_8.xml")
 
 
 def test_a_schedule_becomes_a_plan_for_the_calls_that_are_asked_for(taccl: Taccl) -> None:

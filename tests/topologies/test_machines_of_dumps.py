@@ -12,8 +12,8 @@ import pytest
 
 from taccl.topologies import PhysicalTopology, build_topology, catalogue_entry
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data" / "dumps"
+DATA = Path(__file__).parents[1] / "data"
+TREES = DATA / "dumps" / "nccl-topo"
 GPU_CLASS, NIC_CLASS = ("0x03", "0x12"), "0x02"
 
 Place = tuple[str, ...]
@@ -82,12 +82,6 @@ def links_of(machine: PhysicalTopology, gbps: float) -> list[dict[str, float]]:
     return found
 
 
-def read(path: Path) -> Tree:
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here")
-    return Tree(path)
-
-
 def machine_and_links(name: str) -> tuple[PhysicalTopology, float]:
     """The machine of one node, and what one of its links moves, by its figures."""
     entry = catalogue_entry(name)
@@ -99,14 +93,14 @@ def machine_and_links(name: str) -> tuple[PhysicalTopology, float]:
 @pytest.mark.parametrize(
     ("name", "path", "total"),
     [
-        ("mi250x", ROOT / "tests" / "data" / "dumps" / "amd-mi250x-16.xml", 252),
-        ("mi300x", SHARED / "nccl-topo" / "amd-mi300x-8.xml", 336),
-        ("hgx-h800", SHARED / "nccl-topo" / "h800-8.xml", 164.8),
-        ("dgx-h100", SHARED / "nccl-topo" / "oci-h100-8x16.xml", 370.8),
+        ("mi250x", TREES / "amd-mi250x-16.xml", 252),
+        ("mi300x", TREES / "amd-mi300x-8.xml", 336),
+        ("hgx-h800", TREES / "h800-8.xml", 164.8),
+        ("dgx-h100", TREES / "oci-h100-8x16.xml", 370.8),
     ],
 )
 def test_the_links_of_each_gpu_are_those_of_the_dump(name: str, path: Path, total: float) -> None:
-    tree = read(path)
+    tree = Tree(path)
     machine, gbps = machine_and_links(name)
     bus = [place[-1] for place in tree.gpus]
     rank = {busid: str(i) for i, busid in enumerate(bus)} | {"switch": "switch"}
@@ -119,15 +113,15 @@ def test_the_links_of_each_gpu_are_those_of_the_dump(name: str, path: Path, tota
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("mi250x", ROOT / "tests" / "data" / "dumps" / "amd-mi250x-16.xml"),
-        ("mi300x", SHARED / "nccl-topo" / "amd-mi300x-8.xml"),
-        ("hgx-h800", SHARED / "nccl-topo" / "h800-8.xml"),
-        ("p4d", SHARED / "nccl-topo" / "aws-p4d-hint.xml"),
-        ("ndv4", SHARED / "nccl-topo" / "azure-ndv4-hint.xml"),
+        ("mi250x", TREES / "amd-mi250x-16.xml"),
+        ("mi300x", TREES / "amd-mi300x-8.xml"),
+        ("hgx-h800", TREES / "h800-8.xml"),
+        ("p4d", TREES / "aws-p4d-hint.xml"),
+        ("ndv4", TREES / "azure-ndv4-hint.xml"),
     ],
 )
 def test_each_gpu_is_beside_the_nics_that_the_dump_has_nearest(name: str, path: Path) -> None:
-    tree = read(path)
+    tree = Tree(path)
     machine = build_topology(name, nodes=1)
     assert len(machine.gpus) == len(tree.gpus)
     assert machine.nic_count(0) == len(tree.nics)
@@ -135,7 +129,7 @@ def test_each_gpu_is_beside_the_nics_that_the_dump_has_nearest(name: str, path: 
 
 
 def test_an_h100_of_a_dump_has_a_card_of_two_ports_where_the_machine_has_a_nic() -> None:
-    tree = read(SHARED / "nccl-topo" / "oci-h100-8x16.xml")
+    tree = Tree(TREES / "oci-h100-8x16.xml")
     machine = build_topology("dgx-h100", nodes=1)
     assert len(tree.nics) == 2 * machine.nic_count(0)
     assert tree.nearest() == [{2 * nic, 2 * nic + 1} for (nic,) in beside(machine)]
@@ -148,9 +142,7 @@ def test_an_h100_of_a_dump_has_a_card_of_two_ports_where_the_machine_has_a_nic()
 def test_the_nvlinks_of_a_table_of_nvidia_smi_are_those_of_the_machine(
     name: str, file: str, links: int
 ) -> None:
-    path = SHARED / "smi-topo" / file
-    if not path.exists():
-        pytest.skip(f"{file} is not here")
+    path = DATA / "dumps" / "smi-topo" / file
     rows = [
         line for line in path.read_text(errors="replace").splitlines() if re.match(r"\W*GPU\d+\s.*NV", line)
     ]
@@ -160,7 +152,7 @@ def test_the_nvlinks_of_a_table_of_nvidia_smi_are_those_of_the_machine(
 
 
 def test_a_pair_of_gpus_at_a_pcie_switch_shares_a_nic_as_in_a_dump_of_16_l20() -> None:
-    tree = read(SHARED / "nccl-topo" / "l20-16-pcie.xml")
+    tree = Tree(TREES / "l20-16-pcie.xml")
     pairs = Counter(frozenset(near) for near in tree.nearest())
     assert set(pairs.values()) == {2}
     machine = build_topology("l40s", nodes=1)
@@ -169,9 +161,7 @@ def test_a_pair_of_gpus_at_a_pcie_switch_shares_a_nic_as_in_a_dump_of_16_l20() -
 
 
 def test_the_nics_of_a_tray_of_gb200_are_those_that_a_cluster_shows() -> None:
-    path = SHARED / "ibnet" / "gb200-cluster.ibnetdiscover.txt"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here")
+    path = DATA / "clusters" / "gb200-cluster.ibnetdiscover.txt"
     named = re.findall(r'^Ca\s.*# "(\S+) (mlx5_\d+|HCA-\d+)"', path.read_text(errors="replace"), re.MULTILINE)
     per_host = Counter(Counter(host for host, _ in named).values())
     machine = build_topology("gb200-nvl72")

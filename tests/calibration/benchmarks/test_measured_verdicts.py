@@ -1,4 +1,4 @@
-"""What is fitted to each benchmark output of ../shared/data/dumps agrees with the verdict in its README."""
+"""What is fitted to each benchmark output of tests/data/measurements is what its run is known to tell."""
 
 from pathlib import Path
 
@@ -9,12 +9,13 @@ from taccl.calibration.benchmarks.findings import findings
 from taccl.calibration.benchmarks.quantities import Findings, Quantity
 from taccl.calibration.benchmarks.registry import read_measured
 
-DUMPS = Path(__file__).parents[4] / "shared" / "data" / "dumps"
-pytestmark = pytest.mark.skipif(not DUMPS.is_dir(), reason="needs ../shared/data/dumps")
+DATA = Path(__file__).parents[2] / "data" / "measurements"
+#: A log of NCCL that is a benchmark's output, too.
+SMALL = "../dumps/nccl-log/a100-pcie-2node-sendrecv-small.txt"
 
 
 def found(*names: str, at_bytes: int | None = None, between: Scope | None = "nodes") -> Findings:
-    measured = together(read_measured(DUMPS / name) for name in names)
+    measured = together(read_measured(DATA / name) for name in names)
     return findings(measured, at_bytes=at_bytes, between=between)
 
 
@@ -28,7 +29,7 @@ def only(of: Findings, name: str) -> Quantity:
 
 
 def test_osu_latency_has_its_floor_and_the_slope_of_its_large_sizes() -> None:
-    told = found("osu/abci-a100-inter-1pair-lat.txt")
+    told = found("osu-latency.txt")
     assert only(told, "alpha_us").value == pytest.approx(3.3, abs=0.05)
     assert only(told, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
     assert only(told, "beta_us_per_mb").worst_miss < 0.03
@@ -36,7 +37,7 @@ def test_osu_latency_has_its_floor_and_the_slope_of_its_large_sizes() -> None:
 
 def test_osu_latency_at_a_size_is_a_line_around_it() -> None:
     """IMPORTS.md: 64 KB and more have 6.29 us, 15.3 GB/s and a worst miss of 2%."""
-    told = found("osu/abci-a100-inter-1pair-lat.txt", at_bytes=2**19)
+    told = found("osu-latency.txt", at_bytes=2**19)
     assert only(told, "alpha_us").value == pytest.approx(6.3, abs=0.2)
     assert only(told, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
     assert only(told, "beta_us_per_mb").sizes == (2**16, 2**22)
@@ -45,13 +46,13 @@ def test_osu_latency_at_a_size_is_a_line_around_it() -> None:
 @pytest.mark.parametrize(
     ("name", "gbps"),
     [
-        ("osu/abci-a100-inter-1pair-mbw.txt", 15.33),
+        ("osu-1-pair.txt", 15.33),
         ("osu/cscs-gh200-cuda-bw-validation.txt", 24.0),
         ("perftest/aks-write-bw-gbits.txt", 24.6),
         ("perftest/rocm-bidir-write-bw-gbits.txt", 12.8),
         ("perftest/superbench-write-bw-all.log", 23.9),
         ("nccl-tests/a100-pcie-2node-sendrecv-medium.txt", 14.6),
-        ("nccl-log/a100-pcie-2node-sendrecv-small.txt", 14.7),
+        (SMALL, 14.7),
     ],
 )
 def test_a_stream_of_messages_tells_a_bandwidth(name: str, gbps: float) -> None:
@@ -61,7 +62,7 @@ def test_a_stream_of_messages_tells_a_bandwidth(name: str, gbps: float) -> None:
 
 
 def test_the_launch_of_a_call_is_told_apart_from_an_alpha() -> None:
-    launch = only(found("nccl-log/a100-pcie-2node-sendrecv-small.txt"), "launch_us")
+    launch = only(found(SMALL), "launch_us")
     assert 24 < launch.value < 33
     extrapolated = only(found("nccl-tests/a100-pcie-2node-sendrecv-medium.txt"), "launch_us")
     assert 60 < extrapolated.value < 80
@@ -69,7 +70,7 @@ def test_the_launch_of_a_call_is_told_apart_from_an_alpha() -> None:
 
 
 def test_four_pairs_do_not_fill_four_times_the_port_of_one_and_eight_gain_nothing() -> None:
-    told = found(*(f"osu/abci-a100-inter-{n}pair-mbw.txt" for n in (1, 4, 8)))
+    told = found("osu-1-pair.txt", "osu-4-pairs.txt", "osu/abci-a100-inter-8pair-mbw.txt")
     together_gbps = [each for each in numbers(told, "gbps") if "all at once" in each.link]
     assert [each.value for each in together_gbps] == [pytest.approx(39.0, abs=0.05)]
     assert "does not fill a port" in together_gbps[0].note
@@ -91,15 +92,15 @@ def test_one_latency_is_an_upper_limit() -> None:
 @pytest.mark.parametrize(
     ("name", "ranks", "busbw"),
     [
-        ("abci-a100-8-allreduce.txt", 8, 163.8),
-        ("abci-v100-2x4-allreduce.txt", 8, 19.77),
-        ("abci-v100-4-allreduce.txt", 4, 112.52),
-        ("abci-v100-4-allreduce.constructed.json", 4, 112.52),
-        ("superbench-alltoall-a100-8.log", 8, 226.16),
+        ("nccl-tests/abci-a100-8-allreduce.txt", 8, 163.8),
+        ("nccl-tests/abci-v100-2x4-allreduce.txt", 8, 19.77),
+        ("nccl-allreduce-v100-4.txt", 4, 112.52),
+        ("nccl-tests/abci-v100-4-allreduce.constructed.json", 4, 112.52),
+        ("nccl-tests/superbench-alltoall-a100-8.log", 8, 226.16),
     ],
 )
 def test_a_collective_tells_a_lower_limit_of_a_port_and_no_alpha(name: str, ranks: int, busbw: float) -> None:
-    told = found(f"nccl-tests/{name}")
+    told = found(name)
     assert only(told, "gbps").value == busbw
     assert f"of {ranks} ranks" in only(told, "gbps").link
     assert not told.costs
@@ -108,8 +109,8 @@ def test_a_collective_tells_a_lower_limit_of_a_port_and_no_alpha(name: str, rank
 
 def test_the_text_and_the_json_of_one_run_say_the_same() -> None:
     text, json = (
-        read_measured(DUMPS / "nccl-tests" / f"abci-v100-4-allreduce{ending}").sweeps[0]
-        for ending in (".txt", ".constructed.json")
+        read_measured(DATA / name).sweeps[0]
+        for name in ("nccl-allreduce-v100-4.txt", "nccl-tests/abci-v100-4-allreduce.constructed.json")
     )
     assert [(p.size_bytes, p.time_us) for p in text.points] == [
         (p.size_bytes, p.time_us) for p in json.points
@@ -134,7 +135,7 @@ def test_8_a100_are_one_class_with_four_pcie_switches() -> None:
 
 
 def test_4_v100_have_two_links_a_pair_and_two_pcie_switches() -> None:
-    told = found("p2pbw/abci-v100-4-run1.txt")
+    told = found("p2p-v100-4.txt")
     assert only(told, "beta_us_per_mb").value == pytest.approx(21.6, abs=0.05)
     switches = [each.link for each in told.quantities if each.link.startswith("PCIe switch")]
     assert switches == ["PCIe switch of GPUs 0, 1", "PCIe switch of GPUs 2, 3"]

@@ -12,9 +12,7 @@ from taccl.topologies.importers.clusters.section import section
 from taccl.topologies.importers.clusters.tiers import Tiers
 
 FILES = Path(__file__).parents[3] / "data" / "clusters"
-SHARED = Path(__file__).parents[5] / "shared" / "data" / "dumps"
-GB200 = SHARED / "ibnet" / "gb200-cluster.ibnetdiscover.txt"
-LARGE = pytest.mark.skipif(not GB200.exists(), reason="the large dump is not beside the checkout")
+GB200 = FILES / "gb200-cluster.ibnetdiscover.txt"
 
 #: File -> format, hosts, switches of each tier, hosts of each block, whether blocks are domains of NVLinks.
 VERDICTS = {
@@ -102,7 +100,6 @@ def test_blocks_of_a_scheduler_are_no_nvlinks_unless_the_user_says_so():
     assert said.plan.levels == ()
 
 
-@LARGE
 def test_a_cluster_of_gb200_trays_has_leaves_spines_and_cards_without_hosts():
     cluster = read_cluster(GB200)
     tiers = Tiers(cluster)
@@ -113,7 +110,6 @@ def test_a_cluster_of_gb200_trays_has_leaves_spines_and_cards_without_hosts():
     assert {port.gbps for port in cluster.ports} == {50.0}
 
 
-@LARGE
 def test_trays_of_two_racks_have_four_rails():
     found = import_cluster(GB200, hosts="a08-p1-dgx-04-c[01-04],b05-p1-dgx-05-c[01-04]")
     leaf, spine = found.plan.levels
@@ -123,7 +119,6 @@ def test_trays_of_two_racks_have_four_rails():
     assert spine.uplinks is None
 
 
-@LARGE
 def test_crossed_cables_are_told_with_the_host():
     found = import_cluster(GB200)
     (said,) = [warning for warning in found.section.warnings if "neighbours" in warning]

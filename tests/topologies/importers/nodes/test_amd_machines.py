@@ -1,14 +1,13 @@
 """What becomes of the dumps of AMD's tools and of hwloc: figures and a machine file."""
 
 import pytest
-from verdicts import AMD_AND_HWLOC, DUMPS, Verdict, needs_dumps
+from verdicts import AMD_AND_HWLOC, DUMPS, Verdict
 
 from taccl.topologies import parse_topology
 from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.registry import read_dump
 
 
-@needs_dumps
 @pytest.mark.parametrize("verdict", AMD_AND_HWLOC, ids=str)
 def test_a_real_dump_becomes_the_machine_of_its_verdict(verdict: Verdict) -> None:
     dump = read_dump(DUMPS / verdict.file)
@@ -28,7 +27,6 @@ def test_a_real_dump_becomes_the_machine_of_its_verdict(verdict: Verdict) -> Non
             assert figures == pytest.approx((gbps,) * verdict.gpus)
 
 
-@needs_dumps
 @pytest.mark.parametrize("verdict", AMD_AND_HWLOC, ids=str)
 def test_the_machine_file_of_a_real_dump_is_that_machine(verdict: Verdict) -> None:
     made = make_machine(read_dump(DUMPS / verdict.file), "there-and-back")

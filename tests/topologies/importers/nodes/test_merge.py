@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from verdicts import DUMPS, needs_dumps
+from verdicts import DUMPS
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic, Place
@@ -179,7 +179,6 @@ def test_two_gpus_of_which_only_some_links_lead_to_each_other_have_no_switch_bet
     assert "a:10: each GPU has 12 links, and 2 of them" in whole.warnings[-1]
 
 
-@needs_dumps
 def test_real_files_of_one_machine_agree() -> None:
     """The topology and the log of one job, and of another machine its topology, mask and plan."""
     two = merge([read_dump(DUMPS / name) for name in ("nccl-topo/2gpu-nvlink-up.xml", _LOG)])
@@ -193,7 +192,6 @@ def test_real_files_of_one_machine_agree() -> None:
     assert "4 pairs of GPUs may not reach each other" in of_the_mask
 
 
-@needs_dumps
 def test_a_link_that_is_down_in_one_of_two_files_is_a_contradiction() -> None:
     with pytest.raises(TopologyError, match=r"2gpu-nvlink-down\.xml:5 says: there are 1") as refused:
         merge([read_dump(DUMPS / name) for name in ("nccl-topo/2gpu-nvlink-down.xml", _LOG)])

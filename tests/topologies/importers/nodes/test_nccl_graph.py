@@ -13,7 +13,7 @@ from taccl.topologies.importers.nodes.formats import nccl_graph
 from taccl.topologies.importers.nodes.plan_check import disagreements
 from taccl.topologies.importers.nodes.registry import format_of, read_dump, read_text
 
-DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps"
+DUMPS = Path(__file__).parents[3] / "data" / "dumps"
 RING = """<graphs version="1">
   <graph id="0" pattern="4" typeintra="PIX" typeinter="PIX">
     <channel><gpu dev="0"/><gpu dev="0x1"/></channel>
@@ -31,18 +31,11 @@ def read(text):
     return nccl_graph.read(text, "graph.xml")
 
 
-def shared(name):
-    path = DUMPS / name
-    if not path.exists():
-        pytest.skip("shared/ is not here")
-    return path
-
-
 @pytest.mark.parametrize(
     ("name", "gpus", "worst"), [("5gpu-pcie-graph.xml", 5, "PIX"), ("azure-ncv4-graph.xml", 4, "SYS")]
 )
 def test_plans_tell_gpus_and_the_worst_way_and_no_link(name, gpus, worst):
-    text = read_text(shared(f"nccl-graph/{name}"))
+    text = read_text(DUMPS / f"nccl-graph/{name}")
     assert format_of(text).name == nccl_graph.NAME
     dump = nccl_graph.read(text, name)
     assert [gpu.dev for gpu in dump.gpus] == list(range(gpus))
@@ -51,8 +44,8 @@ def test_plans_tell_gpus_and_the_worst_way_and_no_link(name, gpus, worst):
 
 
 def test_the_plan_of_an_ncv4_fits_its_topology():
-    plan = read_dump(shared("nccl-graph/azure-ncv4-graph.xml"))
-    assert disagreements(plan, read_dump(shared("nccl-topo/azure-ncv4-a100-pcie.xml"))) == ()
+    plan = read_dump(DUMPS / "nccl-graph/azure-ncv4-graph.xml")
+    assert disagreements(plan, read_dump(DUMPS / "nccl-topo/azure-ncv4-a100-pcie.xml")) == ()
 
 
 @pytest.mark.parametrize(

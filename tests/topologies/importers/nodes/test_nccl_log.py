@@ -11,7 +11,7 @@ from taccl.topologies.importers.nodes.facts import Nearness
 from taccl.topologies.importers.nodes.formats import nccl_log
 from taccl.topologies.importers.nodes.registry import format_of, read_text
 
-DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps" / "nccl-log"
+DUMPS = Path(__file__).parents[3] / "data" / "dumps" / "nccl-log"
 
 PAIR = """=== System : maxBw 123.6 totalBw 123.6 ===
 CPU/0-1 (1/1/3)
@@ -54,17 +54,14 @@ def links(dump):
     return [(link.a, link.b, link.kind, link.count, link.gbps) for link in dump.links]
 
 
-def shared(name):
-    path = DUMPS / name
-    if not path.exists():
-        pytest.skip("shared/ is not here")
-    text = read_text(path)
+def real(name):
+    text = read_text(DUMPS / name)
     assert format_of(text).name == nccl_log.NAME
     return nccl_log.read(text, name)
 
 
 def test_two_a100_with_a_bridge_and_two_ports_in_one():
-    dump = shared("a100-2gpu-nvlink-graph.txt")
+    dump = real("a100-2gpu-nvlink-graph.txt")
     assert [(gpu.busid, gpu.dev, gpu.model, gpu.pcie_gbps) for gpu in dump.gpus] == [
         ("0000:17:00.0", 0, "A100 80GB PCIe", 24.0),
         ("0000:65:00.0", 1, "A100 80GB PCIe", 24.0),
@@ -76,7 +73,7 @@ def test_two_a100_with_a_bridge_and_two_ports_in_one():
 
 
 def test_one_gpu_of_a_job_on_two_nodes_and_a_sweep_behind_it():
-    dump = shared("a100-pcie-2node-sendrecv-small.txt")
+    dump = real("a100-pcie-2node-sendrecv-small.txt")
     assert [gpu.busid for gpu in dump.gpus] == ["0000:81:00.0"]
     assert [(nic.name, nic.gbps, nic.card_gbps) for nic in dump.nics] == [("mlx5_2", 25.0, 24.0)]
     assert dump.nic_nearness == ((Nearness.PHB,),)

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from verdicts import DUMPS, NCCL_TOPOLOGY, Verdict, needs_dumps
+from verdicts import DUMPS, NCCL_TOPOLOGY, Verdict
 
 from taccl.errors import TacclError, TopologyError
 from taccl.topologies import automorphisms, parse_topology
@@ -56,7 +56,6 @@ def links_of(dump: Dump) -> dict[tuple[int, int | None], int | None]:
     return {(link.a, link.b): link.count for link in dump.links or ()}
 
 
-@needs_dumps
 @pytest.mark.parametrize("verdict", NCCL_TOPOLOGY, ids=str)
 def test_a_real_file_agrees_with_its_verdict(verdict: Verdict) -> None:
     dump = read_dump(DUMPS / verdict.file)
@@ -76,7 +75,6 @@ def test_a_real_file_agrees_with_its_verdict(verdict: Verdict) -> None:
         assert make_machine(dump, bandwidth="peak").gpu_gbps == pytest.approx((verdict.peak,) * verdict.gpus)
 
 
-@needs_dumps
 @pytest.mark.parametrize("verdict", NCCL_TOPOLOGY, ids=str)
 def test_the_machine_file_of_a_real_file_is_that_machine(verdict: Verdict) -> None:
     """Degrees and NICs of the machine that comes out of the text are those that went in."""
@@ -99,21 +97,18 @@ def test_the_machine_file_of_a_real_file_is_that_machine(verdict: Verdict) -> No
     assert all(machine.path(rank, 0) for rank in beside)
 
 
-@needs_dumps
 def test_a_file_of_bare_bus_ids_is_refused_with_the_reason() -> None:
     with pytest.raises(TopologyError, match="none of its 9 PCI devices has a class") as refused:
         read_dump(DUMPS / "nccl-topo" / "aws-g5.48xl-hint.xml")
     assert refused.value.line == 14
 
 
-@needs_dumps
 def test_ranks_are_the_jobs_and_devs_the_machines() -> None:
     dump = read_dump(DUMPS / "nccl-topo" / "l20-16-pcie.xml")
     assert [gpu.dev for gpu in dump.gpus] == [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
     assert dump.order == "by rank"
 
 
-@needs_dumps
 def test_ports_of_one_card_share_what_is_narrower_than_they_are() -> None:
     """Two ports of 100 Gb/s behind 4 lanes of generation 3: 3 GB/s for both."""
     machine = make_machine(read_dump(DUMPS / "nccl-topo" / "amd-mi50-8-pcie.xml"), nodes=2).topology
@@ -345,10 +340,9 @@ def test_what_is_damaged_is_refused_with_its_line(text, words) -> None:
     assert refused.value.line is not None
 
 
-FILES = tuple(sorted((DUMPS / "nccl-topo").glob("*.xml"))) if DUMPS.is_dir() else ()
+FILES = tuple(sorted((DUMPS / "nccl-topo").glob("*.xml")))
 
 
-@needs_dumps
 @settings(max_examples=60, deadline=None)
 @given(dice=st.randoms(use_true_random=False))
 def test_a_mutilated_file_is_a_machine_or_an_error_with_its_line(dice: random.Random) -> None:

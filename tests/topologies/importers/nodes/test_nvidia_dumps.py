@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verdicts import DUMPS, Verdict, needs_dumps, ports
+from verdicts import DUMPS, Verdict, ports
 
 from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.merge import merge
@@ -48,7 +48,6 @@ VERDICTS = (
 )
 
 
-@needs_dumps
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
 def test_a_real_file_agrees_with_its_verdict(verdict: Verdict) -> None:
     machine = make_machine(read_dump(DUMPS / verdict.file))

@@ -11,7 +11,7 @@ from taccl.topologies.importers.nodes.formats import smi_nvlink
 from taccl.topologies.importers.nodes.registry import format_of, read_text
 from taccl.topologies.importers.nodes.settle import settled
 
-DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps" / "smi-nvlink"
+DUMPS = Path(__file__).parents[3] / "data" / "dumps" / "smi-nvlink"
 
 
 def gpu(number, model, links):
@@ -32,17 +32,14 @@ def links(dump):
     return [(link.a, link.b, link.count, link.gbps) for link in dump.links]
 
 
-def shared(name):
-    path = DUMPS / name
-    if not path.exists():
-        pytest.skip("shared/ is not here")
-    text = read_text(path)
+def real(name):
+    text = read_text(DUMPS / name)
     assert format_of(text).name == smi_nvlink.NAME
     return smi_nvlink.read(text, name)
 
 
 def test_eight_a100_have_twelve_links_each_and_can_only_be_behind_switches():
-    dump = shared("a100-8.txt")
+    dump = real("a100-8.txt")
     assert [each.model for each in dump.gpus] == ["A100-SXM4-80GB"] * 8
     assert links(dump) == [(position, None, 12, 25.0) for position in range(8)]
     assert dump.has_switch is None
@@ -50,7 +47,7 @@ def test_eight_a100_have_twelve_links_each_and_can_only_be_behind_switches():
 
 
 def test_a_fragment_has_the_gpu_that_it_has():
-    dump = shared("azure-good.txt")
+    dump = real("azure-good.txt")
     assert [each.dev for each in dump.gpus] == [7]
     assert links(dump) == [(0, None, 12, 25.0)]
     assert dump.has_switch is None

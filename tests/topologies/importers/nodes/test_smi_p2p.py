@@ -10,7 +10,7 @@ from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.formats import smi_p2p
 from taccl.topologies.importers.nodes.registry import format_of, read_text
 
-DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps" / "smi-p2p"
+DUMPS = Path(__file__).parents[3] / "data" / "dumps" / "smi-p2p"
 PAIR = """ \tGPU0\tGPU1\t
  GPU0\tX\tOK\t
  GPU1\tOK\tX\t
@@ -26,17 +26,14 @@ def read(text):
     return smi_p2p.read(text, "p2p.txt")
 
 
-def shared(name):
-    path = DUMPS / name
-    if not path.exists():
-        pytest.skip("shared/ is not here")
-    text = read_text(path)
+def real(name):
+    text = read_text(DUMPS / name)
     assert format_of(text).name == smi_p2p.NAME
     return smi_p2p.read(text, name)
 
 
 def test_two_pairs_reach_each_other_within_and_not_across():
-    dump = shared("2pairs-topo-p2p.txt")
+    dump = real("2pairs-topo-p2p.txt")
     yes, no = (True, True, False, False), (False, False, True, True)
     assert dump.peer_access == (yes, yes, no, no)
     assert (dump.links, dump.has_switch, dump.nics) == (None, None, None)
@@ -44,7 +41,7 @@ def test_two_pairs_reach_each_other_within_and_not_across():
 
 
 def test_eight_gpus_all_reach_each_other():
-    dump = shared("8gpu-topo-p2p-r.txt")
+    dump = real("8gpu-topo-p2p-r.txt")
     assert dump.peer_access == ((True,) * 8,) * 8
 
 

@@ -13,7 +13,7 @@ from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.registry import format_of, read_text
 from taccl.topologies.importers.nodes.settle import settled
 
-DUMPS = Path(__file__).parents[4] / ".." / "shared" / "data" / "dumps" / "smi-topo"
+DUMPS = Path(__file__).parents[3] / "data" / "dumps" / "smi-topo"
 
 PAIR = """\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
 GPU0\t X \tNV4\tNODE\t0-23\t0\t\tN/A
@@ -71,24 +71,21 @@ def nearest(dump):
     ]
 
 
-def shared(name):
-    path = DUMPS / name
-    if not path.exists():
-        pytest.skip("shared/ is not here")
-    text = read_text(path)
+def real(name):
+    text = read_text(DUMPS / name)
     assert format_of(text).name == smi_topo.NAME
     return smi_topo.read(text, name)
 
 
 def test_eight_a100_behind_switches_without_nics_and_legend():
-    dump = shared("a100-8-nonic-nolegend.txt")
+    dump = real("a100-8-nonic-nolegend.txt")
     assert dump.has_switch
     assert ports(dump) == [12] * 8
     assert dump.nics == ()
 
 
 def test_eight_a800_with_four_nics():
-    dump = shared("a800-8-4nic.txt")
+    dump = real("a800-8-4nic.txt")
     assert dump.has_switch
     assert ports(dump) == [8] * 8
     pix, node = Nearness.PIX, Nearness.NODE
@@ -97,7 +94,7 @@ def test_eight_a800_with_four_nics():
 
 
 def test_eight_h200_with_ten_nics_in_colours_and_tabs():
-    dump = shared("h200-8-10nic-ansi.txt")
+    dump = real("h200-8-10nic-ansi.txt")
     assert dump.has_switch
     assert ports(dump) == [18] * 8
     assert nearest(dump) == [(Nearness.PIX, nics) for nics in ([3], [5], [4], [0, 1, 2], [7], [9], [8], [6])]
@@ -105,7 +102,7 @@ def test_eight_h200_with_ten_nics_in_colours_and_tabs():
 
 
 def test_four_gpus_without_nvlinks():
-    dump = shared("rtx6000ada-4-4nic.txt")
+    dump = real("rtx6000ada-4-4nic.txt")
     assert not dump.has_switch
     assert dump.links == ()
     node, sys = Nearness.NODE, Nearness.SYS

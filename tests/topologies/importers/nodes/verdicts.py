@@ -1,7 +1,6 @@
 """What real dumps say, as people who looked at them found: the table that importers are held against.
 
-The dumps and the verdicts lie in ../shared/data/dumps (its README.md) and are not part of this project: tests
-that need them are skipped where they are not.
+The dumps lie in tests/data/dumps, whose README.md says where each comes from.
 """
 
 from __future__ import annotations
@@ -10,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
-DUMPS = Path(__file__).parents[5] / "shared" / "data" / "dumps"
-needs_dumps = pytest.mark.skipif(not DUMPS.is_dir(), reason="the real dumps are not here")
+DUMPS = Path(__file__).parents[3] / "data" / "dumps"
 
 
 @dataclass(frozen=True)
