@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
+from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import (
     Barrier,
     BlockChannels,
@@ -27,6 +30,8 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
+from taccl.model.executor import Executor
+from taccl.model.network import LogicalTopology
 
 DATA = Path(__file__).parents[1] / "data" / "mscclpp"
 #: Plans of the runtime's own tests and examples.
@@ -37,6 +42,9 @@ ALLGATHER = "napkin-allgather_2"
 ALLREDUCE = "napkin-allreduce_2"
 RELAY = "napkin-relay_3"
 PACKETS = "repo-allreduce_packet_2"
+NOP = Operation(OpName.NOP)
+#: Of a link of `everyone`, in us and us/MB.
+ALPHA, BETA = 1.0, 10.0
 #: Takes a key or an entry of a list away.
 REMOVED = object()
 
@@ -45,6 +53,19 @@ def content(name: str) -> dict[str, Any]:
     """What is in a file of tests/data/mscclpp."""
     plan: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
     return plan
+
+
+def plan_of(name: str) -> ExecutionPlan:
+    """The plan in a file of tests/data/mscclpp."""
+    return read_plan(DATA / f"{name}.json")
+
+
+def with_operations(plan: ExecutionPlan, rank: int, operations: tuple[Operation, ...]) -> ExecutionPlan:
+    """The plan with other operations in the first thread block of a rank."""
+    chosen = plan.ranks[rank]
+    block = replace(chosen.blocks[0], operations=operations)
+    changed = replace(chosen, blocks=(block, *chosen.blocks[1:]))
+    return replace(plan, ranks=tuple(changed if each is chosen else each for each in plan.ranks))
 
 
 def changed(name: str, places: dict[str, Any]) -> str:
@@ -85,6 +106,107 @@ def _steps(place: str) -> list[str | int]:
         else:
             steps.append(int(word) if word.isdecimal() else word)
     return steps
+
+
+def alone(*operations: Operation, chunks: int = 4, semaphores: tuple[int, ...] = ()) -> ExecutionPlan:
+    """A plan of one rank with one thread block."""
+    return among((operations,), chunks=chunks, semaphores=semaphores)
+
+
+def among(
+    blocks: tuple[tuple[Operation, ...], ...], chunks: int = 4, semaphores: tuple[int, ...] = ()
+) -> ExecutionPlan:
+    """A plan of one rank with several thread blocks."""
+    made = tuple(PlanBlock(number, each) for number, each in enumerate(blocks))
+    rank = RankPlan(0, chunks, chunks, chunks, made, semaphores=semaphores)
+    return ExecutionPlan("mine", "allreduce", "Simple", False, (rank,))
+
+
+def own(buffer: Buffer, index: int, size: int) -> Range:
+    return Range(index, size, buffer=buffer)
+
+
+def copy(size: int = 4, first: int = 0, to: int | None = None, **more) -> Operation:
+    target = own(Buffer.OUTPUT, first if to is None else to, size)
+    return Operation(OpName.COPY, sources=(own(Buffer.INPUT, first, size),), targets=(target,), **more)
+
+
+def exchange_of_packets(double_scratch: bool) -> ExecutionPlan:
+    """An AllGather of two ranks: each sends its part as packets and reads the other's."""
+    ranks = []
+    for me in (0, 1):
+        send = Operation(
+            OpName.PUT_PACKETS, Channel.MEMORY, (), (own(Buffer.INPUT, 0, 1),), (Range(me, 1, remote=0),)
+        )
+        read = Operation(
+            OpName.COPY_FROM_PACKETS,
+            sources=(own(Buffer.SCRATCH, 1 - me, 1),),
+            targets=(own(Buffer.OUTPUT, 1 - me, 1),),
+        )
+        block = PlanBlock(0, (send, read, copy(1, to=me)), remotes=(BlockRemotes(Channel.MEMORY, (0,)),))
+        channels = (RankChannels(Channel.MEMORY, peers=(1 - me,)),)
+        remotes = (RemoteBuffer(1 - me, Buffer.SCRATCH, (Channel.MEMORY,)),)
+        ranks.append(RankPlan(me, 1, 2, 2, (block,), channels, remotes))
+    return ExecutionPlan("ll", "allgather", "LL", False, tuple(ranks), double_scratch=double_scratch)
+
+
+def exchange_over_ports() -> ExecutionPlan:
+    """An AllGather of two ranks: each puts its part from scratch, and overwrites it without a flush."""
+    ranks = []
+    for me in (0, 1):
+        ready = Operation(OpName.SIGNAL, Channel.PORT, (0,))
+        awaits = Operation(OpName.WAIT, Channel.PORT, (0,))
+        put = Operation(
+            OpName.PUT_SIGNAL,
+            Channel.PORT,
+            (0,),
+            sources=(own(Buffer.SCRATCH, 0, 1),),
+            targets=(Range(me, 1, remote=0),),
+        )
+        keep = Operation(
+            OpName.COPY, sources=(own(Buffer.INPUT, 0, 1),), targets=(own(Buffer.SCRATCH, 0, 1),)
+        )
+        spoil = Operation(
+            OpName.REDUCE,
+            sources=(own(Buffer.INPUT, 0, 1), own(Buffer.INPUT, 0, 1)),
+            targets=(own(Buffer.SCRATCH, 0, 1),),
+        )
+        mine = copy(1, to=me)
+        block = PlanBlock(
+            0,
+            (ready, awaits, keep, NOP, put, NOP, spoil, mine, awaits),
+            (BlockChannels(Channel.PORT, (0,)),),
+            (BlockRemotes(Channel.PORT, (0,)),),
+        )
+        ranks.append(
+            RankPlan(
+                me,
+                1,
+                2,
+                1,
+                (block,),
+                (RankChannels(Channel.PORT, peers=(1 - me,)),),
+                (RemoteBuffer(1 - me, Buffer.OUTPUT, (Channel.PORT,)),),
+            )
+        )
+    return ExecutionPlan("late", "allgather", "Simple", False, tuple(ranks))
+
+
+def everyone(num_ranks: int, one_way_out: bool = False, executor: Executor | None = None) -> LogicalTopology:
+    """A link of 1 us + 10 us/MB from each rank to each; with one way out, those of a rank share a port."""
+    pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
+    ports = [(a if one_way_out else link,) for link, (a, _) in enumerate(pairs)]
+    return LogicalTopology(
+        name="everyone",
+        node_of=np.zeros(num_ranks, dtype=np.int64),
+        src=np.array([a for a, _ in pairs]),
+        dst=np.array([b for _, b in pairs]),
+        alpha_us=np.full(len(pairs), ALPHA),
+        beta_us_per_mb=np.full(len(pairs), BETA),
+        ports=tuple(ports),
+        port_names=tuple(str(port) for port in range(len({port for (port,) in ports}))),
+        executor=executor,
+    )
 
 
 _numbers = st.integers(0, 40)

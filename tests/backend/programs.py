@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
+
+#: Where real MSCCL-XML files lie; README.md there says where each comes from.
+REAL_FILES = Path(__file__).parents[1] / "data" / "xml"
 
 
 def step(kind, source="i0", target=None, count=1, wait=None, tells=False):
@@ -157,3 +161,14 @@ def with_block(made, rank, number, **changes):
     blocks = [replace(each, **changes) if each.id == number else each for each in ranks[rank].thread_blocks]
     ranks[rank] = replace(ranks[rank], thread_blocks=tuple(blocks))
     return replace(made, ranks=tuple(ranks))
+
+
+def send_first(ranks, count):
+    """An AllGather in which each of two ranks sends all of its part before it receives."""
+    made = []
+    for r in range(ranks):
+        there = (r + 1) % ranks
+        copy = step("cpy", "i0", f"o{count * r}", count=count)
+        steps = [step("s", "i0", count=count), step("r", f"o{count * there}", count=count)]
+        made.append((block(0, there, there, *steps), block(1, -1, -1, copy)))
+    return program("allgather", ranks * count, *made)

@@ -52,6 +52,18 @@ def machine(
     )
 
 
+def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
+    """Links between neighbours, both ways; `closed`: around the edges too."""
+    links = []
+    for row in range(rows):
+        for column in range(columns):
+            for down, right in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+                other = (row + down) % rows, (column + right) % columns
+                if closed or other == (row + down, column + right):
+                    links.append((row * columns + column, other[0] * columns + other[1], 0.5, 2.0))
+    return machine(rows * columns, links)
+
+
 def ring(
     ranks: int, alpha_us: float = 1.0, beta: float = 1.0, both: bool = False, occupancy: Occupancy = "serial"
 ) -> LogicalTopology:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registered import greedy, reducing
-from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
+from small_problems import ENGINE_BETAS, full, grid, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -22,18 +22,6 @@ from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import SAME_COST
 from taccl.support.budget import Budget
-
-
-def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
-    """Links between neighbours, both ways; `closed`: around the edges too."""
-    links = []
-    for row in range(rows):
-        for column in range(columns):
-            for down, right in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-                other = (row + down) % rows, (column + right) % columns
-                if closed or other == (row + down, column + right):
-                    links.append((row * columns + column, other[0] * columns + other[1], 0.5, 2.0))
-    return machine(rows * columns, links)
 
 
 def switch(ranks: int) -> LogicalTopology:

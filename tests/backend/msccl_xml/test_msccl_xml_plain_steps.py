@@ -2,12 +2,11 @@
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import ring_allgather, ring_allreduce, scratch_allreduce
+from programs import REAL_FILES, ring_allgather, ring_allreduce, scratch_allreduce
 
 from taccl.backend.msccl_xml import parse_document, parse_xml, plain_steps, to_xml
 from taccl.backend.msccl_xml import reader as reader_module
@@ -15,7 +14,7 @@ from taccl.backend.step_rows import StepRows
 from taccl.backend.verify import verify_document
 from taccl.errors import XmlError
 
-FILES = sorted((Path(__file__).parents[1] / "data" / "xml").rglob("*.xml"))
+FILES = sorted(REAL_FILES.glob("*.xml"))
 TEXT = to_xml(ring_allreduce(2))
 STEP = TEXT[TEXT.index("<step") : TEXT.index("/>") + 2]
 

@@ -2,17 +2,15 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from mutations import mutate
-from programs import direct_alltoall, ring_allgather, ring_allreduce, scratch_allreduce
+from programs import REAL_FILES, direct_alltoall, ring_allgather, ring_allreduce, scratch_allreduce
 from runtime_model import outcomes
 
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.verify import verify_program
 
-DATA = Path(__file__).parents[1] / "data" / "xml"
 RUNS = 12
 MUTANTS = 40
 
@@ -23,9 +21,9 @@ PROGRAMS = {
     "reductions in scratch": scratch_allreduce(3),
     "waits by nops": scratch_allreduce(4),
     "recursive doubling": replace(
-        read_xml(DATA / "mscclang-allgather_recursive_doubling_8.xml"), max_bytes=2**20
+        read_xml(REAL_FILES / "mscclang-allgather_recursive_doubling_8.xml"), max_bytes=2**20
     ),
-    "hierarchical allgather": read_xml(DATA / "sched-ncv4-ag_hier_4_LL.xml"),
+    "hierarchical allgather": read_xml(REAL_FILES / "sched-ncv4-ag_hier_4_LL.xml"),
 }
 
 

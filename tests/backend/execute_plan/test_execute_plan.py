@@ -18,16 +18,11 @@ from taccl.backend.execute_plan.run import planned
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import (
     BlockChannels,
-    BlockRemotes,
     Channel,
     ExecutionPlan,
     Operation,
     OpName,
     PlanBlock,
-    Range,
-    RankChannels,
-    RankPlan,
-    RemoteBuffer,
     Share,
     Turns,
 )
@@ -37,20 +32,21 @@ from taccl.backend.verify_plan import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples
 from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports
-from tests.backend.plans import DATA, PUBLISHED
+from tests.backend.plans import (
+    DATA,
+    NOP,
+    PUBLISHED,
+    alone,
+    among,
+    copy,
+    exchange_of_packets,
+    exchange_over_ports,
+    own,
+    plan_of,
+    with_operations,
+)
 
 PLANS = sorted(DATA.glob("*.json"))
-
-
-def plan_of(name: str) -> ExecutionPlan:
-    return read_plan(DATA / f"{name}.json")
-
-
-def with_operations(plan: ExecutionPlan, rank: int, operations: tuple[Operation, ...]) -> ExecutionPlan:
-    chosen = plan.ranks[rank]
-    block = replace(chosen.blocks[0], operations=operations)
-    changed = replace(chosen, blocks=(block, *chosen.blocks[1:]))
-    return replace(plan, ranks=tuple(changed if each is chosen else each for each in plan.ranks))
 
 
 def verdicts(plan: ExecutionPlan, seeds: int = 40) -> set[str]:
@@ -127,25 +123,6 @@ def test_what_is_wrong_is_told_with_its_bytes() -> None:
     )
 
 
-def exchange_of_packets(double_scratch: bool) -> ExecutionPlan:
-    """An AllGather of two ranks: each sends its part as packets and reads the other's."""
-    ranks = []
-    for me in (0, 1):
-        send = Operation(
-            OpName.PUT_PACKETS, Channel.MEMORY, (), (own(Buffer.INPUT, 0, 1),), (Range(me, 1, remote=0),)
-        )
-        read = Operation(
-            OpName.COPY_FROM_PACKETS,
-            sources=(own(Buffer.SCRATCH, 1 - me, 1),),
-            targets=(own(Buffer.OUTPUT, 1 - me, 1),),
-        )
-        block = PlanBlock(0, (send, read, copy(1, to=me)), remotes=(BlockRemotes(Channel.MEMORY, (0,)),))
-        channels = (RankChannels(Channel.MEMORY, peers=(1 - me,)),)
-        remotes = (RemoteBuffer(1 - me, Buffer.SCRATCH, (Channel.MEMORY,)),)
-        ranks.append(RankPlan(me, 1, 2, 2, (block,), channels, remotes))
-    return ExecutionPlan("ll", "allgather", "LL", False, tuple(ranks), double_scratch=double_scratch)
-
-
 def test_packets_in_one_half_of_scratch_are_overtaken_by_the_next_call() -> None:
     assert verdicts(exchange_of_packets(double_scratch=True)) == {"right"}
     assert "hangs" in verdicts(exchange_of_packets(double_scratch=False))
@@ -156,30 +133,6 @@ def test_signals_that_nobody_waits_for_are_told() -> None:
     operations = plan.ranks[0].blocks[0].operations
     run = execute_plan(with_operations(plan, 0, (*operations, operations[0])), size_bytes=512)
     assert any("9 signals came" in note and "6 were waited for" in note for note in run.notes)
-
-
-# plans of one rank, for what no sample has
-
-
-def alone(*operations: Operation, chunks: int = 4, semaphores: tuple[int, ...] = ()) -> ExecutionPlan:
-    return among((operations,), chunks=chunks, semaphores=semaphores)
-
-
-def among(
-    blocks: tuple[tuple[Operation, ...], ...], chunks: int = 4, semaphores: tuple[int, ...] = ()
-) -> ExecutionPlan:
-    made = tuple(PlanBlock(number, each) for number, each in enumerate(blocks))
-    rank = RankPlan(0, chunks, chunks, chunks, made, semaphores=semaphores)
-    return ExecutionPlan("mine", "allreduce", "Simple", False, (rank,))
-
-
-def own(buffer: Buffer, index: int, size: int) -> Range:
-    return Range(index, size, buffer=buffer)
-
-
-def copy(size: int = 4, first: int = 0, to: int | None = None, **more) -> Operation:
-    target = own(Buffer.OUTPUT, first if to is None else to, size)
-    return Operation(OpName.COPY, sources=(own(Buffer.INPUT, first, size),), targets=(target,), **more)
 
 
 def test_shares_cover_their_range() -> None:
@@ -193,9 +146,6 @@ def test_a_pipeline_takes_a_slice_each_turn() -> None:
     run = execute_plan(alone(turns), size_bytes=4 * 64)
     assert run.verdict == "right"
     assert run.steps == 2
-
-
-NOP = Operation(OpName.NOP)
 
 
 def test_semaphores_order_blocks_and_keep_their_values() -> None:
@@ -242,44 +192,7 @@ def test_sources_that_the_kernel_never_looks_at_are_not_summed(name: OpName) -> 
 
 def test_a_put_through_a_port_reads_its_source_later() -> None:
     """Without a flush, what follows in the block may change the source before it is sent."""
-    ranks = []
-    for me in (0, 1):
-        ready = Operation(OpName.SIGNAL, Channel.PORT, (0,))
-        awaits = Operation(OpName.WAIT, Channel.PORT, (0,))
-        put = Operation(
-            OpName.PUT_SIGNAL,
-            Channel.PORT,
-            (0,),
-            sources=(own(Buffer.SCRATCH, 0, 1),),
-            targets=(Range(me, 1, remote=0),),
-        )
-        keep = Operation(
-            OpName.COPY, sources=(own(Buffer.INPUT, 0, 1),), targets=(own(Buffer.SCRATCH, 0, 1),)
-        )
-        spoil = Operation(
-            OpName.REDUCE,
-            sources=(own(Buffer.INPUT, 0, 1), own(Buffer.INPUT, 0, 1)),
-            targets=(own(Buffer.SCRATCH, 0, 1),),
-        )
-        mine = copy(1, to=me)
-        block = PlanBlock(
-            0,
-            (ready, awaits, keep, NOP, put, NOP, spoil, mine, awaits),
-            (BlockChannels(Channel.PORT, (0,)),),
-            (BlockRemotes(Channel.PORT, (0,)),),
-        )
-        ranks.append(
-            RankPlan(
-                me,
-                1,
-                2,
-                1,
-                (block,),
-                (RankChannels(Channel.PORT, peers=(1 - me,)),),
-                (RemoteBuffer(1 - me, Buffer.OUTPUT, (Channel.PORT,)),),
-            )
-        )
-    plan = ExecutionPlan("late", "allgather", "Simple", False, tuple(ranks))
+    plan = exchange_over_ports()
     assert "wrong" in verdicts(plan)
     for rank in (0, 1):
         operations = list(plan.ranks[rank].blocks[0].operations)

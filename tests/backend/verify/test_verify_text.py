@@ -1,7 +1,6 @@
 """What a file says in the wrong words: attributes, elements and numbers, as each runtime reads them."""
 
 import re
-from pathlib import Path
 
 import pytest
 from findings import finding
@@ -12,7 +11,6 @@ from programs import (
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.verify import verify_text
 
-DATA = Path(__file__).parents[1] / "data" / "xml"
 GOOD = to_xml(ring_allgather(3, max_bytes=2**20))
 
 

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import ring_allreduce, scratch_allreduce, step, with_steps
-from test_execute import send_first
+from programs import ring_allreduce, scratch_allreduce, send_first, step, with_steps
 
 from taccl.backend.msccl_xml import to_xml
 

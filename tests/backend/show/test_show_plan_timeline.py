@@ -1,20 +1,18 @@
 """A plan as bars: what moved over which link when, what waited, and why it took so long."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from plan_examples import PLANS, pulling_reducescatter, shared_allgather
-from test_simulate_plan import everyone
+from plans import RELAY as RELAY_NAME
+from plans import everyone, plan_of
 
-from taccl.backend.mscclpp import parse_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import plan_timeline
 from taccl.backend.show.timeline import COPY, KINDS, READ, SEND, WAIT
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.model.units import MB
 
-RELAY = parse_plan((Path(__file__).parents[1] / "data/mscclpp/napkin-relay_3.json").read_bytes())
+RELAY = plan_of(RELAY_NAME)
 
 
 def test_a_relay_is_two_transfers_one_after_the_other() -> None:

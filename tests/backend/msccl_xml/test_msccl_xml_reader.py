@@ -1,17 +1,22 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import direct_alltoall, program, ring_allgather, ring_allreduce, scratch_allreduce, step
+from programs import (
+    REAL_FILES,
+    direct_alltoall,
+    program,
+    ring_allgather,
+    ring_allreduce,
+    scratch_allreduce,
+    step,
+)
 
 from taccl.backend.msccl_xml import parse_document, parse_xml, read_xml, to_xml
 from taccl.backend.msccl_xml import reader as reader_module
 from taccl.backend.program import Buffer, Op, Protocol
 from taccl.errors import FileError, TacclError, XmlError
-
-DATA = Path(__file__).parents[1] / "data" / "xml"
 
 MINIMAL = """<algo name="a" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2"{coll}>
   <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="2">
@@ -239,7 +244,7 @@ def test_any_damage_to_a_file_gives_a_program_or_a_clean_error(damage):
         assert error.line is not None or "empty" in str(error)
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.xml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(REAL_FILES.glob("*.xml")), ids=lambda path: path.stem)
 def test_real_files_survive_writing_and_reading(path):
     read = read_xml(path)
     assert parse_xml(to_xml(read)) == read

@@ -12,7 +12,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
-MACHINES = Path(__file__).parent / "data" / "machines"
+MACHINES = Path(__file__).parents[3] / "data" / "machines"
 
 
 def best_us(problem: Problem) -> float:

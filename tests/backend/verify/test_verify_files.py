@@ -1,13 +1,11 @@
 """The verdicts on real files: right or wrong, who reads them, races, deadlock."""
 
 import gzip
-from pathlib import Path
 
 import pytest
+from programs import REAL_FILES
 
 from taccl.backend.verify import verify_file
-
-DATA = Path(__file__).parents[1] / "data" / "xml"
 
 # file: (microsoft/msccl, msccl-executor-nccl, rccl), right, hangs when each chunk is a piece of its own
 VERDICTS = {
@@ -35,7 +33,7 @@ def find(tmp_path):
     """The path of a real file by its name; a compressed file is unpacked."""
 
     def path_of(name):
-        plain, packed = DATA / f"{name}.xml", DATA / f"{name}.xml.gz"
+        plain, packed = REAL_FILES / f"{name}.xml", REAL_FILES / f"{name}.xml.gz"
         if not packed.exists():
             return plain
         unpacked = tmp_path / plain.name
@@ -59,7 +57,7 @@ def test_the_verdict_on_a_real_file(name, find):
 def test_every_wrong_output_of_a_wrong_file_is_counted():
     wrong = [
         f
-        for f in verify_file(DATA / "mscclang-allreduce_pcie_hierarchical_4.xml").errors
+        for f in verify_file(REAL_FILES / "mscclang-allreduce_pcie_hierarchical_4.xml").errors
         if f.rule == "wrong-result"
     ]
     assert len(wrong) == 21
@@ -67,7 +65,7 @@ def test_every_wrong_output_of_a_wrong_file_is_counted():
 
 
 def test_a_file_that_hangs_in_its_window_is_refused_with_the_window_that_is_safe():
-    report = verify_file(DATA / "mscclang-allgather_recursive_doubling_8.xml", targets="msccl")
+    report = verify_file(REAL_FILES / "mscclang-allgather_recursive_doubling_8.xml", targets="msccl")
     (error,) = report.errors
     assert error.rule == "deadlock"
     assert 'maxBytes="8388608"' in error.hint

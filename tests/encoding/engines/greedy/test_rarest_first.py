@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from registered import greedy
-from small_problems import full, machine, ndv2_node, problem, ring
-from test_quotient import grid
+from small_problems import full, grid, machine, ndv2_node, problem, ring
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound

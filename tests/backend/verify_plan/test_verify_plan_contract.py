@@ -6,16 +6,13 @@ of channel that it leaves out. Sections are those of the contract (MSCCLPP_JSON)
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from plan_parts import Places, op, own, pipeline, remote, rules, switch, with_switches
 from plans import ALLGATHER, ALLREDUCE, PACKETS, RELAY, REMOVED, changed
-from test_verify_plan_structure import op, own, pipeline, remote, rules, switch, with_switches
 
 from taccl.backend.mscclpp import parse_plan_document
 from taccl.backend.verify_plan.verifier import verify_plan_document
 
-Places = dict[str, Any]
 SLOT = own(0, buffer="s")
 REDUCE = op("re", [own(0), own(1)], [own(0, buffer="o")])
 PORT = {"channel_type": "port", "channel_ids": [0]}

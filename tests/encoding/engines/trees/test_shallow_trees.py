@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_problems import full, machine, ndv2_node, problem, ring, two_nodes
-from test_quotient import grid
+from small_problems import full, grid, machine, ndv2_node, problem, ring, two_nodes
 
 from taccl.encoding.core.routes import Carried, Grouping, groupings, in_groups
 from taccl.encoding.engines.trees.layers import shallow_trees

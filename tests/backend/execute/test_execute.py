@@ -2,12 +2,12 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from fuzzing import no_free_link
 from programs import (
+    REAL_FILES,
     block,
     direct_alltoall,
     edit,
@@ -16,6 +16,7 @@ from programs import (
     ring_allgather,
     ring_allreduce,
     scratch_allreduce,
+    send_first,
     step,
     with_block,
     with_steps,
@@ -31,7 +32,6 @@ from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.model.collective import Collective, Placement
 from taccl.model.collectives import COLLECTIVES, make_collective
 
-DATA = Path(__file__).parents[1] / "data" / "xml"
 LOCAL = ("threads", "turns")
 SMALL = 4 * 3 * 8 * 16  # bytes: whole elements for every program and type here
 
@@ -93,17 +93,6 @@ def test_processes_that_wait_for_one_another_are_named():
 def test_a_failing_step_in_a_process_is_reported():
     with pytest.raises(VerificationError, match=r"step 1 \(r\) receives a piece of"):
         execute(edit(send_first(2, count=1), 1, 0, 1, count=2), ranks_as="processes", size_bytes=SMALL)
-
-
-def send_first(ranks, count):
-    """An AllGather in which each of two ranks sends all of its part before it receives."""
-    made = []
-    for r in range(ranks):
-        there = (r + 1) % ranks
-        copy = step("cpy", "i0", f"o{count * r}", count=count)
-        steps = [step("s", "i0", count=count), step("r", f"o{count * there}", count=count)]
-        made.append((block(0, there, there, *steps), block(1, -1, -1, copy)))
-    return program("allgather", ranks * count, *made)
 
 
 @pytest.mark.parametrize("ranks_as", LOCAL)
@@ -265,14 +254,14 @@ def test_one_seed_is_one_order():
     ],
 )
 def test_files_that_others_made(name, verdict):
-    made = read_xml(DATA / f"{name}.xml")
+    made = read_xml(REAL_FILES / f"{name}.xml")
     size = made.chunks_per_loop * 8
     assert execute(made, size_bytes=size).verdict == verdict
     assert execute(made, size_bytes=size, ranks_as="turns").verdict == verdict
 
 
 def test_a_file_that_is_right_only_with_large_pieces():
-    made = read_xml(DATA / "mscclang-allgather_recursive_doubling_8.xml")
+    made = read_xml(REAL_FILES / "mscclang-allgather_recursive_doubling_8.xml")
     size = made.chunks_per_loop * 8
     assert execute(made, size_bytes=size).verdict == "right"
     assert execute(made, size_bytes=size, piece_bytes=8).verdict == "hangs"

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plan_mutations import without
-from test_execute_plan import NOP, exchange_of_packets, plan_of, with_operations
 
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, ExecutionPlan, OpName, PlanBlock
@@ -16,27 +15,16 @@ from taccl.backend.simulate_plan import moves_only_packets, simulate_plan
 from taccl.backend.simulate_plan.work import Packets
 from taccl.errors import TopologyError, VerificationError
 from taccl.model.executor import SHAPES, Executor, ProtocolCosts
-from taccl.model.network import LogicalTopology
-from tests.backend.plans import DATA
-
-ALPHA, BETA = 1.0, 10.0
-
-
-def everyone(num_ranks: int, one_way_out: bool = False, executor: Executor | None = None) -> LogicalTopology:
-    """A link of 1 us + 10 us/MB from each rank to each; with one way out, those of a rank share a port."""
-    pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
-    ports = [(a if one_way_out else link,) for link, (a, _) in enumerate(pairs)]
-    return LogicalTopology(
-        name="everyone",
-        node_of=np.zeros(num_ranks, dtype=np.int64),
-        src=np.array([a for a, _ in pairs]),
-        dst=np.array([b for _, b in pairs]),
-        alpha_us=np.full(len(pairs), ALPHA),
-        beta_us_per_mb=np.full(len(pairs), BETA),
-        ports=tuple(ports),
-        port_names=tuple(str(port) for port in range(len({port for (port,) in ports}))),
-        executor=executor,
-    )
+from tests.backend.plans import (
+    ALPHA,
+    BETA,
+    DATA,
+    NOP,
+    everyone,
+    exchange_of_packets,
+    plan_of,
+    with_operations,
+)
 
 
 def time_us(plan: ExecutionPlan, **options) -> float:

@@ -1,12 +1,12 @@
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from findings import finding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import (
+    REAL_FILES,
     block,
     direct_alltoall,
     edit,
@@ -23,7 +23,6 @@ from taccl.backend.msccl_xml import to_xml
 from taccl.backend.verify import verify_file, verify_program, verify_text
 from taccl.errors import TacclError, XmlError
 
-DATA = Path(__file__).parents[1] / "data" / "xml"
 GOOD = to_xml(ring_allgather(3, max_bytes=2**20))
 
 
@@ -262,7 +261,7 @@ def test_a_file_that_is_not_msccl_xml_is_an_error_not_a_report(tmp_path):
 def test_a_report_is_made_of_plain_data():
     import json
 
-    report = verify_file(DATA / "mscclang-allreduce_pcie_hierarchical_4.xml")
+    report = verify_file(REAL_FILES / "mscclang-allreduce_pcie_hierarchical_4.xml")
     told = json.loads(json.dumps(report.as_dict()))
     assert told["ok"] is False
     assert told["facts"]["in_place"] == "wrong"
